@@ -1,0 +1,24 @@
+"""torusrun's login-node half: one YAML becomes a placed, watched and resumable multi-node training.
+
+`orchestrator.submit("run.yaml")` submits a run and returns a `Run`; `orchestrator.plan("run.yaml")` computes the same
+plan without touching anything. Names are loaded on first use, so that importing the package costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.api import Run as Run
+    from orchestrator.api import open_run as open_run
+    from orchestrator.api import plan as plan
+    from orchestrator.api import submit as submit
+
+__version__ = "0.1.0"
+__all__ = ["Run", "open_run", "plan", "submit"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+    from orchestrator import api
+
+    return getattr(api, name)
