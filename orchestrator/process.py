@@ -1,0 +1,117 @@
+"""The one gateway through which torusrun starts other programs.
+
+Arguments are lists, never shell text; every call has a timeout; messages come in English (`LC_ALL=C`); variables that a
+surrounding job or MPI launcher left behind do not leak into what is submitted. `CALLS` counts programs by name, so that
+tests can hold the number of scheduler calls.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import SiteError
+
+CALLS: Counter[str] = Counter()
+
+# SLURM_CONF and the like say where the scheduler is; the rest describes a job that is not ours to describe.
+INHERITED = (
+    "SLURM_",
+    "SBATCH_",
+    "SRUN_",
+    "PBS_",
+    "SGE_",
+    "PE_",
+    "PMI_",
+    "PMIX_",
+    "OMPI_",
+    "PRTE_",
+    "SUBMITIT_",
+    "TORUSRUN_",
+)
+KEPT = {
+    "SLURM_CONF",
+    "SLURM_TIME_FORMAT",
+    "PBS_CONF_FILE",
+    "PBS_SERVER",
+    "PBS_EXEC",
+    "SGE_ROOT",
+    "SGE_CELL",
+    "SGE_CLUSTER_NAME",
+    "SGE_QMASTER_PORT",
+    "SGE_EXECD_PORT",
+    "TORUSRUN_RUNS",
+}
+
+
+class NoAnswer(SiteError):
+    """A program did not end in time: what it was asked to do may or may not have happened."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that ran to its end."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def check(self, doing: str) -> Finished:
+        """Return self, or raise SiteError saying what was being done and what the program said."""
+        if self.exit_code == 0:
+            return self
+        said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
+        raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
+
+
+def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A copy of the environment without what an enclosing job or MPI launcher set."""
+    base = os.environ if base is None else base
+    kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
+    return {**kept, "LC_ALL": "C"}
+
+
+def run(argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None) -> Finished:
+    """Run a program to its end and return what it said, whatever its exit code.
+
+    Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
+    """
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+            cwd=cwd,
+            env=clean_environment(),
+            encoding="utf-8",
+            errors="replace",
+        )
+    except FileNotFoundError:
+        raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
+    except PermissionError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(
+            f"{command[0]} did not answer within {timeout_s:g} s; was running: {' '.join(command)}"
+        ) from None
+    return Finished(tuple(command), done.returncode, done.stdout, done.stderr)
+
+
+def start(
+    argv: Sequence[str | Path], *, environment: Mapping[str, str], new_session: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a long-running program whose output goes where ours goes; the caller watches and ends it."""
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=new_session)
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None

@@ -1,0 +1,47 @@
+"""The gateway to other programs."""
+
+import sys
+
+import pytest
+
+from orchestrator import process
+from orchestrator.errors import SiteError
+
+
+def test_a_program_that_does_not_end_is_given_up() -> None:
+    with pytest.raises(process.NoAnswer, match=r"did not answer within 0\.2 s"):
+        process.run(["sleep", "20"], timeout_s=0.2)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(SiteError, match="no-such-program: not found on this machine"):
+        process.run(["no-such-program"], timeout_s=1)
+
+
+def test_what_a_program_said_is_in_the_error() -> None:
+    failed = process.run([sys.executable, "-c", "import sys; sys.exit('queue is closed')"], timeout_s=20)
+    with pytest.raises(SiteError, match="submitting: .* ended with exit code 1: queue is closed"):
+        failed.check("submitting")
+
+
+def test_arguments_reach_the_program_as_they_are() -> None:
+    hostile = "$(id) `id` \"'\n;|&"
+    said = process.run([sys.executable, "-c", "import sys; sys.stdout.write(sys.argv[1])", hostile], timeout_s=20)
+    assert said.stdout == hostile
+
+
+def test_what_an_enclosing_job_set_does_not_leak() -> None:
+    inherited = {
+        "SLURM_CPU_BIND": "x",
+        "PMIX_RANK": "3",
+        "OMPI_MCA_x": "y",
+        "SLURM_CONF": "/etc/s.conf",
+        "PATH": "/bin",
+    }
+    assert process.clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
+
+
+def test_calls_are_counted_by_program() -> None:
+    before = process.CALLS["true"]
+    process.run(["true"], timeout_s=5)
+    assert process.CALLS["true"] == before + 1
