@@ -1,0 +1,46 @@
+"""Where something stands in a file, and the mistakes found there, reported together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import UserError
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """A place in a source; line and column count from 1, 0 meaning the source as a whole."""
+
+    source: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One mistake: where it is and what it is, with the way to mend it in the same sentence."""
+
+    mark: Mark
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.mark}: {self.message}"
+
+
+class SpecError(UserError):
+    """All the mistakes found in what the user wrote."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """'; did you mean X?' for the valid word nearest to `word`, or nothing."""
+    near = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,189 @@
+"""YAML into frozen dataclasses, strictly: an unknown key, a wrong kind or a bad unit is a Problem with its place.
+
+The composer of PyYAML is used without its constructor: values are taken as written and read by the type of their
+field, so `grid: 4:2`, `on`, or `0777` never turn into something nobody wrote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import yaml
+
+from orchestrator.spec.kinds import Kind, Limits
+from orchestrator.spec.nodes import compose, form, from_value, is_null, mark_of, override
+from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
+
+T = TypeVar("T")
+Marks = Mapping[str, Mark]
+MISSING: Any = object()
+
+
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """The key a field has in YAML: `time` for `time_s`."""
+    return str(field.metadata.get("key", field.name))
+
+
+def read(cls: type[T], text: str, source: str, settings: Sequence[str] = ()) -> tuple[T, Marks]:
+    """Read `text` as a `cls`; also return where each dotted key stands.
+
+    `settings` are `key.sub=value` words that replace what the text says. Raises SpecError with every mistake found.
+    """
+    root = compose(text, source)
+    for setting in settings:
+        root = override(root, setting, source)
+    reader = _Reader()
+    value = reader.record(cls, root, "") if root else reader.build(cls, {}, Mark(source), "")
+    if reader.problems:
+        raise SpecError(reader.problems)
+    return value, reader.marks
+
+
+def read_value(cls: type[T], value: Any, source: str) -> T:
+    """Read plain values as a `cls`: the inverse of `write.as_written`. Raises SpecError with every mistake found."""
+    reader = _Reader()
+    record = reader.record(cls, from_value(value, source), "")
+    if reader.problems:
+        raise SpecError(reader.problems)
+    return record
+
+
+class _Reader:
+    """Walks nodes and types side by side, collecting problems and marks."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.marks: dict[str, Mark] = {}
+
+    def wrong(self, node: yaml.Node, message: str) -> Any:
+        self.problems.append(Problem(mark_of(node), message))
+        return MISSING
+
+    def record(self, cls: type[T], node: yaml.Node, path: str) -> T:
+        """A mapping as a dataclass; `path` is the dotted key it stands at, '' at the top."""
+        if not isinstance(node, yaml.MappingNode):
+            return self.wrong(node, f"{path or 'a spec'} must be keys and values, not {form(node)}")  # type: ignore[no-any-return]
+        fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        hints = typing.get_type_hints(cls, include_extras=True)
+        values = {}
+        for key, key_node, value_node in self._pairs(node, path or "a spec"):
+            if key not in fields:
+                where = f"in {path!r}" if path else "here"
+                valid = ", ".join(fields)
+                self.wrong(key_node, f"unknown key {key!r}{did_you_mean(key, fields)} (valid {where}: {valid})")
+                continue
+            dotted = f"{path}.{key}" if path else key
+            self.marks[dotted] = mark_of(value_node)
+            values[fields[key].name] = self.value(hints[fields[key].name], value_node, dotted)
+        return self.build(cls, values, mark_of(node), path)
+
+    def build(self, cls: type[T], values: dict[str, Any], mark: Mark, path: str) -> T:
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+            if field.name not in values and not optional:
+                name = f"{path}.{key_of(field)}" if path else key_of(field)
+                self.problems.append(
+                    Problem(mark, f"{name!r} is missing: {field.metadata.get('help', 'it is required')}")
+                )
+        if self.problems:
+            return MISSING  # type: ignore[no-any-return]
+        return cls(**values)
+
+    def _pairs(self, node: yaml.Node, what: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(node, f"{what} must be keys and values, not {form(node)}")
+            return []
+        pairs: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.wrong(key_node, f"a key must be a word, not {form(key_node)}")
+            elif key_node.value in pairs:
+                first = mark_of(pairs[key_node.value][1]).line
+                self.wrong(key_node, f"{key_node.value!r} stands twice (first on line {first}); keep one")
+            else:
+                pairs[key_node.value] = (key_node.value, key_node, value_node)
+        return list(pairs.values())
+
+    def value(self, hint: Any, node: yaml.Node, path: str) -> Any:
+        """A node as the type `hint`, or MISSING after its problem has been noted."""
+        origin, args = get_origin(hint), get_args(hint)
+        if origin in (types.UnionType, typing.Union):  # only `X | None` is used
+            return None if is_null(node) else self.value(args[0], node, path)
+        if is_null(node):
+            return self.wrong(node, f"{path!r} has no value; give it one or leave the key out")
+        if origin is Annotated:
+            return self._annotated(args[0], args[1], node, path)
+        if origin is Literal:
+            return self._choice(args, node, path)
+        if origin is tuple:
+            return self._sequence(args[0], node, path)
+        if origin is dict:
+            return self._table(args, node, path)
+        if dataclasses.is_dataclass(hint):
+            return self.record(hint, node, path)  # type: ignore[arg-type]
+        return self._scalar(hint, node, path)
+
+    def _annotated(self, base: Any, extra: Any, node: yaml.Node, path: str) -> Any:
+        if isinstance(extra, Limits):
+            number = self._scalar(base, node, path)
+            complaint = None if number is MISSING else extra.complaint(number)
+            return self.wrong(node, f"{path!r} {complaint}, not {number:g}") if complaint else number
+        assert isinstance(extra, Kind)
+        if not isinstance(node, yaml.ScalarNode):
+            return self.wrong(node, f"{path!r} must be {extra.means}, not {form(node)}")
+        try:
+            return extra.parse(node.value)
+        except ValueError as error:
+            return self.wrong(node, f"{path!r}: {node.value!r} {error}")
+
+    def _choice(self, choices: tuple[str, ...], node: yaml.Node, path: str) -> Any:
+        if isinstance(node, yaml.ScalarNode) and node.value in choices:
+            return node.value
+        given = node.value if isinstance(node, yaml.ScalarNode) else form(node)
+        hint = did_you_mean(given, choices)
+        return self.wrong(node, f"{path!r} must be one of {', '.join(choices)}, not {given!r}{hint}")
+
+    def _sequence(self, item: Any, node: yaml.Node, path: str) -> Any:
+        if not isinstance(node, yaml.SequenceNode):
+            return self.wrong(node, f"{path!r} must be a list, not {form(node)}")
+        return tuple(self.value(item, n, f"{path}[{i}]") for i, n in enumerate(node.value))
+
+    def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
+        table = {}
+        for key, key_node, value_node in self._pairs(node, repr(path)):
+            name = self.value(args[0], key_node, f"{path} key")
+            table[name if name is not MISSING else key] = self.value(args[1], value_node, f"{path}.{key}")
+        return table
+
+    def _scalar(self, kind: type, node: yaml.Node, path: str) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not {form(node)}")
+        if kind is str:
+            return node.value
+        if node.style in ("'", '"'):
+            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not text in quotes ({node.value!r})")
+        try:
+            return _PARSERS[kind](node.value)
+        except ValueError:
+            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not {node.value!r}")
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if number != number or number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number
+
+
+_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PARSERS: dict[type, Any] = {int: int, float: _number, bool: _boolean}

@@ -1,0 +1,56 @@
+"""A run as its user writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from orchestrator.spec.kinds import DURATION, GRID, LINE, NAME, VARIABLE, Limits
+
+
+def about(help_: str, key: str | None = None) -> dict[str, Any]:
+    """A field's metadata: what it means, and its key in YAML where that differs from its name."""
+    return {"help": help_, **({"key": key} if key else {})}
+
+
+@dataclass(frozen=True)
+class Train:
+    """What the ranks do; handed to `python -m training` as it is."""
+
+    model: Literal["resnet-digits"] = field(default="resnet-digits", metadata=about("the network"))
+    data: Literal["digits"] = field(default="digits", metadata=about("the data set"))
+    device: Literal["auto", "cpu", "cuda"] = field(default="auto", metadata=about("auto takes a GPU if there is one"))
+    epochs: Annotated[int, Limits(at_least=1)] = field(default=20, metadata=about("passes over the training set"))
+    batch: Annotated[int, Limits(at_least=1)] = field(default=64, metadata=about("images per step, over all ranks"))
+    lr: Annotated[float, Limits(above=0)] = field(default=0.1, metadata=about("learning rate after the warm-up"))
+    momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = field(default=0.9, metadata=about("of SGD"))
+    weight_decay: Annotated[float, Limits(at_least=0)] = field(default=1e-4, metadata=about("L2, not on batch norm"))
+    warmup_epochs: Annotated[float, Limits(at_least=0)] = field(default=2.0, metadata=about("linear warm-up"))
+    label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = field(
+        default=0.1, metadata=about("share of the target spread over all classes")
+    )
+    seed: Annotated[int, Limits(at_least=0)] = field(default=1, metadata=about("of weights, order and shifts"))
+    checkpoint_every_steps: Annotated[int, Limits(at_least=1)] = field(default=50, metadata=about("steps between"))
+    log_every_steps: Annotated[int, Limits(at_least=1)] = field(default=5, metadata=about("steps between metrics"))
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One training: how much of which site it takes, how its ranks are laid out, and what they do."""
+
+    name: Annotated[str, NAME] = field(metadata=about("a name for the run, as in 'name: digits'"))
+    site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
+    nodes: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("nodes to ask for"))
+    ranks_per_node: Annotated[int, Limits(at_least=1)] | None = field(
+        default=None, metadata=about("processes on a node; default: the site's node.ranks")
+    )
+    grid: Annotated[tuple[int, int], GRID] | None = field(
+        default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
+    )
+    time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
+    queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue; default: the site's"))
+    account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays; default: the site's"))
+    env: dict[Annotated[str, VARIABLE], str] = field(
+        default_factory=dict, metadata=about("environment variables of the ranks")
+    )
+    train: Train = field(default_factory=Train, metadata=about("the training itself"))

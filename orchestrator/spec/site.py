@@ -1,0 +1,62 @@
+"""A site: what is true of a cluster and not of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from orchestrator.spec.kinds import DURATION, LINE, SIZE, VARIABLE, Limits
+from orchestrator.spec.run import about
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the site, as a run takes it."""
+
+    ranks: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("ranks on a node: one per GPU"))
+    gpus: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
+    cpus_per_rank: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("cores to ask for per rank"))
+    memory_bytes: Annotated[int, SIZE] | None = field(
+        default=None, metadata=about("memory of a node to ask for; default: what the site gives", key="memory")
+    )
+    interface: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")
+    )
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, or this machine."""
+
+    scheduler: Literal["slurm", "local"] = field(metadata=about("what runs the jobs: slurm or local"))
+    launcher: Literal["srun", "mpirun", "spawn"] = field(
+        metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
+    )
+    node: Node = field(default_factory=Node, metadata=about("one node"))
+    queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue of its jobs"))
+    account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays"))
+    runs: Annotated[str, LINE] = field(
+        default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
+    )
+    python: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("the nodes' Python; default: the one that runs torusrun")
+    )
+    modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
+    env: dict[Annotated[str, VARIABLE], str] = field(
+        default_factory=dict, metadata=about("environment variables of the job and its ranks")
+    )
+    scheduler_args: tuple[Annotated[str, LINE], ...] = field(
+        default=(), metadata=about("further options of the job, one directive each, as in --exclusive")
+    )
+    launcher_args: tuple[Annotated[str, LINE], ...] = field(
+        default=(), metadata=about("further arguments of srun or mpirun, one word each")
+    )
+    stop_before_s: Annotated[float, DURATION] = field(
+        default=60.0, metadata=about("ranks are asked to checkpoint this long before the time limit", key="stop_before")
+    )
+    kill_after_s: Annotated[float, DURATION] = field(
+        default=20.0, metadata=about("a rank that was asked to end is killed after this", key="kill_after")
+    )
+    command_timeout_s: Annotated[float, DURATION] = field(
+        default=30.0, metadata=about("how long a scheduler command may take", key="command_timeout")
+    )

@@ -1,0 +1,29 @@
+"""A spec back into what a user would have written, for the plan file in the run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Annotated, Any, get_args, get_origin
+
+from orchestrator.spec.kinds import Kind
+from orchestrator.spec.read import key_of
+
+
+def as_written(record: Any) -> dict[str, Any]:
+    """A spec as plain values under its YAML keys; `read` makes the same spec of it."""
+    hints = typing.get_type_hints(type(record), include_extras=True)
+    return {key_of(f): _value(hints[f.name], getattr(record, f.name)) for f in dataclasses.fields(record)}
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if get_origin(hint) in (types.UnionType, typing.Union):
+        hint = get_args(hint)[0]
+    if get_origin(hint) is Annotated and isinstance(extra := get_args(hint)[1], Kind):
+        return extra.write(value)
+    if dataclasses.is_dataclass(value):
+        return as_written(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,103 @@
+"""Specs read, overridden, written back, and described by their schema."""
+
+import dataclasses
+import json
+import typing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator import schedulers
+from orchestrator.planning import plan
+from orchestrator.spec.kinds import bytes_, grid, seconds
+from orchestrator.spec.read import read, read_value
+from orchestrator.spec.run import RunSpec, Train
+from orchestrator.spec.schema import schema
+from orchestrator.spec.site import Node, Site
+from orchestrator.spec.write import as_written
+
+RUN = "name: digits\nsite: local\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800), ("01:00:05", 3605), ("0.5h", 1800)]
+)
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("1B", 1), ("2KiB", 2048), ("1.5GiB", 1610612736), ("60GB", 60 * 10**9)])
+def test_sizes(text: str, value: int) -> None:
+    assert bytes_(text) == value
+
+
+def test_a_grid_is_row_length_by_column_length() -> None:
+    assert grid("4x2") == (4, 2)
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
+finite = st.floats(min_value=1e-9, max_value=1e9)
+
+
+@given(
+    st.builds(
+        RunSpec,
+        name=st.from_regex(r"[A-Za-z][A-Za-z0-9._-]{0,20}", fullmatch=True),
+        site=texts,
+        nodes=st.integers(1, 10**6),
+        ranks_per_node=st.none() | st.integers(1, 64),
+        grid=st.none() | st.tuples(st.integers(1, 9999), st.integers(1, 9999)),
+        time_s=st.integers(1, 10**9).map(lambda n: n / 1000),
+        queue=st.none() | texts,
+        env=st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), st.text(max_size=20)),
+        train=st.builds(Train, lr=finite, seed=st.integers(0, 2**31)),
+    )
+)
+def test_a_spec_survives_writing_and_reading(spec: RunSpec) -> None:
+    assert read_value(RunSpec, json.loads(json.dumps(as_written(spec))), "plan.json") == spec
+
+
+def test_a_setting_replaces_and_adds() -> None:
+    spec, marks = read(RunSpec, RUN + "nodes: 2\n", "run.yaml", ["nodes=4", "train.lr=0.5", "env.A=b"])
+    assert (spec.nodes, spec.train.lr, spec.env) == (4, 0.5, {"A": "b"})
+    assert str(marks["nodes"]) == "--set nodes=4"
+
+
+def test_a_null_is_the_default_only_where_there_may_be_none() -> None:
+    assert read(RunSpec, RUN + "grid:\n", "run.yaml")[0].grid is None
+
+
+def test_every_value_of_yaml_1_1_that_surprises_stays_text() -> None:
+    spec, _ = read(RunSpec, RUN + "env: {A: on, B: 0777, C: 1:30, D: ~x, E: 1e3}\n", "run.yaml")
+    assert spec.env == {"A": "on", "B": "0777", "C": "1:30", "D": "~x", "E": "1e3"}
+
+
+@pytest.mark.parametrize("cls", [RunSpec, Train, Site, Node])
+def test_the_schema_has_every_key_with_its_meaning(cls: type) -> None:
+    described = schema(cls, "x")
+    keys = {f.metadata.get("key", f.name) for f in dataclasses.fields(cls)}
+    assert set(described["properties"]) == keys
+    assert all(value["description"] for value in described["properties"].values())
+    assert described["additionalProperties"] is False
+
+
+def test_the_site_names_exactly_the_schedulers_there_are() -> None:
+    names = typing.get_args(typing.get_type_hints(Site)["scheduler"])
+    assert [schedulers.get(name).name for name in names] == list(names)
+
+
+def test_the_users_site_comes_before_the_shipped_one(home: Path, tmp_path: Path) -> None:
+    mine = home / ".config" / "torusrun" / "sites"
+    mine.mkdir(parents=True)
+    (mine / "local.yaml").write_text("scheduler: local\nlauncher: spawn\nnode: {ranks: 2}\n")
+    (tmp_path / "run.yaml").write_text(RUN + "time: 5m\n")
+    assert plan(tmp_path / "run.yaml").ranks == 2
+    assert plan(tmp_path / "run.yaml", site="slurm").ranks == 4
+
+
+def test_the_grid_defaults_to_rows_as_long_as_a_node(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(RUN)
+    planned = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
+    assert str(planned.grid) == "4x16"
