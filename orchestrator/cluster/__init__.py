@@ -1,0 +1,1 @@
+"""What the machine is: for now, its hosts in order."""

@@ -1,0 +1,73 @@
+"""Grids and placements: every rank has one seat, hosts keep their order, a wrong seat is named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.cluster.hostlist import expand
+from orchestrator.errors import SiteError
+from orchestrator.placement.files import hostfile, rankfile
+from orchestrator.placement.grid import Grid, choose
+from orchestrator.placement.mapping import Placement, misplaced, place
+
+hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
+
+
+@given(hosts_of, st.integers(1, 8), st.data())
+def test_every_rank_has_one_seat_and_hosts_keep_their_order(
+    hosts: list[str], per_node: int, data: st.DataObject
+) -> None:
+    ranks = len(hosts) * per_node
+    x = data.draw(st.sampled_from([x for x in range(1, ranks + 1) if ranks % x == 0]))
+    placement = place(Grid(x, ranks // x), hosts, per_node)
+    assert placement.hosts == hosts
+    assert [s.rank for s in placement.seats] == list(range(ranks))
+    assert len({(s.host, s.local_rank) for s in placement.seats}) == ranks
+    assert len({(s.x, s.y) for s in placement.seats}) == ranks
+    assert all(s.rank == s.y * x + s.x for s in placement.seats)
+    assert Placement.from_json(placement.as_json()) == placement
+    assert hostfile(placement).split() == [s.host for s in placement.seats]
+
+
+def test_a_grid_that_does_not_fit_names_those_that_do() -> None:
+    with pytest.raises(ValueError, match="these fit: 1x8, 2x4, 4x2, 8x1"):
+        choose(8, 2, (3, 3))
+
+
+def test_too_few_hosts_are_refused() -> None:
+    with pytest.raises(SiteError, match=r"gave 1 hosts \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
+        place(Grid(2, 2), ["n1", "n1"], 2)
+
+
+def test_a_wrong_seat_names_both_places() -> None:
+    placement = place(Grid(2, 2), ["n1", "n2"], 2)
+    assert misplaced(placement, 2, "n2", 0) is None
+    assert misplaced(placement, 2, "n2.cluster.org", 0) is None
+    wrong = misplaced(placement, 2, "n1", 0) or ""
+    assert "rank 2 stands on n1 as local rank 0, but the placement puts it on n2 as local rank 0" in wrong
+    assert misplaced(placement, 7, "n1", 0) is not None
+
+
+def test_a_rankfile_is_what_open_mpi_reads() -> None:
+    assert rankfile(place(Grid(1, 2), ["n2", "n1"], 1), 8) == "rank 0=n2 slot=0-7\nrank 1=n1 slot=0-7\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
+        ("n[3,1]", ["n3", "n1"]),
+        ("b1,a[01-02]", ["b1", "a01", "a02"]),
+        ("r[1-2]n[1-2]-x", ["r1n1-x", "r1n2-x", "r2n1-x", "r2n2-x"]),
+        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
+    ],
+)
+def test_host_lists_expand_in_order(text: str, hosts: list[str]) -> None:
+    assert expand(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["n[1-", "n[3-1]", "n[a]", "", "a,,b", "n]1[", "n[1]]", "n 1"])
+def test_damaged_host_lists_are_refused(text: str) -> None:
+    with pytest.raises(SiteError, match="not a host list"):
+        expand(text)
