@@ -1,0 +1,72 @@
+"""submitit executors made from the seam: torusrun submits through them, and so can any user of submitit.
+
+The script's text, the commands and the parsing are the scheduler's pure functions; submitit brings the pickled callable
+and its handling inside the job. Its pause of 0.2 s between submissions is left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core
+
+from orchestrator import process
+from orchestrator.errors import SiteError
+from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.seam import Scheduler
+from orchestrator.states import State
+
+POLL_TIMEOUT_S = 30.0
+
+
+class Watcher(core.InfoWatcher):
+    """submitit's view of all jobs of one scheduler: one poll for all of them."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+
+    def update(self) -> None:
+        self._num_calls += 1
+        waiting = sorted(self._registered - self._finished)
+        for job_id, status in poll(self._scheduler, waiting, POLL_TIMEOUT_S).items():
+            self._info_dict[job_id] = {"JobID": job_id, "State": status.state.value, "NodeList": ",".join(status.hosts)}
+            if status.state.over:
+                self._finished.add(job_id)
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        return self.get_info(job_id, mode).get("State", State.UNKNOWN.value)
+
+
+class Executor(core.PicklingExecutor):
+    """Submits one callable as a job whose script is `text`; the script runs submitit's entry on `folder`."""
+
+    def __init__(self, scheduler: Scheduler, folder: Path, script: Path, text: str, timeout_s: float) -> None:
+        super().__init__(folder)
+        self.scheduler = scheduler
+        self.script = script
+        self._text = text
+        self._timeout_s = timeout_s
+        self._throttling = 0.0
+        job = {"watcher": Watcher(scheduler), "_cancel_command": scheduler.cancel_command("")[0]}
+        self.job_class = type(f"{scheduler.name.title()}Job", (core.Job,), job)
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        self.script.write_text(self._make_submission_file_text(command, ""), encoding="utf-8")
+        said = process.run(self._make_submission_command(self.script), timeout_s=self._timeout_s)
+        said.check("submitting the job")
+        return self.job_class(folder=self.folder, job_id=self.scheduler.job_id(said.stdout), tasks=[0])
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        return self._text
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return self.scheduler.submit_command(submission_file_path)
+
+    def _num_tasks(self) -> int:
+        return 1
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        raise SiteError("the job id is read by the scheduler's own job_id")

@@ -1,0 +1,34 @@
+"""The job script of an attempt: the scheduler's directives over one body that all schedulers share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.render.environment import Text, render
+from orchestrator.schedulers.seam import Request, Scheduler
+
+
+def job_script(
+    scheduler: Scheduler,
+    request: Request,
+    *,
+    attempt: Path,
+    submitit: Path,
+    title: str,
+    python: str,
+    modules: Sequence[str],
+    environment: Mapping[str, str],
+) -> str:
+    """The script's text; its entry finds the callable in `submitit`, the end is recorded in `attempt`."""
+    return render(
+        scheduler.template,
+        title=Text(title),
+        directives=[Text(line) for line in scheduler.directives(request)],
+        attempt=attempt,
+        modules=modules,
+        environment=environment,
+        scheduler=scheduler.name,
+        entry=Text(shlex.join([python, "-u", "-m", "submitit.core._submit", str(submitit)])),
+    )

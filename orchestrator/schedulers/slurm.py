@@ -1,0 +1,167 @@
+"""Slurm, from 20.11 on: text with fixed fields only, since its JSON changes from release to release."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.cluster.hostlist import expand
+from orchestrator.errors import SiteError
+from orchestrator.process import Finished
+from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.states import State, Status
+
+STATES = {
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_FED": State.PENDING,
+    "REQUEUE_HOLD": State.PENDING,
+    "SPECIAL_EXIT": State.PENDING,
+    "RESV_DEL_HOLD": State.PENDING,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "STOPPED": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "STAGE_OUT": State.RUNNING,
+    "COMPLETED": State.COMPLETED,
+    "FAILED": State.FAILED,
+    "TIMEOUT": State.TIMEOUT,
+    "DEADLINE": State.TIMEOUT,
+    "PREEMPTED": State.PREEMPTED,
+    "NODE_FAIL": State.NODE_FAIL,
+    "BOOT_FAIL": State.NODE_FAIL,
+    "LAUNCH_FAILED": State.FAILED,
+    "RECONFIG_FAIL": State.FAILED,
+    "OUT_OF_MEMORY": State.OOM,
+    "CANCELLED": State.CANCELLED,
+    "REVOKED": State.CANCELLED,
+}
+
+# Accepted by sbatch and then never started, where the site does not enforce its limits at submission.
+NEVER_STARTS = {
+    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
+    "PartitionTimeLimit": "it asks for more time than the partition allows",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its quality of service is not valid",
+    "DependencyNeverSatisfied": "it waits for a job that did not end as required",
+    "BadConstraints": "no node satisfies its constraints",
+}
+
+
+class Slurm(Scheduler):
+    """Slurm's commands and their output."""
+
+    name = "slurm"
+    template = "job/slurm.sh.j2"
+
+    def directives(self, request: Request) -> list[str]:
+        options = [
+            f"--job-name={request.name}",
+            f"--nodes={request.nodes}",
+            f"--ntasks-per-node={request.ranks_per_node}",
+            f"--cpus-per-task={request.cpus_per_rank}",
+            f"--time={math.ceil(request.time_s / 60)}",
+            f"--output={_literal(request.stdout)}",
+            f"--error={_literal(request.stderr)}",
+            "--open-mode=append",
+            "--no-requeue",  # a requeued job would run again under the same attempt; `resume` makes a new one
+        ]
+        if request.gpus_per_node:
+            options.append(f"--gres=gpu:{request.gpus_per_node}")
+        if request.memory_bytes:
+            options.append(f"--mem={math.ceil(request.memory_bytes / 2**20)}M")
+        if request.queue:
+            options.append(f"--partition={request.queue}")
+        if request.account:
+            options.append(f"--account={request.account}")
+        return [f"#SBATCH {_quoted(option)}" for option in [*options, *request.extra]]
+
+    def submit_command(self, script: Path) -> list[str]:
+        return ["sbatch", "--parsable", str(script)]
+
+    def job_id(self, stdout: str) -> str:
+        match = re.match(r"(\d+)(;[\w.-]+)?$", stdout.strip().splitlines()[-1] if stdout.strip() else "")
+        if not match:
+            raise SiteError(
+                f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted"
+            )
+        return match[1]
+
+    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+        # Naming ids makes squeue fail as a whole when one is too old; all of the user's jobs are one answer.
+        return ["squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%r|%N"]
+
+    def parse_status(self, said: Finished) -> dict[str, Status]:
+        said.check("asking Slurm for the states of jobs")
+        rows = [line.split("|") for line in said.stdout.splitlines()]
+        return {row[0]: _status(*row[1:4]) for row in rows if len(row) == 4}
+
+    def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
+        return [
+            "sacct",
+            "--allocations",
+            "--noheader",
+            "--parsable2",
+            "--format=JobID,State,ExitCode,NodeList",
+            f"--jobs={','.join(job_ids)}",
+        ]
+
+    def parse_accounting(self, said: Finished) -> dict[str, Status]:
+        said.check("asking Slurm's accounting")
+        rows = [line.split("|") for line in said.stdout.splitlines()]
+        return {row[0]: _ended(*row[1:4]) for row in rows if len(row) == 4}
+
+    def cancel_command(self, job_id: str) -> list[str]:
+        return ["scancel", job_id]
+
+    def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
+        text = environment.get("SLURM_JOB_NODELIST")
+        if not text:
+            raise SiteError("SLURM_JOB_NODELIST is not set: this is not inside a Slurm job")
+        return expand(text)
+
+
+def _status(word: str, reason: str, nodes: str) -> Status:
+    """One row of squeue."""
+    state = STATES.get(word, State.UNKNOWN)
+    words = "" if reason == "None" else reason
+    if state is State.UNKNOWN:
+        words = f"Slurm says {word}, which this torusrun does not know"
+    elif reason in NEVER_STARTS and state is State.PENDING:
+        words = f"{reason}: {NEVER_STARTS[reason]}; as it is, it will not start"
+    elif word in ("SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"):
+        words = word.lower()
+    return Status(state, words, tuple(expand(nodes)) if nodes else ())
+
+
+def _ended(words: str, exit_code: str, nodes: str) -> Status:
+    """One row of sacct, whose state may be 'CANCELLED by 1001'."""
+    word = words.split()[0] if words.split() else ""
+    state = STATES.get(word, State.UNKNOWN)
+    code, _, signal = exit_code.partition(":")
+    reason = f"Slurm's accounting says {words}"
+    if signal not in ("", "0"):
+        reason += f", signal {signal}"
+    elif code not in ("", "0"):
+        reason += f", exit code {code}"
+    known = nodes and nodes != "None assigned"
+    return Status(state, reason, tuple(expand(nodes)) if known else ())
+
+
+def _literal(path: Path) -> str:
+    """A path in which sbatch replaces nothing."""
+    return str(path).replace("%", "%%")
+
+
+def _quoted(option: str) -> str:
+    """An option as sbatch reads it from a directive line, where quotes and blanks mean what they mean to a shell."""
+    if re.fullmatch(r"[\w@%+=:,./-]+", option):
+        return option
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'

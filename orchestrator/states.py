@@ -1,0 +1,36 @@
+"""The states of a run, an attempt or a job. None is ever guessed: each comes with the reason in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class State(str, Enum):
+    """Where a run stands. LOST: it is gone and nobody can say how. UNKNOWN: whoever knows could not be asked."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    PREEMPTED = "PREEMPTED"
+    NODE_FAIL = "NODE_FAIL"
+    OOM = "OOM"
+    CANCELLED = "CANCELLED"
+    LOST = "LOST"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return self not in (State.PENDING, State.RUNNING, State.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Status:
+    """A state and its reason."""
+
+    state: State
+    reason: str = ""
+    hosts: tuple[str, ...] = ()
