@@ -1,0 +1,1 @@
+"""The run folder: everything about a run, and the truth about it."""

@@ -1,0 +1,134 @@
+"""The layout of a run folder, said once.
+
+run.yaml          what the user wrote, to the letter
+plan.json         what was computed from it
+provenance.json   code, versions and machine; code.diff what git did not have
+ledger.jsonl      what happened, append-only
+metrics.jsonl     what rank 0 measured, over all attempts
+checkpoints/      step-00000150/{state.pt,manifest.json}
+attempts/1/       job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
+                  rendezvous.json end.json logs/rank-0000.log ranks/0000.{start,end}.json submitit/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The folder of one attempt."""
+
+    folder: Path
+
+    @property
+    def number(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def script(self) -> Path:
+        return self.folder / "job.sh"
+
+    @property
+    def stdout(self) -> Path:
+        return self.folder / "job.out"
+
+    @property
+    def stderr(self) -> Path:
+        return self.folder / "job.err"
+
+    @property
+    def submitit(self) -> Path:
+        return self.folder / "submitit"
+
+    @property
+    def placement(self) -> Path:
+        return self.folder / "placement.json"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.json"
+
+    @property
+    def hostfile(self) -> Path:
+        return self.folder / "hostfile"
+
+    @property
+    def rankfile(self) -> Path:
+        return self.folder / "rankfile"
+
+    @property
+    def launch(self) -> Path:
+        return self.folder / "launch.json"
+
+    @property
+    def rendezvous(self) -> Path:
+        return self.folder / "rendezvous.json"
+
+    @property
+    def end(self) -> Path:
+        return self.folder / "end.json"
+
+    @property
+    def ranks(self) -> Path:
+        return self.folder / "ranks"
+
+    def rank_start(self, rank: int) -> Path:
+        return self.ranks / f"{rank:04d}.start.json"
+
+    def rank_end(self, rank: int) -> Path:
+        return self.ranks / f"{rank:04d}.end.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def rank_log(self, rank: int) -> Path:
+        return self.logs / f"rank-{rank:04d}.log"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.folder.name
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "run.yaml"
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def provenance(self) -> Path:
+        return self.folder / "provenance.json"
+
+    @property
+    def code_diff(self) -> Path:
+        return self.folder / "code.diff"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def attempts(self) -> Path:
+        return self.folder / "attempts"
+
+    def attempt(self, number: int) -> Attempt:
+        return Attempt(self.attempts / str(number))

@@ -1,0 +1,42 @@
+"""What state an attempt is in, from everything that was said about it. Nothing here asks anybody."""
+
+from __future__ import annotations
+
+from orchestrator.runs.ledger import Event, last
+from orchestrator.runs.records import End
+from orchestrator.states import State, Status
+
+# What a scheduler knows better than a job that only felt a signal.
+SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}
+
+
+def resolve(events: list[Event], attempt: int, end: End | None, job: Status | None) -> Status:
+    """The state of an attempt: the job's own end record first, what was seen before second, the scheduler third.
+
+    `job` is what the scheduler says now, None if it was not asked. Absence from the queue is never success.
+    """
+    if end and end.certain:
+        return Status(end.state, end.reason)
+    if seen := last(events, "ended", attempt):
+        return Status(State(seen.details["state"]), seen.details["reason"])
+    if job is None:
+        return Status(State.UNKNOWN, _unsubmitted(events, attempt))
+    if not job.state.over:
+        return job
+    if end:
+        return Status(job.state, f"{end.reason}; {job.reason}") if job.state in SCHEDULER_KNOWS else _status(end)
+    if job.state is State.LOST and last(events, "cancel_requested", attempt):
+        return Status(State.CANCELLED, f"cancelled by its user; {job.reason}")
+    if job.state is State.LOST:
+        return Status(State.LOST, f"{job.reason}, and the job left no record of its end")
+    return Status(job.state, job.reason or f"the scheduler says {job.state.value}", job.hosts)
+
+
+def _status(end: End) -> Status:
+    return Status(end.state, end.reason)
+
+
+def _unsubmitted(events: list[Event], attempt: int) -> str:
+    event = last(events, "submitting", attempt)
+    name = event.details["name"] if event else "?"
+    return f"the submission of attempt {attempt} was cut off; look for a job named {name!r} in the queue"
