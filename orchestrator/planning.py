@@ -1,0 +1,142 @@
+"""The one object every verb looks at: spec, site and grid, computed from what the user wrote.
+
+The job reads the same plan back from the run folder, so what was shown before submitting and what the job does come
+from the same functions.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import SiteError
+from orchestrator.placement.grid import Grid, choose
+from orchestrator.runs.folder import Attempt
+from orchestrator.schedulers.seam import Request
+from orchestrator.spec.load import Loaded, load
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.read import read_value
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
+from orchestrator.spec.write import as_written
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before a run is submitted."""
+
+    run_id: str
+    run: RunSpec
+    site: Site
+    folder: Path
+    python: str
+    spec_text: str = ""
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.run.ranks_per_node or self.site.node.ranks
+
+    @property
+    def ranks(self) -> int:
+        return self.run.nodes * self.ranks_per_node
+
+    @property
+    def grid(self) -> Grid:
+        return choose(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the ranks' environment gets: the site's variables, then the run's."""
+        return {**self.site.env, **self.run.env}
+
+    def request(self, attempt: Attempt) -> Request:
+        """What an attempt's job asks for. The job's name is the run's id: unique, so it can be found again."""
+        node = self.site.node
+        return Request(
+            name=self.run_id,
+            nodes=self.run.nodes,
+            ranks_per_node=self.ranks_per_node,
+            cpus_per_rank=node.cpus_per_rank,
+            gpus_per_node=node.gpus,
+            memory_bytes=node.memory_bytes,
+            time_s=self.run.time_s,
+            queue=self.run.queue or self.site.queue,
+            account=self.run.account or self.site.account,
+            extra=self.site.scheduler_args,
+            stdout=attempt.stdout,
+            stderr=attempt.stderr,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "run": self.run_id,
+            "folder": str(self.folder),
+            "python": self.python,
+            "grid": [self.grid.x, self.grid.y],
+            "ranks": self.ranks,
+            "ranks_per_node": self.ranks_per_node,
+            "spec": as_written(self.run),
+            "site": as_written(self.site),
+        }
+
+
+def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Plan:
+    """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
+    loaded = load(path, site=site, settings=settings)
+    _check(loaded)
+    run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    folder = Path(loaded.site.runs).expanduser().absolute() / run_id
+    return Plan(run_id, loaded.run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan kept in a run folder. Raises SiteError when it is damaged or of another version."""
+    path = folder / "plan.json"
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["schema"] != SCHEMA:
+            raise SiteError(f"{path}: this is schema {kept['schema']}; this torusrun reads schema {SCHEMA}")
+        run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
+        site = read_value(Site, kept["site"], f"{path} (site)")
+        return Plan(kept["run"], run, site, folder, kept["python"])
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, SpecError) as error:
+        raise SiteError(f"{path}: the plan is damaged: {error}") from None
+
+
+def _check(loaded: Loaded) -> None:
+    """What must fit between keys, and so cannot be checked one key at a time."""
+    problems = [loaded.problem(key, message) for key, message in _misfits(loaded.run, loaded.site)]
+    if problems:
+        raise SpecError(problems)
+
+
+def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) for every pair of keys that do not go together."""
+    ranks_per_node = run.ranks_per_node or site.node.ranks
+    ranks = run.nodes * ranks_per_node
+    if site.scheduler == "local" and run.nodes != 1:
+        yield "nodes", "'nodes' must be 1 on a local site: it is this machine; raise ranks_per_node instead"
+    elif site.launcher == "spawn" and run.nodes != 1:
+        yield "nodes", "'nodes' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun"
+    try:
+        choose(ranks, ranks_per_node, run.grid)
+    except ValueError as error:
+        yield "grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})"
+    if run.train.batch % ranks:
+        near = max(1, round(run.train.batch / ranks)) * ranks
+        yield "train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks; try {near}"
+    if run.train.warmup_epochs > run.train.epochs:
+        yield "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
+    if run.time_s <= site.stop_before_s:
+        yield "time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)"
