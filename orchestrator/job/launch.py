@@ -1,0 +1,45 @@
+"""The command that starts every rank in the placement's order, for each launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.placement.mapping import Placement
+from orchestrator.planning import Plan
+from orchestrator.runs.folder import Attempt
+
+
+def command(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
+    """The launcher's arguments; each rank runs `orchestrator.job.rank` on the attempt's folder."""
+    rank = [plan.python, "-u", "-m", "orchestrator.job.rank", str(attempt.folder)]
+    build = {"srun": _srun, "mpirun": _mpirun, "spawn": _spawn}[plan.site.launcher]
+    return [*build(plan, attempt, placement), *plan.site.launcher_args, *rank]
+
+
+def environment(plan: Plan, attempt: Attempt, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The launcher's environment: the job's own, and for srun the file that fixes the order of hosts."""
+    own = {**inherited, **plan.environment}
+    return {**own, "SLURM_HOSTFILE": str(attempt.hostfile)} if plan.site.launcher == "srun" else own
+
+
+def _srun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
+    # Slurm lists hosts alphabetically; only a host file with arbitrary distribution keeps an order.
+    return [
+        "srun",
+        f"--nodes={plan.run.nodes}",
+        f"--ntasks={placement.grid.ranks}",
+        "--distribution=arbitrary",
+        f"--cpus-per-task={plan.site.node.cpus_per_rank}",
+        "--mpi=none",
+        "--kill-on-bad-exit=1",
+        "--export=ALL",
+    ]
+
+
+def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
+    # A hostfile is not an order to Open MPI (it puts the launch node first); a rankfile is.
+    return ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile)]
+
+
+def _spawn(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
+    return [plan.python, "-u", "-m", "orchestrator.job.spawn", str(placement.grid.ranks)]

@@ -1,0 +1,114 @@
+"""What stands beside every rank: proves the rank's place, starts the training, passes signals on, records the end.
+
+`python -m orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
+library, costs a few milliseconds, and stays on the host when the training runs in a container.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from orchestrator.placement.mapping import Placement, misplaced
+from orchestrator.runs.files import write_json
+from orchestrator.runs.folder import Attempt
+from orchestrator.runs.records import RankEnd
+
+# Whoever starts the ranks says which is which, each in its own words.
+NUMBERED_BY = (
+    ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_LOCALID"),
+)
+MISPLACED = 64
+POLL_S = 0.2
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    attempt = Attempt(Path(sys.argv[1]))
+    rank, local_rank = identity(os.environ)
+    host = socket.gethostname()
+    placement = Placement.from_json(json.loads(attempt.placement.read_text()))
+    if wrong := misplaced(placement, rank, host, local_rank):
+        print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
+        RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
+        return MISPLACED
+    launch = json.loads(attempt.launch.read_text())
+    code = _run(launch, attempt, placement, rank, local_rank)
+    end = RankEnd(
+        rank, host, local_rank, time.time(), exit_code=code if code >= 0 else None, signal=-code if code < 0 else None
+    )
+    end.write(attempt.rank_end(rank))
+    return code if code >= 0 else 128 - code
+
+
+def identity(environment: Mapping[str, str]) -> tuple[int, int]:
+    """(rank, local rank) as the launcher numbered them. Raises SystemExit when none did."""
+    for rank, local_rank in NUMBERED_BY:
+        if rank in environment:
+            return int(environment[rank]), int(environment[local_rank])
+    raise SystemExit("torusrun: this process was given no rank: none of " + ", ".join(r for r, _ in NUMBERED_BY))
+
+
+def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int) -> int:
+    """Run the training of this rank to its end; its exit code, negative for a signal."""
+    numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
+    with open(attempt.rank_log(rank), "ab") as log:
+        child = subprocess.Popen(
+            launch["command"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **launch["environment"], **numbers},
+            preexec_fn=_die_with_parent,
+        )
+    write_json(
+        attempt.rank_start(rank),
+        {
+            "rank": rank,
+            "host": socket.gethostname(),
+            "local_rank": local_rank,
+            "pid": child.pid,
+            "started_s": time.time(),
+        },
+    )
+    return _wait(child, launch["kill_after_s"])
+
+
+def _die_with_parent() -> None:
+    """A rank whose wrapper is killed must not train on, unseen."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> int:
+    asked: list[float] = []
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        """Any request to end reaches the training once, as SIGTERM: it stops after a checkpoint."""
+        if not asked:
+            child.send_signal(signal.SIGTERM)
+            asked.append(time.monotonic())
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, ask_to_stop)
+    while True:
+        try:
+            return child.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if asked and time.monotonic() - asked[0] > kill_after_s:
+                child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The launcher of one machine: N processes with a rank each; when one ends badly, so do the others.
+
+`python -m orchestrator.job.spawn N COMMAND...`
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+POLL_S = 0.1
+
+
+def main() -> int:
+    count, command = int(sys.argv[1]), sys.argv[2:]
+    ranks = [_start(command, rank) for rank in range(count)]
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        _signal(ranks, signal.Signals(number))
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, forward)
+    return _wait(ranks)
+
+
+def _start(command: list[str], rank: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, env={**os.environ, "TORUSRUN_RANK": str(rank), "TORUSRUN_LOCAL_RANK": str(rank)})
+
+
+def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
+    for process in ranks:
+        if process.poll() is None:
+            process.send_signal(number)
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
+    worst = 0
+    while any(process.poll() is None for process in ranks):
+        bad = [p.returncode for p in ranks if p.returncode]
+        if bad and not worst:
+            worst = bad[0]
+            _signal(ranks, signal.SIGTERM)
+        time.sleep(POLL_S)
+    return worst or next((p.returncode for p in ranks if p.returncode), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The supervisor of an attempt, on the first node: places the ranks, launches them, watches, and says how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from types import FrameType
+
+from orchestrator import process, schedulers
+from orchestrator.errors import TorusrunError
+from orchestrator.job.launch import command, environment
+from orchestrator.job.prepare import prepare
+from orchestrator.job.verdict import StopRequest, cause, verdict
+from orchestrator.placement.mapping import Placement, place
+from orchestrator.planning import Plan, read_plan
+from orchestrator.runs import ledger, metrics
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import End, RankEnd
+from orchestrator.states import State
+
+POLL_S = 0.25
+FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed
+LARGEST_QUOTE = 300
+
+
+def supervise(run: RunFolder, number: int) -> End:
+    """Run one attempt to its end and record it, whatever happens."""
+    attempt = run.attempt(number)
+    try:
+        end = Supervisor(run, attempt).run()
+    except TorusrunError as error:
+        end = End(State.FAILED, str(error))
+    end.write(attempt.end)
+    if end.certain:
+        ledger.append(run.ledger, "ended", number, state=end.state.value, reason=end.reason)
+    return end
+
+
+class Supervisor:
+    """One attempt from its hosts to its end."""
+
+    def __init__(self, run: RunFolder, attempt: Attempt) -> None:
+        self.started_s = time.monotonic()
+        self.folder = run
+        self.attempt = attempt
+        self.plan: Plan = read_plan(run.folder)
+        self.stop: StopRequest | None = None
+        self.ends: dict[int, RankEnd] = {}
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._told_to_end)
+
+    def run(self) -> End:
+        placement = self._place()
+        prepare(self.plan, self.folder, self.attempt, placement)
+        ledger.append(
+            self.folder.ledger,
+            "started",
+            self.attempt.number,
+            hosts=placement.hosts,
+            grid=[placement.grid.x, placement.grid.y],
+        )
+        launcher = process.start(
+            command(self.plan, self.attempt, placement),
+            new_session=True,
+            environment=environment(self.plan, self.attempt, os.environ),
+        )
+        code = self._watch(launcher)
+        self._read_ends()
+        ends = list(self.ends.values())
+        return verdict(placement.grid.ranks, ends, self.stop, code, self._last_words(cause(ends)), self._progress())
+
+    def _place(self) -> Placement:
+        scheduler = schedulers.get(self.plan.site.scheduler)
+        hosts = scheduler.hosts(os.environ, socket.gethostname())
+        return place(self.plan.grid, hosts, self.plan.ranks_per_node)
+
+    def _told_to_end(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        asked = ledger.last(ledger.events(self.folder.ledger), "cancel_requested", self.attempt.number)
+        reason = "cancelled by its user" if asked else f"told to end by {name} from outside"
+        self.stop = self.stop or StopRequest(State.CANCELLED, reason, certain=bool(asked))
+
+    def _watch(self, launcher: subprocess.Popen[bytes]) -> int:
+        """Wait for the launcher, passing requests to stop on, until it ends or has to be ended. Its exit code."""
+        deadline_s = self.started_s + self.plan.run.time_s - self.plan.site.stop_before_s
+        stopping_s = failed_s = float("inf")
+        while launcher.poll() is None:
+            now_s = time.monotonic()
+            if now_s > deadline_s and not self.stop:
+                self.stop = StopRequest(
+                    State.TIMEOUT, f"its time limit of {self.plan.run.time_s:g} s is near", certain=True
+                )
+            if self.stop and stopping_s == float("inf"):
+                stopping_s = now_s
+                launcher.send_signal(signal.SIGUSR2)
+            self._read_ends()
+            if failed_s == float("inf") and cause(list(self.ends.values())):
+                failed_s = now_s
+            if now_s > min(failed_s + FOLLOW_S, stopping_s + self.plan.site.kill_after_s + FOLLOW_S):
+                os.killpg(launcher.pid, signal.SIGKILL)
+            time.sleep(POLL_S)
+        return launcher.wait()
+
+    def _read_ends(self) -> None:
+        for entry in os.scandir(self.attempt.ranks):
+            rank = entry.name.removesuffix(".end.json")
+            if rank.isdigit() and int(rank) not in self.ends:
+                self.ends[int(rank)] = RankEnd.read(self.attempt.rank_end(int(rank)))
+
+    def _last_words(self, end: RankEnd | None) -> str:
+        """The last line that the rank which ended the attempt wrote."""
+        log = self.attempt.rank_log(end.rank) if end else None
+        if log is None or not log.exists():
+            return ""
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1][:LARGEST_QUOTE] if lines else ""
+
+    def _progress(self) -> str:
+        """' after step 57', or nothing before the first."""
+        row = metrics.newest(metrics.read(self.folder.metrics), "step")
+        return f" after step {row['step']}" if row and row["attempt"] == self.attempt.number else ""

@@ -1,0 +1,53 @@
+"""How an attempt ended, from its ranks' ends: which rank was the cause and which only followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.job.rank import MISPLACED
+from orchestrator.runs.records import End, RankEnd, signal_name
+from orchestrator.states import State
+
+STOPPED_AFTER_CHECKPOINT = 75
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """Why the ranks were asked to stop before they were done."""
+
+    state: State
+    reason: str
+    certain: bool
+
+
+def cause(ends: Sequence[RankEnd]) -> RankEnd | None:
+    """The rank that ended the attempt: misplaced, then killed by a signal, then failed; of equals the first in time."""
+    bad = [end for end in ends if not end.good and end.exit_code != STOPPED_AFTER_CHECKPOINT]
+    return min(bad, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
+
+
+def verdict(
+    ranks: int, ends: Sequence[RankEnd], stop: StopRequest | None, launcher_code: int, said: str, at: str
+) -> End:
+    """The attempt's end.
+
+    `launcher_code` is the launcher's exit code (negative: a signal), `said` the last line of the causing rank's log,
+    `at` where the training stood, in words.
+    """
+    if len(ends) == ranks and all(end.good for end in ends):
+        return End(State.COMPLETED, f"all {ranks} ranks ended well")
+    if stop:
+        return End(stop.state, f"{stop.reason}{at}", stop.certain)
+    culprit = cause(ends)
+    if culprit:
+        quoted = f": {said}" if said and culprit.signal is None and culprit.exit_code != MISPLACED else ""
+        return End(State.FAILED, f"{culprit.words}{at}{quoted}")
+    missing = sorted(set(range(ranks)) - {end.rank for end in ends})
+    how = signal_name(-launcher_code) if launcher_code < 0 else f"exit code {launcher_code}"
+    listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+    return End(
+        State.FAILED,
+        f"the launcher ended ({how}){at}, and ranks {listed} left no record of theirs; see job.err",
+        certain=False,
+    )

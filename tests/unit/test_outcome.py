@@ -1,0 +1,83 @@
+"""The state of a run from what was said about it, and the cause of an attempt's end from its ranks' ends."""
+
+import pytest
+
+from orchestrator.job.verdict import StopRequest, verdict
+from orchestrator.runs.ledger import Event
+from orchestrator.runs.outcome import resolve
+from orchestrator.runs.records import End, RankEnd
+from orchestrator.states import State, Status
+
+SUBMITTED = Event(1.0, "submitted", 1, {"job": "7"})
+CANCELLED = Event(2.0, "cancel_requested", 1, {})
+GONE = Status(State.LOST, "it has left the queue")
+SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
+
+
+@pytest.mark.parametrize(
+    ("events", "end", "job", "state", "says"),
+    [
+        ([SUBMITTED], End(State.COMPLETED, "all well"), GONE, State.COMPLETED, "all well"),
+        ([SUBMITTED], None, GONE, State.LOST, "left no record of its end"),
+        ([SUBMITTED, CANCELLED], None, GONE, State.CANCELLED, "cancelled by its user"),
+        ([SUBMITTED], None, Status(State.UNKNOWN, "squeue did not answer"), State.UNKNOWN, "did not answer"),
+        ([SUBMITTED], None, Status(State.NODE_FAIL, "NodeDown"), State.NODE_FAIL, "NodeDown"),
+        ([SUBMITTED], None, Status(State.FAILED, ""), State.FAILED, "the scheduler says FAILED"),
+        ([SUBMITTED], SIGTERMED, Status(State.PREEMPTED, "by job 9"), State.PREEMPTED, "by job 9"),
+        ([SUBMITTED], SIGTERMED, Status(State.TIMEOUT, "accounting"), State.TIMEOUT, "SIGTERM from outside; acc"),
+        ([SUBMITTED], SIGTERMED, Status(State.FAILED, "NonZeroExitCode"), State.CANCELLED, "SIGTERM"),
+        ([SUBMITTED], SIGTERMED, GONE, State.CANCELLED, "SIGTERM"),
+        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, ""),
+        ([SUBMITTED], None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
+        ([], None, None, State.UNKNOWN, "was cut off"),
+    ],
+)  # fmt: skip
+def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> None:  # type: ignore[no-untyped-def]
+    status = resolve(events, 1, end, job)
+    assert status.state is state
+    assert says in status.reason
+
+
+def test_an_end_that_was_seen_once_stays_when_the_scheduler_forgets() -> None:
+    seen = Event(3.0, "ended", 1, {"state": "TIMEOUT", "reason": "TimeLimit"})
+    assert resolve([SUBMITTED, seen], 1, None, GONE) == Status(State.TIMEOUT, "TimeLimit")
+
+
+def good(rank: int) -> RankEnd:
+    return RankEnd(rank, "n1", rank, 5.0, exit_code=0)
+
+
+def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
+    stop = StopRequest(State.TIMEOUT, "time limit", certain=True)
+    assert verdict(2, [good(0), good(1)], stop, 0, "", "").state is State.COMPLETED
+
+
+def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
+    followed = [RankEnd(r, "n1", r, 4.0, exit_code=1) for r in (0, 1, 2)]
+    end = verdict(4, [*followed, RankEnd(3, "n2", 1, 4.5, signal=9)], None, 137, "Traceback", " after step 57")
+    assert end == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57")
+
+
+def test_the_first_of_the_failed_ranks_is_quoted() -> None:
+    ends = [RankEnd(0, "n1", 0, 9.0, exit_code=1), RankEnd(1, "n1", 1, 8.0, exit_code=1)]
+    end = verdict(2, ends, None, 1, "ValueError: no such data", "")
+    assert end.reason == "rank 1 (n1, local rank 1) ended with exit code 1: ValueError: no such data"
+
+
+def test_a_misplaced_rank_is_the_cause_before_anything_else() -> None:
+    ends = [RankEnd(0, "n1", 0, 1.0, signal=15), RankEnd(1, "n2", 0, 9.0, error="rank 1 stands on n2")]
+    assert "did not start: rank 1 stands on n2" in verdict(2, ends, None, 1, "", "").reason
+
+
+def test_ranks_without_a_record_are_named_and_the_end_is_not_certain() -> None:
+    end = verdict(3, [good(0)], None, -9, "", "")
+    assert "ranks 1, 2 left no record" in end.reason and "SIGKILL" in end.reason
+    assert not end.certain, "a lost node looks like this, and the scheduler knows better"
+
+
+def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
+    stop = StopRequest(State.TIMEOUT, "its time limit of 60 s is near", certain=True)
+    ends = [RankEnd(r, "n1", r, 1.0, exit_code=75) for r in range(2)]
+    assert verdict(2, ends, stop, 75, "", " after step 9") == End(
+        State.TIMEOUT, "its time limit of 60 s is near after step 9"
+    )
