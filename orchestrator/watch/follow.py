@@ -1,0 +1,37 @@
+"""A run followed to its end: the folder is looked at often, the scheduler ever more seldom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from orchestrator.runs.folder import RunFolder
+from orchestrator.states import Status
+from orchestrator.watch.poll import views
+from orchestrator.watch.view import View, read_record
+
+LOOK_S = 0.5
+FIRST_POLL_S = 1.0
+SLOWEST_POLL_S = 30.0
+
+
+def follow(run: RunFolder) -> Iterator[View]:
+    """Views of a run until it is over, the last one being its end."""
+    delay_s, next_poll_s = FIRST_POLL_S, 0.0
+    view = views([run])[0]
+    while True:
+        yield view
+        if view.state.over:
+            return
+        time.sleep(LOOK_S)
+        record = read_record(run)
+        if record.settled or time.monotonic() >= next_poll_s:
+            view = views([run])[0]
+            delay_s = min(delay_s * 1.5, SLOWEST_POLL_S)
+            next_poll_s = time.monotonic() + delay_s
+        else:
+            view = record.view(_unchanged(view))
+
+
+def _unchanged(view: View) -> Status:
+    return Status(view.state, view.reason, view.hosts)

@@ -1,0 +1,45 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.runs import metrics
+from orchestrator.runs.folder import RunFolder
+from orchestrator.watch.view import View
+
+
+def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
+    """What a run was and how it ended, as (name, value)."""
+    measured = metrics.read(run.metrics)
+    done = metrics.newest(measured, "done") or {}
+    best = {**(metrics.newest(measured, "eval") or {}), **done}
+    x, y = view.grid
+    table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
+    table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {', '.join(view.hosts) or 'no hosts yet'}")]
+    if view.step is not None:
+        table.append(("steps", f"{view.step} of {view.total_steps}, attempt {view.attempt}"))
+    if speed := done.get("images_per_s", view.images_per_s):
+        table.append(("images/s", f"{speed:,.0f}"))
+    if "accuracy" in best:
+        table.append(("test accuracy", f"{best['accuracy']:.2%}"))
+    table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
+    return table
+
+
+def show(run: RunFolder, view: View) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows(run, view):
+        table.add_row(name, value)
+    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+
+
+def _short(path: Path) -> str:
+    """A path with the home folder as ~."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
