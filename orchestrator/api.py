@@ -1,0 +1,108 @@
+"""The verbs for Python: `run = orchestrator.submit("run.yaml"); run.wait(); run.metrics()`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator import attempts, planning, schedulers
+from orchestrator.errors import TorusrunError, UserError
+from orchestrator.planning import Plan, read_plan
+from orchestrator.runs import index, ledger, metrics
+from orchestrator.runs.collect import collect
+from orchestrator.runs.folder import RunFolder
+from orchestrator.schedulers.client import cancel
+from orchestrator.states import State
+from orchestrator.watch.follow import follow
+from orchestrator.watch.poll import views
+from orchestrator.watch.view import View, read_record
+from training.checkpoint.manifest import Checkpoint, newest_complete
+
+plan = planning.plan
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was submitted: a handle on its folder, which is the truth about it."""
+
+    folder: RunFolder
+
+    @property
+    def id(self) -> str:
+        return self.folder.run_id
+
+    @property
+    def plan(self) -> Plan:
+        return read_plan(self.folder.folder)
+
+    def status(self) -> View:
+        """How the run stands now, the scheduler asked where need be."""
+        return views([self.folder])[0]
+
+    def wait(self, timeout_s: float | None = None) -> View:
+        """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
+        until_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        for view in follow(self.folder):
+            if not view.state.over and time.monotonic() > until_s:
+                raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
+        return view
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Everything rank 0 measured, in order, over all attempts."""
+        return metrics.read(self.folder.metrics)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest complete checkpoint."""
+        return newest_complete(self.folder.checkpoints)
+
+    def cancel(self) -> None:
+        """End the run. The ranks are asked to write a checkpoint first. Raises UserError when it is over already."""
+        view = self.status()
+        if view.state.over:
+            raise UserError(f"{self.id} is over already: {view.state.value}, {view.reason}")
+        if view.job is None:
+            raise UserError(f"{self.id} has no known job to cancel: {view.reason}")
+        ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
+        cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
+
+    def resume(self) -> Checkpoint | None:
+        """Submit the next attempt; the checkpoint it goes on from, None for the beginning.
+
+        Raises UserError when the newest attempt is not over, or completed.
+        """
+        view = self.status()
+        if view.state is State.COMPLETED:
+            raise UserError(f"{self.id} is COMPLETED: there is nothing left to resume")
+        if not view.state.over:
+            raise UserError(
+                f"{self.id} is {view.state.value} ({view.reason or 'attempt ' + str(view.attempt)}): "
+                "resume it once it is over, or cancel it first"
+            )
+        checkpoint = self.checkpoint()
+        attempts.start(
+            self.plan,
+            self.folder,
+            read_record(self.folder).attempt + 1,
+            resumes=checkpoint.path.name if checkpoint else None,
+        )
+        return checkpoint
+
+    def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
+        """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""
+        return collect(self.folder, Path(into), checkpoints)
+
+
+def submit(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Run:
+    """Submit the run file at `path`. Raises UserError for what is written wrong, SiteError for what is refused."""
+    return Run(attempts.submit_first(plan(path, site=site, settings=settings), Path(path).absolute().parent))
+
+
+def open_run(word: str) -> Run:
+    """A run by its id, the beginning of its id, its folder, or 'last'."""
+    return Run(index.find(word))
+
+
+__all__ = ["Checkpoint", "Plan", "Run", "State", "TorusrunError", "View", "open_run", "plan", "submit"]

@@ -1,0 +1,87 @@
+"""`torusrun VERB ...`: one lazy import per verb, so that help and status cost nothing that they do not use."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from orchestrator import __version__
+from orchestrator.errors import DONE, USER_MISTAKE, TorusrunError
+
+VERBS = {
+    "plan": "show what a run would be: site, nodes, ranks, grid, training",
+    "submit": "submit a run (--wait follows it to its end, --dry-run prints its script)",
+    "status": "how runs stand: all of yours, or those named",
+    "watch": "follow a run to its end",
+    "logs": "what the ranks wrote",
+    "cancel": "end a run, after a checkpoint",
+    "resume": "submit the next attempt of a run, from its newest complete checkpoint",
+    "collect": "copy logs, metrics and checkpoints of a run into a folder",
+    "schema": "the JSON schema of a run's or a site's file",
+    "version": "the version of torusrun",
+}
+EPILOG = """
+exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the scheduler or the site failed
+
+  torusrun submit examples/digits.yaml --wait
+  torusrun VERB --help
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code."""
+    args = _parse(sys.argv[1:] if argv is None else list(argv))
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except TorusrunError as error:
+        print(f"torusrun: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("torusrun: interrupted; what was submitted goes on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    listing = "\n".join(f"  {verb:10}{text}" for verb, text in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="torusrun",
+        usage="torusrun VERB ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"One YAML becomes a placed, watched and resumable multi-node training.\n\nverbs:\n{listing}",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"torusrun {__version__}")
+    parser.add_argument("verb", nargs="?", help=argparse.SUPPRESS)
+    top = parser.parse_args(argv[:1])
+    if top.verb is None:
+        parser.print_help()
+        raise SystemExit(USER_MISTAKE if argv else DONE)
+    if top.verb not in VERBS:
+        import difflib
+
+        near = difflib.get_close_matches(top.verb, VERBS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        parser.error(f"there is no verb {top.verb!r}{hint} (verbs: {', '.join(VERBS)})")
+    module = importlib.import_module(f"orchestrator.commands.{top.verb}")
+    verb = argparse.ArgumentParser(
+        prog=f"torusrun {top.verb}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{VERBS[top.verb].capitalize()}.",
+        epilog=module.__doc__,
+    )
+    module.arguments(verb)
+    args = verb.parse_args(argv[1:])
+    args.run = module.run
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

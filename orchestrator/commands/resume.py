@@ -1,0 +1,31 @@
+"""
+examples:
+  torusrun resume last
+  torusrun resume last --wait
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.commands import asked
+from orchestrator.errors import DONE
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    asked.run_id(parser)
+    parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.api import open_run
+
+    resumed = open_run(args.run_id)
+    checkpoint = resumed.resume()
+    origin = checkpoint.path.name if checkpoint else "the beginning: it has no complete checkpoint"
+    print(f"{resumed.id} goes on from {origin}")
+    if not args.wait:
+        return DONE
+    from orchestrator.commands.watch import follow_to_end
+
+    return follow_to_end(resumed.folder)

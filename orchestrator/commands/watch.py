@@ -1,0 +1,35 @@
+"""
+example:
+  torusrun watch last
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from orchestrator.commands import asked
+from orchestrator.errors import DONE, RUN_FAILED
+from orchestrator.states import State
+
+if TYPE_CHECKING:
+    from orchestrator.runs.folder import RunFolder
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    asked.run_id(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.index import find
+
+    return follow_to_end(find(args.run_id))
+
+
+def follow_to_end(folder: RunFolder) -> int:
+    """Show a run until it is over, then its table; the exit code that its outcome means."""
+    from orchestrator.watch import live, report
+
+    view = live.show(folder)
+    report.show(folder, view)
+    return DONE if view.state is State.COMPLETED else RUN_FAILED
