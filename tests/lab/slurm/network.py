@@ -1,0 +1,59 @@
+"""One bridge, and a network namespace per node joined to it by a veth pair: no way out to other networks."""
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from .processes import run
+from .settings import CONTROLLER_ADDRESS, INTERFACE, MOST_NODES, node_address
+
+BRIDGE = "trlab0"
+
+
+def namespace(node: str) -> str:
+    return f"trlab-{node}"
+
+
+def port(node: str) -> str:
+    """The bridge's end of the node's cable."""
+    return f"trlab-{node}"
+
+
+def make(nodes: list[str]) -> None:
+    lines = [f"link add {BRIDGE} type bridge", f"addr add {CONTROLLER_ADDRESS}/24 dev {BRIDGE}",
+             f"link set {BRIDGE} up"]
+    for node in nodes:
+        lines += [f"netns add {namespace(node)}",
+                  f"link add {port(node)} type veth peer name {INTERFACE} netns {namespace(node)}",
+                  f"link set {port(node)} master {BRIDGE} up"]
+    run(["ip", "-batch", "-"], stdin="\n".join(lines))
+    for node in nodes:
+        run(["ip", "-n", namespace(node), "-batch", "-"], stdin=(
+            f"addr add {node_address(node)}/24 dev {INTERFACE}\nlink set {INTERFACE} up\nlink set lo up\n"))
+
+
+def unplug(node: str) -> None:
+    """Silence: peers get no answer at all, as from a machine without power."""
+    run(["ip", "link", "set", port(node), "down"])
+
+
+def plug(node: str) -> None:
+    run(["ip", "link", "set", port(node), "up"])
+
+
+def remove() -> None:
+    """Whatever an earlier lab of any size left."""
+    nodes = [f"node{number}" for number in range(1, MOST_NODES + 1)]
+    links = [*map(port, nodes), BRIDGE]
+    lines = [f"link del {name}" for name in links if Path(f"/sys/class/net/{name}").exists()]
+    lines += [f"netns del {name}" for name in map(namespace, nodes) if Path(f"/run/netns/{name}").exists()]
+    if lines:
+        run(["ip", "-batch", "-"], stdin="\n".join(lines))
+
+
+def listens(address: str, port_number: int) -> bool:
+    try:
+        socket.create_connection((address, port_number), timeout=1).close()
+    except OSError:
+        return False
+    return True

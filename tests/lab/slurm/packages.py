@@ -1,0 +1,41 @@
+"""The Debian packages of the lab: what is missing is installed."""
+from __future__ import annotations
+
+import os
+import shutil
+
+from .processes import LabError, run
+
+PACKAGE_OF = {
+    "slurmctld": "slurm-wlm", "slurmdbd": "slurmdbd", "srun": "slurm-client", "munged": "munge",
+    "mariadbd": "mariadb-server", "mpirun": "openmpi-bin", "ip": "iproute2",
+}
+# Libraries that Slurm loads at run time: no program of theirs can be looked for. Its PMIx plug-in opens
+# the unversioned libpmix.so, which is in the -dev package.
+PLUGINS = ["slurm-wlm-mysql-plugin", "libpmix-dev"]
+SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def why_not_here() -> str | None:
+    """The reason this machine cannot carry the lab, or None."""
+    if os.geteuid() != 0:
+        return "the Slurm lab needs root (it makes network namespaces)"
+    if not os.path.exists("/etc/debian_version"):
+        return "the Slurm lab is made from Debian's packages, and this is not Debian"
+    return None
+
+
+def install() -> None:
+    missing = [package for program, package in PACKAGE_OF.items() if not shutil.which(program, path=SEARCH)]
+    missing += [package for package in PLUGINS if not _installed(package)]
+    if missing:
+        # RUNLEVEL=1 keeps Debian's scripts from starting the packages' own daemons.
+        env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "PATH": SEARCH, "LC_ALL": "C"}
+        run(["apt-get", "update", "-qq"], timeout_s=300, env=env)
+        run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], timeout_s=900, env=env)
+    if not shutil.which("slurmd", path=SEARCH):
+        raise LabError(f"slurmd is still missing after installing {missing}")
+
+
+def _installed(package: str) -> bool:
+    return "install ok installed" in run(["dpkg-query", "-W", "-f", "${Status}", package], check=False).stdout

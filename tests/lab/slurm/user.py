@@ -1,0 +1,36 @@
+"""The ordinary user's view: which Python runs there, and with what environment."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from .processes import LabError
+from .settings import Settings
+
+
+def python(repo: Path, src: Path) -> str:
+    """This interpreter as the user reaches it: one inside the checkout is seen below `src`."""
+    prefix = Path(sys.prefix)
+    if prefix.is_relative_to(repo):
+        prefix = src / prefix.relative_to(repo)
+    name = "python" if (Path(sys.prefix) / "bin" / "python").exists() else "python3"
+    return str(prefix / "bin" / name)
+
+
+def environment(settings: Settings, interpreter: str) -> dict[str, str]:
+    path = f"{Path(interpreter).parent}:/usr/local/bin:/usr/bin:/bin"
+    return {"HOME": str(settings.home), "USER": settings.user, "LOGNAME": settings.user, "SHELL": "/bin/bash",
+            "PATH": path, "PYTHONPATH": str(settings.src)}
+
+
+def check_python(interpreter: str, run_as_user: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    try:
+        done = run_as_user([interpreter, "-c", "import sys"])
+        trouble = done.stderr if done.returncode else ""
+    except PermissionError as error:
+        trouble = str(error)
+    if trouble:
+        raise LabError(f"an ordinary user cannot run {interpreter}: {trouble.strip()}\n"
+                       "Use a Python that everybody can read: make test PYTHON=/usr/bin/python3")
