@@ -1,0 +1,86 @@
+"""A mistake in the config is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_runs import ROOT, config
+
+from training.config import Config, ConfigError, load
+
+
+def change(**values: Any) -> dict[str, Any]:
+    return values
+
+
+MISTAKES = [
+    (change(colour=1), "unknown key colour"),
+    (change(train=change(learning=1)), "unknown key train.learning"),
+    (change(train=change(epochs="many")), "train.epochs must be an integer, not 'many'"),
+    (change(train=change(epochs=True)), "train.epochs must be an integer, not True"),
+    (change(train=change(lr=0)), "train.lr must be above 0"),
+    (change(train=change(lr=float("nan"))), "train.lr must be above 0"),
+    (change(train=change(momentum=1.0)), "train.momentum must be below 1"),
+    (change(train=change(model="vgg")), "train.model must be one of resnet-digits"),
+    (change(train=change(batch=63)), "train.batch 63 does not divide by the 4 ranks"),
+    (change(grid=[3, 2]), "grid 3 x 2 does not hold the 4 ranks"),
+    (change(grid=[4]), "grid must be two integers"),
+    (change(grid=[-2, -2]), "grid -2 x -2"),
+    (change(interface=3), "interface must be a string or null"),
+    (change(schema=2), "schema 2 is not known"),
+    (change(checkpoints=""), "checkpoints must be a path"),
+]
+
+
+def written(folder: Path, changes: dict[str, Any]) -> Path:
+    document = config(folder, (2, 2))
+    train = {**document["train"], **changes.get("train", {})}
+    path = folder / "config.json"
+    path.write_text(json.dumps({**document, **changes, "train": train}))
+    return path
+
+
+@pytest.mark.parametrize(("changes", "message"), MISTAKES)
+def test_mistakes(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = written(tmp_path, changes)
+    with pytest.raises(ConfigError) as caught:
+        load(path, world=4)
+    assert message in str(caught.value) and str(path) in str(caught.value)
+    assert "\n" not in str(caught.value), "one line"
+
+
+def test_a_missing_key(tmp_path: Path) -> None:
+    document = config(tmp_path)
+    del document["train"]["seed"]
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"key train\.seed is missing"):
+        load(tmp_path / "config.json", world=1)
+
+
+def test_a_good_one(tmp_path: Path) -> None:
+    loaded = load(written(tmp_path, {"interface": None}), world=4)
+    assert isinstance(loaded, Config) and loaded.grid == (2, 2) and loaded.interface is None
+    assert loaded.train.lr == 0.2 and loaded.checkpoints == tmp_path / "checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        ([], {}, "usage: python -m training CONFIG.json"),
+        (["missing.json"], {}, "missing.json: cannot be read: No such file or directory"),
+        (["README"], {"RANK": "x"}, "RANK='x'"),
+        (["README"], {"RANK": "4", "WORLD_SIZE": "4"}, "RANK=4 is not below WORLD_SIZE=4"),
+    ],
+)
+def test_exit_code_2(tmp_path: Path, arguments: list[str], environment: dict[str, str], message: str) -> None:
+    command = [sys.executable, "-m", "training", *arguments]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    ended = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2, f"a bad config is exit code 2, not {ended.returncode}: {ended.stderr}"
+    assert message in ended.stderr and ended.stderr.count("\n") == 1, f"one line is wanted: {ended.stderr}"

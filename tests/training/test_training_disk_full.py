@@ -1,0 +1,81 @@
+"""A full disk costs checkpoints, not the training; only the last one's loss is an error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from training_runs import TINY, TINY_STEPS, config, finish, launched, require_root
+
+ONE_CHECKPOINT = "1m"
+PLENTY = "20m"
+FILE_LIMIT_KIB = 64
+
+
+def tmpfs_works() -> bool:
+    probe = "mkdir -p /tmp/tmpfs-probe && mount -t tmpfs none /tmp/tmpfs-probe && umount /tmp/tmpfs-probe"
+    return subprocess.run(["unshare", "--mount", "sh", "-c", probe], capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A run folder whose checkpoints have room for one."""
+    require_root(tmpfs_works, "a tmpfs to fill up")
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ONE_CHECKPOINT}", "none", str(checkpoints)], check=True)
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", str(checkpoints)], check=True)
+
+
+def test_a_full_disk_then_space(small_disk: Path) -> None:
+    with launched(config(small_disk, (2, 1), **TINY)) as launch:
+        codes = launch.codes()
+    assert set(codes) == {74}, f"all ranks must say that the last checkpoint is missing: {codes}"
+    assert_one_line(launch.stderr_text, f"step {TINY_STEPS}", "No space left", "step-00000007", "resume")
+    assert launch.events("checkpoint_failed")[0]["step"] == 14, "training must go on after a failed checkpoint"
+    left = [path.name for path in (small_disk / "checkpoints").iterdir()]
+    assert left == ["step-00000007"], f"half-written folders must be removed, found {left}"
+    grow = ["mount", "-o", f"remount,size={PLENTY}", str(small_disk / "checkpoints")]
+    subprocess.run(grow, check=True)
+    resumed = finish(config(small_disk, (2, 1), attempt=2, **TINY))
+    assert resumed.events("start")[0]["resumed_from"] == "step-00000007", "the older checkpoint must still serve"
+
+
+def test_no_checkpoint_fits_at_all(tmp_path: Path) -> None:
+    limited = ["sh", "-c", f'ulimit -f {FILE_LIMIT_KIB * 2} && exec "$@"', "sh"]
+    with launched(config(tmp_path, **TINY), *limited) as launch:
+        codes = launch.codes()
+    assert codes == [74], f"exit 74 says that the last checkpoint could not be written: {codes}"
+    assert_one_line(launch.stderr_text, f"step {TINY_STEPS}", "File too large", "none", "resume")
+    assert launch.events("step")[-1]["step"] == TINY_STEPS, "training must go on to the last step"
+
+
+def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from training.metrics import Metrics
+
+    metrics = Metrics(tmp_path / "missing" / "metrics.jsonl", attempt=1)
+    metrics.write("step", step=1)
+    metrics.write("step", step=2)
+    assert capsys.readouterr().err.count("metrics are being lost") == 1, "one warning, not one per line"
+
+
+def test_metrics_hold_no_number_that_json_lacks(tmp_path: Path) -> None:
+    from training.metrics import Metrics
+
+    Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=float("nan"))
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert line["loss"] is None and line["attempt"] == 3 and line["event"] == "step"
+
+
+def assert_one_line(stderr: str, *parts: str) -> None:
+    lines = [line for line in stderr.splitlines() if line.startswith("training:")]
+    assert len(lines) == 1, f"one clear line is wanted, got: {stderr}"
+    for part in parts:
+        assert part in lines[0], f"{part!r} is missing in: {lines[0]}"
+    assert "Traceback" not in stderr, "a full disk is not a crash"

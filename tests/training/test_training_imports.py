@@ -1,0 +1,32 @@
+"""What the login node may import does not load torch; nothing in training knows the orchestrator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from training_runs import ROOT
+
+WITHOUT_TORCH = [
+    "training",
+    "training.config",
+    "training.exits",
+    "training.metrics",
+    "training.checkpoint.manifest",
+    "training.data.order",
+    "training.schedule.learning_rate",
+    "training.__main__",
+]
+
+
+def test_no_torch_on_the_login_node() -> None:
+    loaded = "[name for name in ('torch', 'numpy') if name in sys.modules]"
+    script = f"import sys, {', '.join(WITHOUT_TORCH)}; print({loaded})"
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.stdout.strip() == "[]", f"a module of {WITHOUT_TORCH} imports torch: {ended.stdout}{ended.stderr}"
+
+
+def test_the_arrow_points_one_way() -> None:
+    for path in Path(ROOT / "training").rglob("*.py"):
+        assert "orchestrator" not in path.read_text(), f"{path} must not know the orchestrator"

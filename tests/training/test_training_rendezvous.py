@@ -1,0 +1,47 @@
+"""Ranks that do not find each other say who waited for whom."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from training_runs import config, launched
+
+from training.config import Config, load
+from training.ranks import Ranks
+
+
+def impatient(folder: Path) -> Config:
+    (folder / "config.json").write_text(json.dumps(config(folder, (2, 1))))
+    return dataclasses.replace(load(folder / "config.json", world=2), rendezvous_timeout_s=0.5)
+
+
+def test_rank_0_names_the_missing(tmp_path: Path) -> None:
+    from training.rendezvous import RendezvousError, join
+
+    with pytest.raises(RendezvousError, match=r"rank 0: ranks 1 did not come within 0\.5 s"):
+        join(impatient(tmp_path), Ranks(rank=0, world=2, local=0), "gloo")
+
+
+def test_others_miss_rank_0(tmp_path: Path) -> None:
+    from training.rendezvous import RendezvousError, join
+
+    with pytest.raises(RendezvousError, match=r"rank 1: rank 0 has not written .*rendezvous\.json in 0\.5 s"):
+        join(impatient(tmp_path), Ranks(rank=1, world=2, local=1), "gloo")
+
+
+def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
+    from training.rendezvous import RendezvousError, interface_address
+
+    assert interface_address("lo") == "127.0.0.1"
+    with pytest.raises(RendezvousError, match=r"'nope0' has no IPv4 address .* has .*lo"):
+        interface_address("nope0")
+
+
+def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:
+    document = config(tmp_path, (2, 1), epochs=1, warmup_epochs=0.5)
+    with launched(document) as launch:
+        assert launch.codes() == [0, 0], launch.stderr_text
+    assert not Path(document["rendezvous"]).exists(), "the address must go once all ranks have met"

@@ -1,0 +1,91 @@
+"""A run that is killed, stopped or finds torn checkpoints ends with the bits of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched
+
+GRID = (2, 2)
+CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run = finish(config(folder, GRID, **TINY))
+    kinds = [event["event"] for event in run.events()]
+    assert kinds[0] == "start" and kinds[-1] == "done", f"the metrics should go from start to done: {kinds}"
+    assert [event["epoch"] for event in run.events("eval")] == [1.0, 2.0], "one evaluation per epoch"
+    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert kept == ["step-00000035", "step-00000042", "step-00000045"], "the newest three are to be kept"
+    return folder
+
+
+def test_a_killed_rank(undisturbed: Path, tmp_path: Path) -> None:
+    step, victim = random.randrange(2, TINY_STEPS - 10), random.randrange(4)
+    why = f"rank {victim} was killed at about step {step}"
+    with launched(config(tmp_path, GRID, **TINY)) as launch:
+        launch.wait_for_step(step)
+        os.killpg(launch.ranks[victim].pid, signal.SIGKILL)
+        codes = launch.codes()
+    survivors = [code for rank, code in enumerate(codes) if rank != victim]
+    assert 0 not in survivors and 75 not in survivors, f"{why}: survivors must crash, not end well: {codes}"
+    resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
+    assert_resumed(resumed.events("start")[0]["resumed_from"], step, why)
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)
+
+
+def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path) -> None:
+    step, told = random.randrange(2, TINY_STEPS - 10), random.randrange(4)
+    why = f"rank {told} got SIGTERM at about step {step}"
+    with launched(config(tmp_path, GRID, **TINY)) as launch:
+        launch.wait_for_step(step)
+        launch.ranks[told].send_signal(signal.SIGTERM)
+        codes = launch.codes()
+    assert set(codes) == {75}, f"{why}: all ranks must exit 75, not {codes}: {launch.stderr_text}"
+    stop = launch.events()[-1]
+    assert stop["event"] == "stop" and stop["reason"] == "SIGTERM", f"the last event must be the stop: {stop}"
+    resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
+    assert resumed.events("start")[0]["resumed_from"] == f"step-{stop['step']:08d}", f"{why}: steps were lost"
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)
+
+
+def test_torn_checkpoints_are_passed_over(undisturbed: Path, tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(undisturbed / "checkpoints", checkpoints)
+    flip_a_byte(checkpoints / "step-00000045" / "state.pt")
+    (checkpoints / "step-00000042" / "manifest.json").unlink()
+    half_written = checkpoints / ".tmp-step-00000049-1"
+    half_written.mkdir()
+    (half_written / "state.pt").write_bytes(b"half")
+    resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
+    assert resumed.events("start")[0]["resumed_from"] == "step-00000035", "a torn checkpoint was resumed from"
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, "resumed past two torn checkpoints")
+    left = sorted(path.name for path in checkpoints.iterdir())
+    assert left == ["step-00000035", "step-00000042", "step-00000045"], f"leftovers must be gone: {left}"
+
+
+def test_a_finished_run_only_evaluates(tmp_path: Path) -> None:
+    first = finish(config(tmp_path, **TINY)).events("done")[0]
+    second = finish(config(tmp_path, attempt=2, **TINY))
+    assert [event["event"] for event in second.events()] == ["start", "done"], "nothing was left to train"
+    assert second.events("done")[0]["accuracy"] == first["accuracy"], "the same weights must score the same"
+
+
+def assert_resumed(name: str | None, killed_after_step: int, why: str) -> None:
+    at_least = killed_after_step // CHECKPOINT_STEPS * CHECKPOINT_STEPS
+    step = int(name.removeprefix("step-")) if name else 0
+    # The kill is asynchronous: the checkpoint of the very step may not be finished, a later one may be.
+    assert step >= at_least - CHECKPOINT_STEPS, f"{why}: resumed from {name}, step {at_least} was there"
+
+
+def flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

@@ -1,0 +1,54 @@
+"""The formula of the bytes on the wire against the kernel's count."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training_runs import LIMIT_S, ROOT, require_root
+
+ELEMENTS = 4 * 1024 * 1024
+BUFFER_BYTES = 4 * ELEMENTS
+IN_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+RANKS_TIMES_SENT = {
+    (4, 1): 4 * 2 * 3 / 4,
+    (1, 4): 4 * 2 * 3 / 4,
+    (2, 2): 4 * (2 * 1 / 2 + 2 * 1 / 2 / 2),
+}
+
+
+def namespaces_work() -> bool:
+    return subprocess.run([*IN_NAMESPACE, "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("grid", RANKS_TIMES_SENT, ids=["row only", "column only", "2x2"])
+def test_the_wire_carries_what_the_formula_says(grid: tuple[int, int], tmp_path: Path) -> None:
+    require_root(namespaces_work, "network namespaces (unshare --net, ip)")
+    measured = json.loads(_run(grid, tmp_path))
+    formula_bytes = RANKS_TIMES_SENT[grid] * BUFFER_BYTES
+    assert measured["counted"] == pytest.approx(formula_bytes), "the ranks' own count does not follow the formula"
+    ratio = measured["wire"] / formula_bytes
+    assert 0.99 < ratio < 1.05, f"the wire carried {ratio:.3f} times the formula: a phase moves more than its part"
+
+
+def _run(grid: tuple[int, int], folder: Path) -> str:
+    script = str(Path(__file__).with_name("torus_wire.py"))
+    command = [*IN_NAMESPACE, sys.executable, script, str(grid[0]), str(grid[1]), str(ELEMENTS), str(folder)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        return process.communicate(timeout=LIMIT_S)[0]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,108 @@
+"""Real gloo processes that reduce what they are told to, kept alive from one example to the next.
+
+They are forked from a server that has torch loaded already, so eight of them start in a moment.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from training.sync.gradients import FlatGradients
+from training.sync.torus import Torus
+
+ANSWER_S = 60.0
+
+
+class RankPool:
+    """`world` processes in one group; `ask` runs a task of this module on all of them."""
+
+    def __init__(self, world: int) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch.distributed"])
+        self._folder = tempfile.TemporaryDirectory()
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for rank in range(world):
+            here, there = context.Pipe()
+            arguments = (rank, world, str(Path(self._folder.name) / "store"), there)
+            process = context.Process(target=serve, args=arguments, daemon=True)
+            process.start()
+            there.close()
+            self._pipes.append(here)
+            self._processes.append(process)
+
+    def ask(self, task: str, *arguments: Any) -> list[Any]:
+        """The answers by rank."""
+        for pipe in self._pipes:
+            pipe.send((task, arguments))
+        return [self._answer(rank, pipe) for rank, pipe in enumerate(self._pipes)]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._folder.cleanup()
+
+    def _answer(self, rank: int, pipe: Connection) -> Any:
+        assert pipe.poll(ANSWER_S), f"rank {rank} hangs in a collective"
+        return pipe.recv()
+
+
+def serve(rank: int, world: int, store: str, pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
+    while True:
+        task, arguments = pipe.recv()
+        pipe.send(TASKS[task](rank, *arguments))
+
+
+@cache
+def torus_of(x_ranks: int, y_ranks: int) -> Torus:
+    return Torus(x_ranks, y_ranks)
+
+
+def reduce(rank: int, x_ranks: int, y_ranks: int, elements: int, seed: int) -> dict[str, Any]:
+    """Reduce random numbers both ways: difference from a flat all-reduce, bits, bytes sent."""
+    torus = torus_of(x_ranks, y_ranks)
+    torus.row_bytes_sent = torus.column_bytes_sent = 0.0
+    generator = torch.Generator().manual_seed(seed * 100 + rank)
+    mine = torch.randn(elements, generator=generator)
+    flat = mine.clone()
+    dist.all_reduce(flat)
+    torus.sum_(mine)
+    return {
+        "difference": (mine - flat).abs().max().item(),
+        "bits": bytes(mine.view(torch.uint8).tolist()),
+        "row_bytes": torus.row_bytes_sent,
+        "column_bytes": torus.column_bytes_sent,
+    }
+
+
+def average(rank: int, x_ranks: int, y_ranks: int, stopping_rank: int) -> dict[str, Any]:
+    """Backward through a batch-normalized layer with data of its own on each rank, then the average."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5))
+    gradients = FlatGradients(model, torus_of(x_ranks, y_ranks))
+    inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(rank))
+    gradients.clear()
+    model(inputs).square().sum().backward()
+    before = _numbers(model)
+    gradients.average(torch.tensor(float(rank)), rank == stopping_rank)
+    return {"before": before, "after": _numbers(model), "loss": gradients.mean_loss, "stop": gradients.stop}
+
+
+def _numbers(model: torch.nn.Module) -> list[float]:
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    return torch.cat([tensor.flatten() for tensor in [*gradients, *statistics]]).tolist()
+
+
+TASKS = {"reduce": reduce, "average": average}

@@ -1,0 +1,152 @@
+"""Configs for tiny runs, and processes of `python -m training` that cannot outlive their test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 90.0
+TRAIN = {
+    "model": "resnet-digits", "data": "digits", "device": "cpu", "epochs": 20, "batch": 64, "lr": 0.2,
+    "momentum": 0.9, "weight_decay": 0.0001, "warmup_epochs": 2.0, "label_smoothing": 0.1, "seed": 1,
+    "checkpoint_every_steps": 50, "log_every_steps": 5,
+}  # fmt: skip
+TINY = {"epochs": 2, "warmup_epochs": 1.0, "checkpoint_every_steps": 7, "log_every_steps": 1}
+TINY_STEPS = 45
+
+
+def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **train: Any) -> dict[str, Any]:
+    return {
+        "schema": 1, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
+        "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
+        "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
+        "train": {**TRAIN, **train},
+    }  # fmt: skip
+
+
+class Launch:
+    """The ranks of one attempt."""
+
+    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str]) -> None:
+        self.metrics = Path(document["metrics"])
+        self.attempt = document["attempt"]
+        path.write_text(json.dumps(document))
+        x_ranks, y_ranks = document["grid"]
+        world = x_ranks * y_ranks
+        self.logs = [path.with_suffix(f".{rank}.log") for rank in range(world)]
+        self.ranks = [start(rank, world, path, log, prefix) for rank, log in enumerate(self.logs)]
+
+    def codes(self) -> list[int]:
+        """Wait for all ranks."""
+        deadline = time.monotonic() + LIMIT_S
+        return [rank.wait(max(deadline - time.monotonic(), 0.1)) for rank in self.ranks]
+
+    def wait_for_step(self, step: int) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not any(seen["step"] >= step for seen in self.events("step")):
+            assert time.monotonic() < deadline, f"step {step} was not reached; metrics: {self.events()}"
+            time.sleep(0.002)
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """This attempt's metrics, of one kind or all."""
+        seen = [line for line in read_lines(self.metrics) if line["attempt"] == self.attempt]
+        return [line for line in seen if kind in (None, line["event"])]
+
+    def end(self) -> None:
+        for rank in self.ranks:
+            if rank.poll() is None:
+                os.killpg(rank.pid, signal.SIGKILL)
+            rank.wait()
+
+    @property
+    def stderr_text(self) -> str:
+        """What all ranks said."""
+        return "".join(path.read_text() for path in self.logs)
+
+
+def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT),
+        "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
+    }  # fmt: skip
+    command = [*prefix, sys.executable, "-m", "training", str(path)]
+    with log.open("wb") as stderr:
+        return subprocess.Popen(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
+
+
+@contextmanager
+def launched(document: dict[str, Any], *prefix: str) -> Iterator[Launch]:
+    """Start the ranks of a config; whatever happens, none is left at the end."""
+    path = Path(document["metrics"]).with_name(f"config-{document['attempt']}.json")
+    launch = Launch(document, path, list(prefix))
+    try:
+        yield launch
+    finally:
+        launch.end()
+
+
+def finish(document: dict[str, Any], *prefix: str) -> Launch:
+    """Run to the end; every rank must exit 0."""
+    with launched(document, *prefix) as launch:
+        codes = launch.codes()
+        assert set(codes) == {0}, f"the run should have finished; exit codes {codes}: {launch.stderr_text}"
+    return launch
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Whole lines only: the last one may be in the making."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1] if line]
+
+
+def assert_same_state(folder: Path, other: Path, step: int, why: str) -> None:
+    """The checkpoints of `step` in two run folders hold the same bits."""
+    mine, theirs = (_flat(folder_ / f"checkpoints/step-{step:08d}/state.pt") for folder_ in (folder, other))
+    assert mine.keys() == theirs.keys()
+    different = [key for key, value in mine.items() if not _equal(value, theirs[key])]
+    assert not different, f"{why}: not bit-identical to the undisturbed run in {different[:5]}"
+
+
+def _flat(path: Path) -> dict[str, Any]:
+    import torch
+
+    flat: dict[str, Any] = {}
+
+    def walk(key: str, value: Any) -> None:
+        if isinstance(value, (dict, list)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for name, inner in items:
+                walk(f"{key}/{name}", inner)
+        else:
+            flat[key] = value
+
+    walk("", torch.load(path, weights_only=True))
+    return flat
+
+
+def _equal(one: Any, other: Any) -> bool:
+    import torch
+
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def require_root(works: Callable[[], bool], what: str) -> None:
+    """Skip with a reason where `what` is not possible; in CI that is a failure."""
+    if os.geteuid() == 0 and works():
+        return
+    reason = f"needs root and {what}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason}: CI must run this test, give its job the rights")
+    pytest.skip(reason)

@@ -1,0 +1,36 @@
+"""`python -m training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from training.config import Config, ConfigError, load
+from training.exits import EXIT_BAD_CONFIG
+from training.ranks import Ranks
+from training.stop import StopRequest
+
+
+def main(arguments: list[str]) -> int:
+    """Run one rank to its end; returns the exit code (see `training.exits`)."""
+    stop = StopRequest.on_sigterm()
+    try:
+        config, ranks = _read(arguments)
+    except ConfigError as error:
+        print(f"training: {error}", file=sys.stderr)
+        return EXIT_BAD_CONFIG
+    from training.loop import run
+
+    return run(config, ranks, stop)
+
+
+def _read(arguments: list[str]) -> tuple[Config, Ranks]:
+    if len(arguments) != 1:
+        raise ConfigError("usage: python -m training CONFIG.json")
+    ranks = Ranks.from_environment(os.environ)
+    return load(Path(arguments[0]), ranks.world), ranks
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

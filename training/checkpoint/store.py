@@ -1,0 +1,114 @@
+"""Writing and reading checkpoints: complete or not there at all, the newest few kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.checkpoint import manifest
+
+STATE = "state.pt"
+KEEP = 3
+
+
+class CheckpointFolder:
+    """The checkpoints below `folder`, as the one process that writes them sees them.
+
+    `newest` is the newest complete checkpoint. Opening removes what dead attempts left half-written.
+    """
+
+    def __init__(self, folder: Path, attempt: int) -> None:
+        _remove_leftovers(folder)
+        complete = manifest.complete_checkpoints(folder)
+        self.newest = complete[0] if complete else None
+        self._steps = [checkpoint.step for checkpoint in complete]
+        self._folder = folder
+        self._attempt = attempt
+
+    def save(self, state: dict[str, Any], *, step: int, epoch: float) -> str:
+        """Write the checkpoint of `step`, then delete those older than the newest KEEP; returns its name.
+
+        OSError means that nothing was added (disk full, quota, ...): the temporary folder is gone again.
+        """
+        name = manifest.name_of(step)
+        temporary = self._folder / f"{manifest.TEMPORARY_PREFIX}{name}-{self._attempt}"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.mkdir(mode=0o700, exist_ok=True)
+            _write_files(temporary, state, step, epoch, self._attempt)
+            _put_in_place(temporary, self._folder / name)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        self.newest = manifest.Checkpoint(self._folder / name, step, epoch, self._attempt)
+        self._steps = [step, *self._steps][:KEEP]
+        self._prune()
+        return name
+
+    def _prune(self) -> None:
+        """Delete what is older than the newest KEEP complete ones; what resists is tried again next time."""
+        if len(self._steps) < KEEP:
+            return
+        for path in manifest.candidates(self._folder):
+            if (manifest.step_of(path) or 0) < self._steps[-1]:
+                with suppress(OSError):
+                    _discard(path)
+
+
+def load(path: Path, device: torch.device) -> dict[str, Any]:
+    """The state in the checkpoint at `path`, with its tensors on `device`."""
+    state: dict[str, Any] = torch.load(path / STATE, map_location=device, weights_only=True)
+    return state
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete what dead attempts left half-written or half-deleted."""
+    for path in folder.glob(manifest.TEMPORARY_PREFIX + "*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_files(folder: Path, state: dict[str, Any], step: int, epoch: float, attempt: int) -> None:
+    # Through memory: torch's own file writer turns a full disk into a RuntimeError without a reason.
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    _write(folder / STATE, content)
+    listing = manifest.compose(step, epoch, attempt, {STATE: content})
+    _write(folder / manifest.MANIFEST, json.dumps(listing).encode())
+    _sync_folder(folder)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put_in_place(temporary: Path, final: Path) -> None:
+    if final.exists():  # a torn one: a complete one of this step would have been resumed from
+        _discard(final)
+    temporary.rename(final)
+    _sync_folder(final.parent)
+
+
+def _discard(path: Path) -> None:
+    """Rename first: a death in between must not leave a checkpoint that lacks files."""
+    doomed = path.with_name(f"{manifest.TEMPORARY_PREFIX}old-{path.name}")
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

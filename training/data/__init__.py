@@ -1,0 +1,1 @@
+"""Data sets, and the order in which a run sees their samples."""

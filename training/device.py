@@ -1,0 +1,30 @@
+"""Where this rank computes, and how repeatably."""
+
+from __future__ import annotations
+
+import torch
+
+
+def prepare(wanted: str, local_rank: int) -> torch.device:
+    """The device for `wanted` (auto, cpu or cuda); a CPU rank gets one thread and repeatable arithmetic.
+
+    One thread each, because ranks share the cores and because sums over threads depend on their number.
+    """
+    if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
+        return _cuda(local_rank)
+    torch.set_num_threads(1)
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms also imports the compiler: a second
+    return torch.device("cpu")
+
+
+def backend(device: torch.device) -> str:
+    """The collective library that goes with the device."""
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _cuda(local_rank: int) -> torch.device:
+    """GPU `local_rank` of those visible; GPU 0 where the launcher shows every rank only its own."""
+    visible = torch.cuda.device_count()
+    device = torch.device("cuda", local_rank if local_rank < visible else 0)
+    torch.cuda.set_device(device)
+    return device

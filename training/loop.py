@@ -1,0 +1,66 @@
+"""The training of one attempt on one rank: from the newest checkpoint to the last step, or to a stop."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from training import device as devices
+from training import rendezvous, saver
+from training.checkpoint.manifest import name_of
+from training.checkpoint.store import CheckpointFolder
+from training.config import Config, Train
+from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED
+from training.learner import Learner
+from training.meter import Meter
+from training.ranks import Ranks
+from training.reporter import Reporter
+from training.stop import StopRequest
+
+
+def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
+    """Train as one of `ranks`; returns the exit code, the same on every rank."""
+    device = devices.prepare(config.train.device, ranks.local)
+    meeting = rendezvous.join(config, ranks, devices.backend(device))
+    learner = Learner(config, ranks, device)
+    reporter = Reporter(config, ranks, learner)
+    checkpoints = saver.open_folder(config, ranks)
+    reporter.start(saver.resume(config, meeting, learner, checkpoints), device)
+    code = _train(config.train, learner, reporter, checkpoints, stop)
+    dist.destroy_process_group()
+    return code
+
+
+def _train(
+    train: Train,
+    learner: Learner,
+    reporter: Reporter,
+    checkpoints: CheckpointFolder | None,
+    stop: StopRequest,
+) -> int:
+    meter = Meter(train.batch)
+    accuracy = None
+    while learner.steps_done < learner.total_steps:
+        with meter:
+            stopping = learner.step(stop.requested)
+        finished = learner.steps_done == learner.total_steps
+        if learner.steps_done % train.log_every_steps == 0:
+            reporter.step(meter)
+        if stopping or finished:
+            if not saver.save(checkpoints, learner, reporter, last=True):
+                return EXIT_NO_CHECKPOINT
+        elif learner.steps_done % train.checkpoint_every_steps == 0:
+            saver.save(checkpoints, learner, reporter, last=False)
+        if stopping and not finished:
+            reporter.stop()
+            return EXIT_STOPPED
+        if _an_epoch_ended(learner):
+            accuracy = learner.accuracy()
+            reporter.evaluation(accuracy)
+    if accuracy is None:  # resumed after the last step
+        accuracy = learner.accuracy()
+    reporter.done(accuracy, meter, name_of(learner.total_steps))
+    return EXIT_DONE
+
+
+def _an_epoch_ended(learner: Learner) -> bool:
+    return int(learner.epoch(learner.steps_done)) > int(learner.epoch(learner.steps_done - 1))

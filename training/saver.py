@@ -1,0 +1,66 @@
+"""Checkpoints as the ranks see them: rank 0 reads the folder and writes, all load the same one."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+
+from training.checkpoint.manifest import name_of
+from training.checkpoint.store import CheckpointFolder, load
+from training.config import Config
+from training.learner import Learner
+from training.ranks import Ranks
+from training.reporter import Reporter
+
+
+def resume(config: Config, meeting: Store, learner: Learner, folder: CheckpointFolder | None) -> str | None:
+    """Load the newest complete checkpoint; returns its name, None for a fresh start.
+
+    Rank 0 alone has the `folder` and tells the others through the store `meeting`.
+    """
+    if folder is not None:
+        meeting.set("resume", folder.newest.name if folder.newest else "")
+    name: str = meeting.get("resume").decode()
+    if name:
+        learner.restore(load(config.checkpoints / name, torch.device("cpu")))
+        return name
+    learner.start_alike()
+    return None
+
+
+def open_folder(config: Config, ranks: Ranks) -> CheckpointFolder | None:
+    """The checkpoints' folder for rank 0, nothing for the others."""
+    return CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
+
+
+def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:
+    """Write a checkpoint on rank 0; false if it could not be written.
+
+    Training goes on with the older ones unless it is the `last` of the attempt: then the user is told, and
+    all ranks wait for the outcome and return the same.
+    """
+    error = _write(folder, learner, reporter) if folder is not None else None
+    if error is not None and last and folder is not None:
+        reporter.lost_checkpoint(error, folder.newest)
+    return _agreed(error is None) if last else error is None
+
+
+def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
+    started_s = time.perf_counter()
+    step = learner.steps_done
+    try:
+        folder.save(learner.state(), step=step, epoch=round(learner.epoch(step), 4))
+    except OSError as error:
+        reporter.failed_checkpoint(error)
+        return error
+    reporter.checkpoint(name_of(step), time.perf_counter() - started_s)
+    return None
+
+
+def _agreed(written: bool) -> bool:
+    answer = [written]
+    dist.broadcast_object_list(answer, src=0)
+    return answer[0]

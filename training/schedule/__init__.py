@@ -1,0 +1,1 @@
+"""Hyper-parameters as pure functions of progress; no torch."""

@@ -1,0 +1,60 @@
+"""One flat vector carries all that the ranks must agree on after a step, through one all-reduce."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from training.sync.torus import Torus
+
+
+class FlatGradients:
+    """[gradients | running statistics | loss | stop flag | padding], averaged over all ranks.
+
+    Every parameter's `.grad` is a view of the vector: backward adds into it, so it is cleared with `clear`,
+    never with `zero_grad(set_to_none=True)`. Running statistics of batch normalization travel along, so that
+    all ranks hold the same model and one rank's checkpoint is the whole state. `mean_loss` and `stop` are
+    those of the last `average`.
+    """
+
+    def __init__(self, model: nn.Module, torus: Torus) -> None:
+        parameters = list(model.parameters())
+        self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        used = sum(tensor.numel() for tensor in [*parameters, *self._statistics]) + 2
+        self._vector = torch.zeros(torus.padded(used), device=parameters[0].device)
+        views = _views(self._vector, [*parameters, *self._statistics])
+        for parameter, view in zip(parameters, views, strict=False):
+            parameter.grad = view
+        self._statistics_views = views[len(parameters) :]
+        self._extras = self._vector[used - 2 : used]
+        self._ranks = torus.x_ranks * torus.y_ranks
+        self._torus = torus
+        self.mean_loss, self.stop = 0.0, False
+
+    def clear(self) -> None:
+        """Set all gradients to zero."""
+        self._vector.zero_()
+
+    def average(self, loss: Tensor, stop: bool) -> None:
+        """After backward: replace gradients and statistics by their mean over the ranks, on every rank alike.
+
+        `stop` comes out true on all ranks if any rank put it in.
+        """
+        _copy(self._statistics_views, self._statistics)
+        self._extras[0], self._extras[1] = loss.detach(), float(stop)
+        self._torus.sum_(self._vector)
+        self._vector.div_(self._ranks)
+        _copy(self._statistics, self._statistics_views)
+        self.mean_loss, stopping = self._extras.tolist()
+        self.stop = stopping > 0
+
+
+def _views(vector: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+    lengths = [tensor.numel() for tensor in tensors]
+    pieces = torch.split(vector[: sum(lengths)], lengths)
+    return [piece.view_as(tensor) for piece, tensor in zip(pieces, tensors, strict=True)]
+
+
+def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
