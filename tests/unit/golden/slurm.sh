@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=digits-1
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=5
+#SBATCH --time=60
+#SBATCH --output=/shared/runs/digits-1/attempts/1/job.out
+#SBATCH --error=/shared/runs/digits-1/attempts/1/job.err
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --gres=gpu:4
+#SBATCH --mem=61440M
+#SBATCH --partition=gpu
+#SBATCH "--account=group 1"
+#SBATCH --exclusive
+#SBATCH "--comment=a \"b\" c"
+# torusrun 0.1.0: attempt 1 of run digits-1
+set -Eeuo pipefail
+umask 077
+attempt=/shared/runs/digits-1/attempts/1
+
+# However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
+record_end() {
+  local code=$? record
+  [[ -e "$attempt/end.json" ]] && return
+  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the job script ended with exit code %d before its supervisor recorded an end; see job.err"}\n'
+  # shellcheck disable=SC2059
+  printf "$record" "$code" "$code" > "$attempt/.end.json.script"
+  mv "$attempt/.end.json.script" "$attempt/end.json"
+}
+trap record_end EXIT
+trap : TERM INT USR1 USR2  # the supervisor answers these; the shell waits for it
+
+module load gcc/12.2
+module load openmpi/4.1
+export NCCL_IB_HCA=mlx5_0,mlx5_1
+export SUBMITIT_EXECUTOR=slurm
+/opt/env/bin/python -u -m submitit.core._submit /shared/runs/digits-1/attempts/1/submitit

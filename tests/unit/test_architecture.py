@@ -1,0 +1,98 @@
+"""The house as it is meant to be: which way imports run, what starting up costs, and that the plan of it is true."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# From the ground up: a room may use the rooms before it, and none after.
+ROOMS = [
+    "errors", "states", "process", "spec", "cluster", "placement", "render", "schedulers", "runs", "planning", "job",
+    "attempts", "watch", "api", "commands", "cli",
+]  # fmt: skip
+NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
+NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT / "orchestrator").parts[0].removesuffix(".py")
+
+
+FILES = [
+    p
+    for p in (ROOT / "orchestrator").rglob("*.py")
+    if p.name not in ("__init__.py", "__main__.py") or p.parent.name != "orchestrator"
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_run_downwards_only(path: Path) -> None:
+    mine = ROOMS.index(room(path))
+    for module in imports(path):
+        if module.startswith("orchestrator."):
+            theirs = module.split(".")[1]
+            if theirs in ROOMS:
+                assert ROOMS.index(theirs) <= mine, f"{path} imports {module}: {ROOMS[mine]} lies below {theirs}"
+
+
+def test_every_room_is_on_the_list() -> None:
+    assert {room(p) for p in FILES} == set(ROOMS), "a new room needs its place in ROOMS and in docs/architecture.md"
+
+
+def test_training_knows_nothing_of_the_orchestrator() -> None:
+    for path in (ROOT / "training").rglob("*.py"):
+        assert not any(m.startswith("orchestrator") for m in imports(path)), f"{path} imports the orchestrator"
+
+
+def test_the_orchestrator_never_imports_torch() -> None:
+    for path in (ROOT / "orchestrator").rglob("*.py"):
+        assert not {m.split(".")[0] for m in imports(path)} & {"torch", "numpy"}, f"{path} imports torch"
+
+
+def modules_after(*argv: str) -> set[str]:
+    program = (
+        "import sys\nfrom orchestrator.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print('MODULES', *sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    said = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return set(said.stdout.rpartition("MODULES ")[2].split())
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help"], [], ["--version"], ["version"], ["submit", "--help"], ["status", "--help"]]
+)
+def test_help_imports_nothing_heavy(argv: list[str]) -> None:
+    loaded = modules_after(*argv)
+    assert "argparse" in loaded, "the probe itself did not run"
+    assert not loaded & NOT_FOR_HELP
+
+
+def test_status_imports_nothing_heavy(home: Path) -> None:
+    loaded = modules_after("status")
+    assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
+
+
+def test_the_document_of_the_house_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    places = [p for p in (ROOT / "orchestrator").iterdir() if p.is_dir() and (p / "__init__.py").exists()]
+    places += [p for p in (ROOT / "training").iterdir() if p.is_dir() and (p / "__init__.py").exists()]
+    missing = [p.relative_to(ROOT) for p in places if f"{p.name}/" not in text]
+    assert not missing, f"docs/architecture.md does not mention {missing}"
+    named = {word.strip("`") for word in text.split() if word.strip("`").endswith(".py")}
+    gone = [name for name in named if not list(ROOT.rglob(name))]
+    assert not gone, f"docs/architecture.md names files that there are not: {gone}"

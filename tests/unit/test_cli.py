@@ -1,0 +1,86 @@
+"""The command line: help, exit codes, and what is written when nothing should be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from orchestrator.cli import VERBS, main
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "examples" / "digits.yaml")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "example" in said and f"  torusrun {verb}" in said
+
+
+def test_a_verb_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sumbit"])
+    assert ended.value.code == 2
+    assert "did you mean 'submit'?" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_script_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", DIGITS, "--dry-run", "--site", "slurm"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
+    assert list(home.iterdir()) == [], "a dry run must write nothing"
+
+
+def test_a_plan_in_words_and_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", DIGITS]) == 0
+    assert "2x2: 2 rows of 2 ranks" in capsys.readouterr().out
+    assert main(["plan", DIGITS, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["schema"], plan["grid"], plan["ranks"], plan["spec"]["train"]["momentum"]) == (1, [2, 2], 4, 0.9)
+    assert list(home.iterdir()) == []
+
+
+def test_schemas_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for what in ("run", "site"):
+        assert main(["schema", what]) == 0
+        assert json.loads(capsys.readouterr().out)["title"] == f"torusrun {what}"
+
+
+def test_status_of_nobody(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+    assert main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "runs": []}
+
+
+@pytest.mark.parametrize("verb", ["status", "watch", "logs", "cancel", "resume"])
+def test_a_run_that_there_is_not(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "digits-2026"]) == 2
+    assert "there is no run 'digits-2026'" in capsys.readouterr().err
+
+
+def test_a_scheduler_that_is_not_here_is_the_sites_failure_and_leaves_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    assert main(["submit", DIGITS, "--site", "slurm"]) == 3
+    assert "sbatch: not found on this machine" in capsys.readouterr().err
+    assert list((home / "torusrun" / "runs").iterdir()) == [], "a refused run must leave no folder"
+    assert main(["status"]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_made_is_one_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "torusrun").write_text("a file where a folder should be")
+    assert main(["submit", DIGITS]) == 3
+    assert "the run folder cannot be made" in capsys.readouterr().err
+
+
+def test_the_python_api_is_loaded_on_first_use() -> None:
+    assert callable(orchestrator.submit) and callable(orchestrator.plan)
+    with pytest.raises(AttributeError, match="has no attribute 'sumbit'"):
+        orchestrator.sumbit  # noqa: B018

@@ -1,0 +1,69 @@
+"""This machine as a scheduler: ids that survive reused pids, states from /proc."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator import process
+from orchestrator.errors import SiteError
+from orchestrator.schedulers.client import cancel, poll
+from orchestrator.schedulers.local import Local, job_id_of
+from orchestrator.states import State
+
+
+def start(script: Path, text: str) -> str:
+    script.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    return Local().job_id(process.run(Local().submit_command(script), timeout_s=20).check("starting").stdout)
+
+
+def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
+    job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 60")
+    assert poll(Local(), [job], 10)[job].state is State.RUNNING
+    cancel(Local(), job, 10)
+    for _ in range(100):
+        if poll(Local(), [job], 10)[job].state is not State.RUNNING:
+            break
+        time.sleep(0.05)
+    assert poll(Local(), [job], 10)[job].state is State.LOST, (
+        "a local job leaves no accounting: only its own end record"
+    )
+    assert (tmp_path / "job.out").read_text() == "out\n"
+    assert "err" in (tmp_path / "job.err").read_text()
+
+
+def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
+    jobs = [start(tmp_path / f"{n}.sh", "sleep 60") for n in range(3)]
+    before = process.CALLS.total()
+    assert [s.state for s in poll(Local(), [*jobs, "999999999.1"], 10).values()].count(State.RUNNING) == 3
+    assert process.CALLS.total() == before + 1
+    for job in jobs:
+        cancel(Local(), job, 10)
+
+
+def test_a_reused_pid_is_not_the_job() -> None:
+    mine = job_id_of(Path("/proc/self/stat").read_text())
+    pid = mine.partition(".")[0]
+    assert pid == str(os.getpid())
+    assert poll(Local(), [f"{pid}.1"], 10)[f"{pid}.1"].state is State.LOST
+
+
+def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> None:
+    odd = tmp_path / "a) R 1 (b"
+    odd.write_bytes(Path("/bin/sleep").read_bytes())
+    odd.chmod(0o755)
+    child = subprocess.Popen([odd, "60"])
+    try:
+        time.sleep(0.2)
+        job = job_id_of(Path(f"/proc/{child.pid}/stat").read_text())
+        assert poll(Local(), [job], 10)[job].state is State.RUNNING
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_job_that_did_not_start_is_an_error() -> None:
+    with pytest.raises(SiteError, match="did not start"):
+        Local().job_id("bash: not found")

@@ -1,0 +1,93 @@
+"""Job scripts: golden text for every scheduler, and values that try to be commands."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from orchestrator import attempts
+from orchestrator.planning import Plan, plan
+from orchestrator.render.environment import render, templates
+from orchestrator.runs.folder import RunFolder
+
+GOLDEN = Path(__file__).parent / "golden"
+SITES = {
+    "local": "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\n",
+    "slurm": """scheduler: slurm
+launcher: srun
+queue: gpu
+account: group 1
+node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
+modules: [gcc/12.2, "openmpi/4.1"]
+env: {NCCL_IB_HCA: "mlx5_0,mlx5_1"}
+scheduler_args: [--exclusive, "--comment=a \\"b\\" c"]
+""",
+}
+
+
+def planned(tmp_path: Path, site: str, run: str = "nodes: 1\n") -> Plan:
+    (tmp_path / "site.yaml").write_text(f"{site}python: /opt/env/bin/python\nruns: /shared/runs\n")
+    (tmp_path / "run.yaml").write_text(f"name: digits\nsite: site.yaml\n{run}")
+    made = plan(tmp_path / "run.yaml")
+    return Plan("digits-1", made.run, made.site, Path("/shared/runs/digits-1"), made.python)
+
+
+def script(made: Plan) -> str:
+    return attempts.script(made, RunFolder(made.folder).attempt(1))
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_script_is_what_it_was(name: str, tmp_path: Path) -> None:
+    text = script(planned(tmp_path, SITES[name]))
+    golden = GOLDEN / f"{name}.sh"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text(), (
+        "if the change is meant, run the tests once with UPDATE_GOLDEN=1 and read the diff"
+    )
+    assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
+
+
+HOSTILE = ["$(touch pwned)", "`touch pwned`", "a'b\"c", "; touch pwned #", "a\nb", "\\", "${HOME}", "*", "", "é\u2028"]
+
+
+def test_hostile_values_stay_values(tmp_path: Path) -> None:
+    """Run the exports of a script by a real shell and look at what the variables became."""
+    made = planned(tmp_path, SITES["local"])
+    env = {f"V{i}": value for i, value in enumerate(HOSTILE)}
+    made = Plan(made.run_id, made.run.__class__(**{**vars(made.run), "env": env}), made.site, made.folder, made.python)
+    exports = [line for line in script(made).split("export ")[1:] if line.startswith("V")]
+    program = "".join(f"export {line}" for line in exports).rpartition("\n")[0]
+    show = "\nfor v in " + " ".join(env) + '; do printf "%s\\0" "${!v}"; done'
+    said = subprocess.run(["bash", "-c", program + show], cwd=tmp_path, capture_output=True, timeout=10, check=True)
+    assert said.stdout.decode().split("\0")[:-1] == HOSTILE
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_an_account_with_a_line_break_cannot_add_a_directive(tmp_path: Path) -> None:
+    from orchestrator.spec.problems import SpecError
+
+    with pytest.raises(SpecError, match="is not one line of text"):
+        planned(tmp_path, SITES["slurm"].replace("group 1", '"x\\n#SBATCH --uid=0"'))
+
+
+def test_a_value_that_a_template_is_not_given_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        render("job/body.sh.j2")
+
+
+def test_every_template_is_used_by_a_golden_file() -> None:
+    used = {f"{name}.sh.j2" for name in SITES} | {"body.sh.j2"}
+    assert {path.name for path in (templates() / "job").iterdir()} == used
+
+
+def test_a_script_that_dies_early_records_its_end(tmp_path: Path) -> None:
+    made = planned(tmp_path, SITES["local"])
+    run = RunFolder(tmp_path)
+    run.attempt(1).folder.mkdir(parents=True)
+    made = Plan(made.run_id, made.run, made.site, tmp_path, "/no/such/python")
+    text = attempts.script(made, run.attempt(1))
+    assert subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20).returncode == 127
+    assert "exit code 127 before its supervisor recorded an end" in run.attempt(1).end.read_text()

@@ -1,0 +1,126 @@
+"""Slurm's commands and parsers, from what a real Slurm 22.05 answered to these very commands (recorded/slurm)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import SiteError
+from orchestrator.process import Finished
+from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.slurm import STATES, Slurm
+from orchestrator.states import State
+
+RECORDED = Path(__file__).parent / "recorded" / "slurm"
+IDS = [str(n) for n in range(1, 18)]
+
+
+def recorded(name: str) -> Finished:
+    text = (RECORDED / f"{name}.txt").read_text()
+    match = re.fullmatch(r"\$ (.*)\n\[exit status (\d+)\]\n\[stdout\]\n(.*)\[stderr\]\n(.*)", text, re.DOTALL)
+    assert match, f"{name}: not a recording"
+    return Finished(tuple(match[1].split()), int(match[2]), match[3], match[4])
+
+
+def request(**changes: object) -> Request:
+    values = dict(
+        name="digits-1", nodes=4, ranks_per_node=2, cpus_per_rank=3, gpus_per_node=2, memory_bytes=3 * 2**30,
+        time_s=90.0, queue="main", account="lab", extra=("--exclusive",),
+        stdout=Path("/r/job.out"), stderr=Path("/r/job.err"),
+    )  # fmt: skip
+    return Request(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_recordings_are_of_the_commands_in_use() -> None:
+    assert list(recorded("squeue_early").argv) == Slurm().status_command(IDS)
+    assert list(recorded("sacct_early").argv)[:-1] == Slurm().accounting_command(IDS)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("1", State.COMPLETED, ""), ("2", State.FAILED, "NonZeroExitCode"), ("4", State.RUNNING, ""),
+        ("6", State.CANCELLED, ""), ("8", State.OOM, "OutOfMemory"), ("10", State.PENDING, "JobHeldUser"),
+        ("12", State.PENDING, "more nodes than the partition allows; as it is, it will not start"),
+        ("13", State.PENDING, "more time than the partition allows"), ("14", State.PENDING, "its partition is down"),
+        ("15", State.PENDING, "Dependency"), ("16", State.PENDING, "did not end as required"),
+    ],
+)  # fmt: skip
+def test_squeue(job: str, state: State, says: str) -> None:
+    status = Slurm().parse_status(recorded("squeue_early"))[job]
+    assert status.state is state and says in status.reason
+
+
+def test_squeue_tells_the_hosts() -> None:
+    assert Slurm().parse_status(recorded("squeue_early"))["4"].hosts == ("node1", "node2")
+
+
+def test_squeue_after_a_node_was_lost_and_a_limit_reached() -> None:
+    late = Slurm().parse_status(recorded("squeue_late"))
+    assert late["9"].state is State.NODE_FAIL
+    assert late["7"].state is State.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("1", State.COMPLETED, "accounting says COMPLETED"), ("2", State.FAILED, "exit code 7"),
+        ("3", State.FAILED, "signal 11"), ("6", State.CANCELLED, "CANCELLED by"), ("7", State.TIMEOUT, "TIMEOUT"),
+        ("8", State.OOM, "signal 125"), ("9", State.NODE_FAIL, "NODE_FAIL"), ("10", State.PENDING, ""),
+    ],
+)  # fmt: skip
+def test_sacct(job: str, state: State, says: str) -> None:
+    status = Slurm().parse_accounting(recorded("sacct_late"))[job]
+    assert status.state is state and says in status.reason
+
+
+def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed() -> None:
+    assert Slurm().parse_accounting(recorded("sacct_unknown_only")) == {}
+
+
+@pytest.mark.parametrize("name", ["squeue_controller_down", "sacct_database_down"])
+def test_a_scheduler_that_is_down_says_nothing_about_jobs(name: str) -> None:
+    parse = Slurm().parse_status if name.startswith("squeue") else Slurm().parse_accounting
+    with pytest.raises(SiteError, match=r"Unable to contact slurm controller|Connection refused"):
+        parse(recorded(name))
+
+
+def test_a_state_of_a_later_slurm_is_unknown_aloud() -> None:
+    said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
+    status = Slurm().parse_status(said)["5"]
+    assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason
+
+
+def test_every_state_that_squeue_documents_is_mapped() -> None:
+    documented = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL
+        OUT_OF_MEMORY PENDING PREEMPTED RECONFIG_FAIL RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING
+        REVOKED SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED TIMEOUT"""
+    assert set(documented.split()) <= set(STATES)
+
+
+def test_the_id_of_a_submitted_job() -> None:
+    assert Slurm().job_id(recorded("sbatch").stdout).isdigit()
+    assert Slurm().job_id("123;cluster2\n") == "123"
+    with pytest.raises(SiteError, match="did not print a job id"):
+        Slurm().job_id("")
+
+
+def test_the_directives() -> None:
+    assert Slurm().directives(request()) == [
+        f"#SBATCH {option}" for option in (
+            "--job-name=digits-1", "--nodes=4", "--ntasks-per-node=2", "--cpus-per-task=3", "--time=2",
+            "--output=/r/job.out", "--error=/r/job.err", "--open-mode=append", "--no-requeue", "--gres=gpu:2",
+            "--mem=3072M", "--partition=main", "--account=lab", "--exclusive",
+        )
+    ]  # fmt: skip
+
+
+def test_a_path_keeps_its_blanks_quotes_and_percent_signs() -> None:
+    lines = Slurm().directives(request(stdout=Path('/my "runs"/50%j/job.out')))
+    assert r'#SBATCH "--output=/my \"runs\"/50%%j/job.out"' in lines
+
+
+def test_the_hosts_of_a_job_come_in_its_order() -> None:
+    assert Slurm().hosts({"SLURM_JOB_NODELIST": "node[1-2,4]"}, "node1") == ["node1", "node2", "node4"]
+    with pytest.raises(SiteError, match="not inside a Slurm job"):
+        Slurm().hosts({}, "login")
