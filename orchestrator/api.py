@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from orchestrator import attempts, planning, schedulers
@@ -44,9 +44,9 @@ class Run:
 
     def wait(self, timeout_s: float | None = None) -> View:
         """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
-        until_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for view in follow(self.folder):
-            if not view.state.over and time.monotonic() > until_s:
+            if not view.state.over and monotonic() > until_s:
                 raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
         return view
 
@@ -68,8 +68,8 @@ class Run:
         ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
         cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
 
-    def resume(self) -> Checkpoint | None:
-        """Submit the next attempt; the checkpoint it goes on from, None for the beginning.
+    def resume(self, *, time: str | None = None) -> Checkpoint | None:
+        """Submit the next attempt, with another time limit if asked; the checkpoint it goes on from, None for step 0.
 
         Raises UserError when the newest attempt is not over, or completed.
         """
@@ -82,6 +82,8 @@ class Run:
                 "resume it once it is over, or cancel it first"
             )
         checkpoint = self.checkpoint()
+        if time:
+            attempts.set_time(self.plan, self.folder, time)
         attempts.start(
             self.plan,
             self.folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers.script import job_script
+from orchestrator.spec.kinds import seconds
 
 
 def create(plan: Plan, source: Path) -> RunFolder:
@@ -75,6 +77,17 @@ def start(plan: Plan, run: RunFolder, number: int, **details: Any) -> str:
         raise
     ledger.append(run.ledger, "submitted", number, job=job_id, scheduler=scheduler.name)
     return job_id
+
+
+def set_time(plan: Plan, run: RunFolder, text: str) -> None:
+    """Give the attempts to come another time limit. Raises UserError where `text` is no duration."""
+    try:
+        changed = replace(plan, run=replace(plan.run, time_s=seconds(text)))
+    except ValueError as error:
+        raise UserError(f"--time: {text!r} {error}") from None
+    if changed.run.time_s <= plan.site.stop_before_s:
+        raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
+    write_json(run.plan, changed.as_json())
 
 
 def script(plan: Plan, attempt: Attempt) -> str:

@@ -7,16 +7,20 @@ tests can hold the number of scheduler calls.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from orchestrator.errors import SiteError
 
 CALLS: Counter[str] = Counter()
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 # SLURM_CONF and the like say where the scheduler is; the rest describes a job that is not ours to describe.
 INHERITED = (
@@ -106,12 +110,32 @@ def run(argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None
 
 
 def start(
-    argv: Sequence[str | Path], *, environment: Mapping[str, str], new_session: bool = False
+    argv: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    output: IO[bytes] | None = None,
+    new_session: bool = False,
+    parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
-    """Start a long-running program whose output goes where ours goes; the caller watches and ends it."""
+    """Start a program that the caller watches and ends; its output goes to `output`, else where ours goes.
+
+    Should the caller die without having ended it, the kernel sends it `parent_death`: nothing runs on unseen.
+    """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=new_session)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            start_new_session=new_session,
+            preexec_fn=lambda: _die_with_parent(parent_death),
+        )
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+
+
+def _die_with_parent(number: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -6,7 +6,6 @@ library, costs a few milliseconds, and stays on the host when the training runs 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from orchestrator import process
 from orchestrator.placement.mapping import Placement, misplaced
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt
@@ -32,7 +32,6 @@ NUMBERED_BY = (
 )
 MISPLACED = 64
 POLL_S = 0.2
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -65,14 +64,8 @@ def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: i
     """Run the training of this rank to its end; its exit code, negative for a signal."""
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
     with open(attempt.rank_log(rank), "ab") as log:
-        child = subprocess.Popen(
-            launch["command"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **launch["environment"], **numbers},
-            preexec_fn=_die_with_parent,
-        )
+        environment = {**os.environ, **launch["environment"], **numbers}
+        child = process.start(launch["command"], environment=environment, output=log, parent_death=signal.SIGKILL)
     write_json(
         attempt.rank_start(rank),
         {
@@ -84,11 +77,6 @@ def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: i
         },
     )
     return _wait(child, launch["kill_after_s"])
-
-
-def _die_with_parent() -> None:
-    """A rank whose wrapper is killed must not train on, unseen."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> int:

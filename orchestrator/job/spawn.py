@@ -12,6 +12,8 @@ import sys
 import time
 from types import FrameType
 
+from orchestrator import process
+
 POLL_S = 0.1
 
 
@@ -28,18 +30,19 @@ def main() -> int:
 
 
 def _start(command: list[str], rank: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, env={**os.environ, "TORUSRUN_RANK": str(rank), "TORUSRUN_LOCAL_RANK": str(rank)})
+    numbers = {"TORUSRUN_RANK": str(rank), "TORUSRUN_LOCAL_RANK": str(rank)}
+    return process.start(command, environment={**os.environ, **numbers}, parent_death=signal.SIGTERM)
 
 
 def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
-    for process in ranks:
-        if process.poll() is None:
-            process.send_signal(number)
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.send_signal(number)
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
     worst = 0
-    while any(process.poll() is None for process in ranks):
+    while any(rank.poll() is None for rank in ranks):
         bad = [p.returncode for p in ranks if p.returncode]
         if bad and not worst:
             worst = bad[0]

@@ -65,6 +65,7 @@ class Supervisor:
         launcher = process.start(
             command(self.plan, self.attempt, placement),
             new_session=True,
+            parent_death=signal.SIGTERM,
             environment=environment(self.plan, self.attempt, os.environ),
         )
         code = self._watch(launcher)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.folder import RunFolder
-from training.checkpoint.manifest import Checkpoint, complete_checkpoints, verify
+from training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, complete_checkpoints, verify
 
 CHOICES = ("newest", "all", "none")
 
@@ -28,18 +28,19 @@ def collect(run: RunFolder, into: Path, checkpoints: str) -> Path:
         for checkpoint in _chosen(run, checkpoints):
             _copy(checkpoint, partial / "checkpoints" / checkpoint.path.name)
         partial.rename(into)
-    except (OSError, shutil.Error) as error:
+    except (OSError, shutil.Error, IncompleteCheckpoint) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise SiteError(f"{into}: the run could not be collected: {error}") from None
     return into
 
 
 def _chosen(run: RunFolder, which: str) -> list[Checkpoint]:
-    complete = list(complete_checkpoints(run.checkpoints)) if which != "none" else []
-    return sorted(complete, key=lambda c: c.step)[-1:] if which == "newest" else complete
+    if which == "none":
+        return []
+    complete = complete_checkpoints(run.checkpoints)
+    return complete[:1] if which == "newest" else complete
 
 
 def _copy(checkpoint: Checkpoint, to: Path) -> None:
     shutil.copytree(checkpoint.path, to)
-    if verify(to) is None:
-        raise OSError(f"{to.name} does not match its manifest after copying")
+    verify(to)

@@ -33,6 +33,6 @@ def series(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def newest(rows: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
-    """The last row written of one event."""
-    return next((row for row in reversed(rows) if row.get("event") == kind), None)
+def newest(rows: list[dict[str, Any]], *kinds: str) -> dict[str, Any] | None:
+    """The last row written of any of these events."""
+    return next((row for row in reversed(rows) if row.get("event") in kinds), None)

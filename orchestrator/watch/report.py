@@ -13,16 +13,15 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     """What a run was and how it ended, as (name, value)."""
     measured = metrics.read(run.metrics)
     done = metrics.newest(measured, "done") or {}
-    best = {**(metrics.newest(measured, "eval") or {}), **done}
     x, y = view.grid
     table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
     table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {', '.join(view.hosts) or 'no hosts yet'}")]
     if view.step is not None:
         table.append(("steps", f"{view.step} of {view.total_steps}, attempt {view.attempt}"))
-    if speed := done.get("images_per_s", view.images_per_s):
+    if speed := done.get("images_per_s") or view.images_per_s:
         table.append(("images/s", f"{speed:,.0f}"))
-    if "accuracy" in best:
-        table.append(("test accuracy", f"{best['accuracy']:.2%}"))
+    if view.accuracy is not None:
+        table.append(("test accuracy", f"{view.accuracy:.2%}"))
     table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
     return table
 

@@ -64,7 +64,9 @@ class Record:
 
     def view(self, status: Status) -> View:
         rows = metrics.read(self.folder.metrics, TAIL_BYTES)
-        step, judged = metrics.newest(rows, "step") or {}, metrics.newest(rows, "eval") or {}
+        at = metrics.newest(rows, "start", "step", "stop", "done") or {}
+        paced = metrics.newest(rows, "step") or {}
+        judged = metrics.newest(rows, "eval", "done") or {}
         started = last(self.events, "started", self.attempt)
         hosts = tuple(started.details["hosts"]) if started else status.hosts
         x, y = self.plan["grid"]
@@ -78,9 +80,9 @@ class Record:
             (x, y),
             self.plan["ranks"],
             hosts,
-            step.get("step"),
-            step.get("total_steps"),
-            step.get("images_per_s"),
+            at.get("step"),
+            at.get("total_steps", paced.get("total_steps")),
+            paced.get("images_per_s"),
             judged.get("accuracy"),
             str(self.folder.folder),
         )

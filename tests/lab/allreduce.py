@@ -1,4 +1,5 @@
 """A rank of a gloo all-reduce, started by srun: prints its host and the sum of all rank numbers."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """The lab itself: it has to behave as a cluster does, or the tests that use it prove nothing."""
+
 from __future__ import annotations
 
 import time
@@ -23,9 +24,11 @@ def test_the_user_runs_on_every_node(slurm_lab: SlurmLab) -> None:
 
 def test_a_hostfile_keeps_its_order(slurm_lab: SlurmLab) -> None:
     (slurm_lab.home / "hosts").write_text("\n".join(SHUFFLED) + "\n")
-    out = slurm_lab.run_as_user(["srun", "-n4", "--distribution=arbitrary", "sh", "-c",
-                                 "echo $SLURM_PROCID $(hostname)"],
-                                env={"SLURM_HOSTFILE": "hosts"}, check=True).stdout
+    out = slurm_lab.run_as_user(
+        ["srun", "-n4", "--distribution=arbitrary", "sh", "-c", "echo $SLURM_PROCID $(hostname)"],
+        env={"SLURM_HOSTFILE": "hosts"},
+        check=True,
+    ).stdout
     assert sorted(out.splitlines()) == [f"{rank} {node}" for rank, node in enumerate(SHUFFLED)]
 
 
@@ -52,9 +55,15 @@ def test_mpirun_follows_a_rank_file(slurm_lab: SlurmLab) -> None:
 def test_torch_reduces_over_eight_ranks(slurm_lab: SlurmLab) -> None:
     pytest.importorskip("torch")
     job = submit(
-        slurm_lab, f"srun {slurm_lab.python} {slurm_lab.src}/tests/lab/allreduce.py",
-        "-N4", "--ntasks-per-node=2", "--mem=4000", "--gres=gpu:2", "--error=%j.err",
-        env={"MASTER_ADDR": "node1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"})
+        slurm_lab,
+        f"srun {slurm_lab.python} {slurm_lab.src}/tests/lab/allreduce.py",
+        "-N4",
+        "--ntasks-per-node=2",
+        "--mem=4000",
+        "--gres=gpu:2",
+        "--error=%j.err",
+        env={"MASTER_ADDR": "node1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"},
+    )
     assert wait_for_end(slurm_lab, job) == "COMPLETED"
     ranks = sorted(output(slurm_lab, job).splitlines())
     assert ranks == [f"{rank} node{rank // 2 + 1} 28" for rank in range(8)]

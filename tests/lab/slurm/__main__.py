@@ -1,4 +1,5 @@
 """The lab by hand: python -m tests.lab.slurm up | shell | down."""
+
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,5 @@
 """Control groups (v1): whether Slurm can use them here, and the ones that dead nodes leave behind."""
+
 from __future__ import annotations
 
 import time

@@ -1,4 +1,5 @@
 """The lab's folder and the files in it: rendered from conf/, plus keys, fake GPUs and host names."""
+
 from __future__ import annotations
 
 import os
@@ -86,20 +87,31 @@ def write(settings: Settings, has_cgroups: bool) -> None:
 
 def _rendered(name: str, settings: Settings, has_cgroups: bool) -> str:
     return Template((TEMPLATES / name).read_text()).substitute(
-        root=settings.root, home=settings.home, interface=INTERFACE, gpus=settings.gpus_per_node,
-        controller=settings.controller, address=CONTROLLER_ADDRESS, controller_port=CONTROLLER_PORT,
-        node_port=NODE_PORT, database_port=DATABASE_PORT, plugin_dir=_plugin_dir(),
+        root=settings.root,
+        home=settings.home,
+        interface=INTERFACE,
+        gpus=settings.gpus_per_node,
+        controller=settings.controller,
+        address=CONTROLLER_ADDRESS,
+        controller_port=CONTROLLER_PORT,
+        node_port=NODE_PORT,
+        database_port=DATABASE_PORT,
+        plugin_dir=_plugin_dir(),
         proctrack="proctrack/cgroup" if has_cgroups else "proctrack/linuxproc",
         task="task/cgroup" if has_cgroups else "task/none",
         constrain_ram="yes" if has_cgroups else "no",
-        kill_wait_s=settings.kill_wait_s, min_job_age_s=settings.min_job_age_s,
+        kill_wait_s=settings.kill_wait_s,
+        min_job_age_s=settings.min_job_age_s,
         gpu_files=f"{settings.root}/dev/gpu[0-{settings.gpus_per_node - 1}]",
-        nodes="\n".join(_node_line(node, settings) for node in settings.nodes))
+        nodes="\n".join(_node_line(node, settings) for node in settings.nodes),
+    )
 
 
 def _node_line(node: str, settings: Settings) -> str:
-    return (f"NodeName={node} NodeAddr={node_address(node)} CPUs=8 CoresPerSocket=8 RealMemory=8000 "
-            f"Gres=gpu:v100:{settings.gpus_per_node} State=UNKNOWN")
+    return (
+        f"NodeName={node} NodeAddr={node_address(node)} CPUs=8 CoresPerSocket=8 RealMemory=8000 "
+        f"Gres=gpu:v100:{settings.gpus_per_node} State=UNKNOWN"
+    )
 
 
 def _hosts(settings: Settings) -> str:

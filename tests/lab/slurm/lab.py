@@ -5,6 +5,7 @@
 
 Everything lies in one folder, made afresh by start() and removed by stop(). One lab at a time on a machine.
 """
+
 from __future__ import annotations
 
 import fcntl
@@ -36,8 +37,10 @@ class SlurmLab:
         self.env = {"SLURM_CONF": str(self.settings.slurm_conf), "PATH": packages.SEARCH, "LANG": "C.UTF-8"}
         self.user_env = {**self.env, **user.environment(self.settings, self.python), MARK: "user"}
         self._node = {name: Node(name, self.settings, self.env) for name in self.nodes}
-        self._daemons = [make(self.settings, self.env) for make in (
-            daemons.munged, daemons.mariadbd, daemons.slurmdbd, daemons.slurmctld)]
+        self._daemons = [
+            make(self.settings, self.env)
+            for make in (daemons.munged, daemons.mariadbd, daemons.slurmdbd, daemons.slurmctld)
+        ]
         self._munged, self._mariadbd, self._slurmdbd, self._slurmctld = self._daemons
         self._lock: TextIO | None = None
 
@@ -45,8 +48,9 @@ class SlurmLab:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -83,8 +87,12 @@ class SlurmLab:
     def _wait_idle(self, timeout_s: float = 30) -> None:
         for node in self._node.values():
             node.wait_booted()
-        wait_until("all nodes idle", lambda: set(self.node_states().values()) == {"idle"}, timeout_s,
-                   self.settings.log("slurmctld"))
+        wait_until(
+            "all nodes idle",
+            lambda: set(self.node_states().values()) == {"idle"},
+            timeout_s,
+            self.settings.log("slurmctld"),
+        )
 
     def stop(self) -> None:
         """Also ends a lab that another process started and left running."""
@@ -138,8 +146,7 @@ class SlurmLab:
         """Power on; returns when Slurm has the node in service, whatever it was put down for."""
         self._node[name].start()
         self._node[name].wait_booted()
-        wait_until(f"{name} in service", lambda: self._in_service(name), timeout_s,
-                   self.settings.log("slurmctld"))
+        wait_until(f"{name} in service", lambda: self._in_service(name), timeout_s, self.settings.log("slurmctld"))
 
     def _in_service(self, name: str) -> bool:
         state = self.node_states()[name]
@@ -161,22 +168,35 @@ class SlurmLab:
 
     # What the user does
 
-    def run_as_user(self, argv: Sequence[str], timeout_s: float = 60, cwd: Path | str | None = None,
-                    env: Mapping[str, str] | None = None, check: bool = False) -> Done:
+    def run_as_user(
+        self,
+        argv: Sequence[str],
+        timeout_s: float = 60,
+        cwd: Path | str | None = None,
+        env: Mapping[str, str] | None = None,
+        check: bool = False,
+    ) -> Done:
         """Run on the login side; `env` is added to the user's own."""
-        done = subprocess.run(argv, timeout=timeout_s, text=True, capture_output=True,
-                              stdin=subprocess.DEVNULL, **self.as_user(cwd, env))
+        done = subprocess.run(
+            argv, timeout=timeout_s, text=True, capture_output=True, stdin=subprocess.DEVNULL, **self.as_user(cwd, env)
+        )
         if check and done.returncode:
             log = tail(self.settings.log("slurmctld"))
             raise LabError(f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}{log}")
         return done
 
-    def popen_as_user(self, argv: Sequence[str], cwd: Path | str | None = None,
-                      env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    def popen_as_user(
+        self, argv: Sequence[str], cwd: Path | str | None = None, env: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(argv, text=True, **self.as_user(cwd, env), **options)
 
     def as_user(self, cwd: Path | str | None, env: Mapping[str, str] | None) -> dict[str, Any]:
         """The arguments that make subprocess start a program as the user."""
         name = self.settings.user
-        return {"user": name, "group": name, "extra_groups": [], "cwd": cwd or self.home,
-                "env": {**self.user_env, **(env or {})}}
+        return {
+            "user": name,
+            "group": name,
+            "extra_groups": [],
+            "cwd": cwd or self.home,
+            "env": {**self.user_env, **(env or {})},
+        }

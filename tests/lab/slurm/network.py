@@ -1,4 +1,5 @@
 """One bridge, and a network namespace per node joined to it by a veth pair: no way out to other networks."""
+
 from __future__ import annotations
 
 import socket
@@ -20,16 +21,23 @@ def port(node: str) -> str:
 
 
 def make(nodes: list[str]) -> None:
-    lines = [f"link add {BRIDGE} type bridge", f"addr add {CONTROLLER_ADDRESS}/24 dev {BRIDGE}",
-             f"link set {BRIDGE} up"]
+    lines = [
+        f"link add {BRIDGE} type bridge",
+        f"addr add {CONTROLLER_ADDRESS}/24 dev {BRIDGE}",
+        f"link set {BRIDGE} up",
+    ]
     for node in nodes:
-        lines += [f"netns add {namespace(node)}",
-                  f"link add {port(node)} type veth peer name {INTERFACE} netns {namespace(node)}",
-                  f"link set {port(node)} master {BRIDGE} up"]
+        lines += [
+            f"netns add {namespace(node)}",
+            f"link add {port(node)} type veth peer name {INTERFACE} netns {namespace(node)}",
+            f"link set {port(node)} master {BRIDGE} up",
+        ]
     run(["ip", "-batch", "-"], stdin="\n".join(lines))
     for node in nodes:
-        run(["ip", "-n", namespace(node), "-batch", "-"], stdin=(
-            f"addr add {node_address(node)}/24 dev {INTERFACE}\nlink set {INTERFACE} up\nlink set lo up\n"))
+        run(
+            ["ip", "-n", namespace(node), "-batch", "-"],
+            stdin=(f"addr add {node_address(node)}/24 dev {INTERFACE}\nlink set {INTERFACE} up\nlink set lo up\n"),
+        )
 
 
 def unplug(node: str) -> None:

@@ -1,4 +1,5 @@
 """One node: a tree of processes in its own namespaces, which can lose its power."""
+
 from __future__ import annotations
 
 import subprocess
@@ -28,9 +29,21 @@ class Node:
         network.plug(self.name)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{network.namespace(self.name)}", *UNSHARE,
-                 "/bin/sh", str(INIT), self.name, str(self.settings.root)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True)
+                [
+                    "nsenter",
+                    f"--net=/run/netns/{network.namespace(self.name)}",
+                    *UNSHARE,
+                    "/bin/sh",
+                    str(INIT),
+                    self.name,
+                    str(self.settings.root),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                start_new_session=True,
+            )
         self.pid_file.write_text(str(self.process.pid))
 
     def wait_booted(self, timeout_s: float = 20) -> None:

@@ -1,4 +1,5 @@
 """The Debian packages of the lab: what is missing is installed."""
+
 from __future__ import annotations
 
 import os
@@ -7,8 +8,13 @@ import shutil
 from .processes import LabError, run
 
 PACKAGE_OF = {
-    "slurmctld": "slurm-wlm", "slurmdbd": "slurmdbd", "srun": "slurm-client", "munged": "munge",
-    "mariadbd": "mariadb-server", "mpirun": "openmpi-bin", "ip": "iproute2",
+    "slurmctld": "slurm-wlm",
+    "slurmdbd": "slurmdbd",
+    "srun": "slurm-client",
+    "munged": "munge",
+    "mariadbd": "mariadb-server",
+    "mpirun": "openmpi-bin",
+    "ip": "iproute2",
 }
 # Libraries that Slurm loads at run time: no program of theirs can be looked for. Its PMIx plug-in opens
 # the unversioned libpmix.so, which is in the -dev package.

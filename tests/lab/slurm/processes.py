@@ -2,6 +2,7 @@
 
 Each carries MARK in its environment, so a later lab finds what a killed one left behind.
 """
+
 from __future__ import annotations
 
 import os
@@ -19,8 +20,9 @@ class LabError(RuntimeError):
     """The lab could not do what was asked; the message says what and shows the log's end."""
 
 
-def run(argv: Sequence[str], timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None,
-        stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    argv: Sequence[str], timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(argv, timeout=timeout_s, env=env, input=stdin, text=True, capture_output=True)
     if check and done.returncode:
         raise LabError(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}{done.stderr}{stdin}")
@@ -44,16 +46,18 @@ def tail(log: Path | None, lines: int = 25) -> str:
 class Daemon:
     """One background process that logs to a file and is known to be ready before start() returns."""
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, env: dict[str, str],
-                 ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, name: str, argv: Sequence[str], log: Path, env: dict[str, str], ready: Callable[[], bool]
+    ) -> None:
         self.name, self.argv, self.log, self.ready = name, list(argv), log, ready
         self.env = {**env, MARK: name}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout_s: float = 20) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=self.env, start_new_session=True)
+            self.process = subprocess.Popen(
+                self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            )
         wait_until(f"start of {self.name}", self._ready_or_dead, timeout_s, self.log)
 
     def _ready_or_dead(self) -> bool:

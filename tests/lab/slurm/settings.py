@@ -1,4 +1,5 @@
 """What can be chosen about the lab, and the names that follow from it."""
+
 from __future__ import annotations
 
 import socket
@@ -25,8 +26,10 @@ class Settings:
         if not 1 <= self.node_count <= MOST_NODES:
             raise ValueError(f"node_count is {self.node_count}, must be 1 to {MOST_NODES}")
         if self.root.parts[:2] == ("/", "tmp") or len(self.root.parts) < 3:
-            raise ValueError(f"root is {self.root}: choose a folder below the top level and outside /tmp, "
-                             "which is private to each node")
+            raise ValueError(
+                f"root is {self.root}: choose a folder below the top level and outside /tmp, "
+                "which is private to each node"
+            )
 
     @property
     def nodes(self) -> list[str]:

@@ -1,4 +1,5 @@
 """The ordinary user's view: which Python runs there, and with what environment."""
+
 from __future__ import annotations
 
 import subprocess
@@ -21,8 +22,14 @@ def python(repo: Path, src: Path) -> str:
 
 def environment(settings: Settings, interpreter: str) -> dict[str, str]:
     path = f"{Path(interpreter).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"HOME": str(settings.home), "USER": settings.user, "LOGNAME": settings.user, "SHELL": "/bin/bash",
-            "PATH": path, "PYTHONPATH": str(settings.src)}
+    return {
+        "HOME": str(settings.home),
+        "USER": settings.user,
+        "LOGNAME": settings.user,
+        "SHELL": "/bin/bash",
+        "PATH": path,
+        "PYTHONPATH": str(settings.src),
+    }
 
 
 def check_python(interpreter: str, run_as_user: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -32,5 +39,7 @@ def check_python(interpreter: str, run_as_user: Callable[..., subprocess.Complet
     except PermissionError as error:
         trouble = str(error)
     if trouble:
-        raise LabError(f"an ordinary user cannot run {interpreter}: {trouble.strip()}\n"
-                       "Use a Python that everybody can read: make test PYTHON=/usr/bin/python3")
+        raise LabError(
+            f"an ordinary user cannot run {interpreter}: {trouble.strip()}\n"
+            "Use a Python that everybody can read: make test PYTHON=/usr/bin/python3"
+        )

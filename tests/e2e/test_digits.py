@@ -1,0 +1,31 @@
+"""The example trains to 98 % in every place, and says so."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, Place, metrics
+
+
+def run_digits(place: Place, *words: str) -> tuple[Path, str]:
+    example = place.folder / "digits.yaml"
+    example.write_text((ROOT / "examples" / "digits.yaml").read_text())
+    said = place.torusrun("submit", str(example), "--site", "./site.yaml", *words, "--wait")
+    assert said.returncode == 0, said.stdout + said.stderr
+    return Path(place.view(said.stdout.split()[0])["folder"]), said.stdout
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_digits_reach_98_percent(place: Place, layout: int) -> None:
+    if layout >= len(place.digits):
+        return
+    run, table = run_digits(place, *place.digits[layout])
+    assert metrics(run, "eval")[-1]["accuracy"] >= 0.98
+    assert "test accuracy" in table and "images/s" in table and "COMPLETED" in table
+    view = place.view(run)
+    plan = json.loads((run / "plan.json").read_text())
+    assert view["grid"] == plan["grid"] and view["ranks"] == plan["ranks"]
+    assert len(view["hosts"]) == plan["spec"]["nodes"]
+    seats = json.loads((run / "attempts/1/placement.json").read_text())["seats"]
+    assert [s[1] for s in seats] == [h for h in view["hosts"] for _ in range(plan["ranks_per_node"])]

@@ -1,0 +1,112 @@
+"""What goes wrong with a run, and that it comes back to the same bits."""
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import Place, assert_same_bits, ledger, metrics, until, wait_for_step
+
+LAST_STEP = 1348  # 30 epochs of 1437 images in batches of 32
+
+
+def resume_to_the_end(place: Place, run: Path, undisturbed: Path, *words: str) -> str:
+    said = place.torusrun("resume", run.name, "--wait", *words)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}"
+    assert metrics(run, "done")[-1]["step"] == LAST_STEP
+    assert_same_bits(run, undisturbed)
+    return said.stdout
+
+
+def test_a_killed_rank_ends_the_attempt_and_a_resume_ends_in_the_same_bits(place: Place, undisturbed: Path) -> None:
+    rank, step = random.randrange(4), random.randrange(30, LAST_STEP - 300)
+    print(f"killing rank {rank} at step {step}")
+    run = place.submit()
+    wait_for_step(run, step)
+    started = json.loads((run / f"attempts/1/ranks/{rank:04d}.start.json").read_text())
+    place.kill(started["host"], started["pid"])
+    killed_s = time.monotonic()
+    until(lambda: (run / "attempts/1/end.json").exists(), "the end record", 10)
+    assert time.monotonic() - killed_s < 10
+    view = place.view(run)
+    assert view["state"] == "FAILED"
+    expected = f"rank {rank} ({started['host']}, local rank {started['local_rank']}) was killed by SIGKILL after step "
+    assert view["reason"].startswith(expected), view["reason"]
+    until(lambda: place.torusrun("watch", run.name).returncode == 1, "watch to say that the run failed")
+    assert "goes on from step-" in resume_to_the_end(place, run, undisturbed)
+    events = [(e["event"], e["attempt"]) for e in ledger(run)]
+    assert events == [(kind, n) for n in (1, 2) for kind in ("submitting", "submitted", "started", "ended")]
+    assert [e["state"] for e in ledger(run, "ended")] == ["FAILED", "COMPLETED"]
+    assert metrics(run, "start")[-1]["resumed_from"] == ledger(run, "submitting")[-1]["resumes"]
+
+
+def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:
+    run = place.submit()
+    wait_for_step(run, 100)
+    assert place.torusrun("cancel", run.name).returncode == 0
+    assert place.watch(run).returncode == 1
+    view = place.view(run)
+    assert (view["state"], "cancelled by its user" in view["reason"]) == ("CANCELLED", True), view
+    newest = max((run / "checkpoints").glob("step-*"))
+    assert int(newest.name[5:]) == metrics(run, "stop")[-1]["step"], (
+        "cancelling must leave a checkpoint of the last step"
+    )
+    with open(newest / "state.pt", "r+b") as file:
+        file.truncate(1000)
+    stdout = resume_to_the_end(place, run, undisturbed)
+    older = metrics(run, "start")[-1]["resumed_from"]
+    assert older < newest.name and f"goes on from {older}" in stdout
+
+
+def test_a_time_limit_leaves_a_checkpoint_to_go_on_from(place: Place, undisturbed: Path) -> None:
+    run = place.submit("--set", "time=27s")
+    assert place.watch(run).returncode == 1
+    view = place.view(run)
+    assert (view["state"], "its time limit of 27 s is near" in view["reason"]) == ("TIMEOUT", True), view
+    resume_to_the_end(place, run, undisturbed, "--time", "10m")
+
+
+def test_a_run_that_is_going_on_or_is_done_is_not_resumed(place: Place, undisturbed: Path) -> None:
+    said = place.torusrun("resume", undisturbed.name)
+    assert said.returncode == 2 and "nothing left to resume" in said.stderr
+    said = place.torusrun("cancel", undisturbed.name)
+    assert said.returncode == 2 and "is over already: COMPLETED" in said.stderr
+    run = place.submit()
+    said = place.torusrun("resume", run.name)
+    assert said.returncode == 2 and "cancel it first" in said.stderr
+    place.torusrun("cancel", run.name)
+    assert place.watch(run).returncode == 1
+    assert place.view(run)["state"] == "CANCELLED"
+
+
+def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
+    """Every path and value that a user chooses goes through the scheduler, bash and the launcher unharmed."""
+    site = (place.folder / "site.yaml").read_text()
+    odd = place.folder / "my 'odd' \"$(touch pwned)\" runs 100%j"
+    quoted = "'" + str(odd).replace("'", "''") + "'"
+    lines = [line for line in site.splitlines() if not line.startswith("runs:")]
+    (place.folder / "odd.yaml").write_text("\n".join(lines) + f"\nruns: {quoted}\n")
+    run = place.submit(
+        "--set", "site=odd.yaml", "--set", "train.epochs=2", "--set", "env.HOSTILE='$(touch pwned); `touch pwned`'"
+    )  # fmt: skip
+    assert run.parent == odd
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name).stdout
+    assert not list(place.folder.rglob("pwned")) and not list(run.rglob("pwned"))
+    assert run.stat().st_mode & 0o077 == 0, "a run folder is its owner's alone"
+
+
+@pytest.mark.parametrize("setting", ["nodes=400", "time=9000h"])
+def test_what_a_site_cannot_give_is_said(place: Place, setting: str) -> None:
+    said = place.torusrun("submit", "run.yaml", "--set", setting, "--set", "train.batch=1600", "--set", "grid=800x1")
+    if said.returncode == 0:  # accepted, as Slurm does where limits are not enforced
+        run = said.stdout.split()[0]
+        view = until(lambda: (v := place.view(run))["reason"] and v, "the reason")
+        place.torusrun("cancel", run)
+        assert "will not start" in view["reason"] or view["state"] == "PENDING", view
+    else:
+        assert said.returncode in (2, 3) and "Traceback" not in said.stderr and said.stderr.count("\n") <= 2, (
+            said.stderr
+        )

@@ -1,0 +1,114 @@
+"""What only a run on this machine can show: the Python API, orphans, collecting, a full disk."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, Local, assert_same_bits, metrics, until, wait_for_step
+
+
+def processes_of(run: Path) -> list[int]:
+    """Processes that name the run's folder in their arguments."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(run).encode() in entry.read_bytes():
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_python_api(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    import orchestrator
+
+    monkeypatch.setenv("HOME", str(local.folder))
+    (local.folder / "run.yaml").write_text((ROOT / "examples" / "digits.yaml").read_text())
+    run = orchestrator.submit(local.folder / "run.yaml", site="./site.yaml", settings=["train.epochs=2"])
+    view = run.wait(timeout_s=120)
+    assert view.state.value == "COMPLETED"
+    assert run.metrics()[-1]["event"] == "done"
+    assert orchestrator.open_run(run.id).status() == view
+    checkpoint = run.checkpoint()
+    assert checkpoint is not None and checkpoint.step == view.total_steps
+
+
+def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> None:
+    run = local.submit()
+    wait_for_step(run, 5)
+    supervisor = next(
+        p for p in processes_of(run) if b"submitit.core._submit" in Path(f"/proc/{p}/cmdline").read_bytes()
+    )
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: not processes_of(run), "all processes of the run to end", 30)
+    view = local.view(run)
+    assert view["state"] == "FAILED" and "before its supervisor recorded an end" in view["reason"]
+
+
+def test_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:
+    run = local.submit()
+    wait_for_step(run, 5)
+    os.killpg(int(local.view(run)["job"].partition(".")[0]), signal.SIGKILL)
+    until(lambda: not processes_of(run), "all processes of the run to end", 30)
+    view = local.view(run)
+    assert view["state"] == "LOST" and "left no record of its end" in view["reason"]
+
+
+def test_logs_are_told_apart_and_collected(local: Local) -> None:
+    run = local.submit("--set", "train.epochs=2", "--set", "env.TORCH_CPP_LOG_LEVEL=INFO")
+    assert local.watch(run).returncode == 0
+    merged = local.torusrun("logs", run.name).stdout.splitlines()
+    assert {"job", "0", "1", "2", "3"} <= {line.split(" | ")[0] for line in merged}
+    alone = local.torusrun("logs", run.name, "--rank", "2").stdout.splitlines()
+    assert alone == [line.removeprefix("2 | ") for line in merged if line.startswith("2 | ")]
+    assert local.torusrun("logs", run.name, "--rank", "9").returncode == 2
+    assert local.torusrun("logs", run.name, "--attempt", "5").returncode == 2
+    into = local.folder / "kept" / "here"
+    assert local.torusrun("collect", run.name, str(into)).returncode == 0
+    kept = {str(p.relative_to(into)) for p in into.rglob("*") if p.is_file()}
+    assert {"run.yaml", "plan.json", "provenance.json", "ledger.jsonl", "metrics.jsonl", "attempts/1/job.sh"} <= kept
+    assert len([name for name in kept if name.endswith("state.pt")]) == 1
+    again = local.torusrun("collect", run.name, str(into))
+    assert again.returncode == 2 and "exists already" in again.stderr
+
+
+def test_provenance_tells_code_and_versions_but_no_environment(local: Local) -> None:
+    run = local.submit("--set", "train.epochs=2")
+    assert local.watch(run).returncode == 0
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["packages"]["torch"] and provenance["torusrun"]
+    assert "env" not in " ".join(provenance).lower()
+
+
+@pytest.mark.lab
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(local: Local) -> None:
+    """The checkpoints' folder on a file system too small for them; once it has grown, the run goes on to the end."""
+    if os.geteuid() != 0:
+        assert os.environ.get("CI") != "true", "CI must run this as root"
+        pytest.skip("mounting a small file system needs root")
+    undisturbed = local.submit()
+    assert local.watch(undisturbed).returncode == 0
+    run = local.submit()
+    small = run / "checkpoints"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k,mode=700", "tmpfs", small], check=True, timeout=10)
+    try:
+        wait_for_step(run, 100)
+        subprocess.run(["mount", "-o", "remount,size=800k", small], check=False, timeout=10, capture_output=True)
+        assert local.watch(run).returncode == 1
+        view = local.view(run)
+        assert view["state"] == "FAILED" and "No space left on device" in view["reason"], view
+        assert "free space there and resume the run" in view["reason"]
+        assert metrics(run, "checkpoint_failed"), "a checkpoint that failed on the way must be told in the metrics"
+        assert not list(small.glob(".tmp*")), "a failed checkpoint must leave nothing half-written"
+        assert list(small.glob("step-*/manifest.json")), "the older checkpoint must stand"
+        subprocess.run(["mount", "-o", "remount,size=50m", small], check=True, timeout=10)
+        said = local.torusrun("resume", run.name, "--wait")
+        assert said.returncode == 0, said.stdout + said.stderr
+        assert_same_bits(run, undisturbed)
+    finally:
+        subprocess.run(["umount", "-l", small], check=True, timeout=10)
