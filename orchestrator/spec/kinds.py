@@ -63,7 +63,8 @@ def _matched(kind: str, pattern: str, example: str) -> Callable[[str], str]:
     return parse
 
 
-def _text(means: str, pattern: str, example: str) -> Kind:
+def text_kind(means: str, pattern: str, example: str) -> Kind:
+    """Text that matches `pattern` from end to end; `example` says how to write it."""
     return Kind(means, f"^{pattern}$", _matched(means, pattern, example))
 
 
@@ -100,12 +101,12 @@ def grid(text: str) -> tuple[int, int]:
 DURATION = Kind("a duration", r"^(\d+:[0-5]\d:[0-5]\d|(\d+(\.\d+)?[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
 SIZE = Kind("a size", r"^\d+(\.\d+)? ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
 GRID = Kind("a grid", r"^[1-9]\d*x[1-9]\d*$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
-NAME = _text(
+NAME = text_kind(
     "a name",
     r"[A-Za-z][A-Za-z0-9._-]{0,62}",
     "use letters, digits, '.', '_' and '-', beginning with a letter, at most 63",
 )
-VARIABLE = _text(
+VARIABLE = text_kind(
     "an environment variable's name", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and '_', beginning with a letter"
 )
-LINE = _text("one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters")
+LINE = text_kind("one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters")

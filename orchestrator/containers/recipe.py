@@ -1,0 +1,157 @@
+"""An image recipe: what an image is made of, as its author writes it in `containers/NAME.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from orchestrator.containers import kinds
+from orchestrator.errors import UserError
+from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
+from orchestrator.spec.load import read_text
+from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
+from orchestrator.spec.read import Marks, read
+from orchestrator.spec.run import about
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the image starts from: exactly one of docker, folder, sif and debootstrap."""
+
+    docker: Annotated[str, kinds.REFERENCE] | None = field(default=None, metadata=about("an image of a registry"))
+    digest: Annotated[str, kinds.DIGEST] | None = field(
+        default=None, metadata=about("digest of the docker image; without it the same tag can become another image")
+    )
+    folder: Annotated[str, LINE] | None = field(default=None, metadata=about("a root file system in a local folder"))
+    sif: Annotated[str, LINE] | None = field(default=None, metadata=about("a local SIF"))
+    debootstrap: Annotated[str, kinds.SUITE] | None = field(
+        default=None, metadata=about("a Debian or Ubuntu suite, installed from its packages")
+    )
+    mirror: Annotated[str, kinds.URL] = field(
+        default="http://deb.debian.org/debian", metadata=about("where debootstrap gets the packages")
+    )
+
+
+@dataclass(frozen=True)
+class Python:
+    """Python packages, installed into /opt/python."""
+
+    packages: tuple[Annotated[str, kinds.REQUIREMENT], ...] = field(
+        default=(), metadata=about("packages with exact versions")
+    )
+    indexes: tuple[Annotated[str, kinds.URL], ...] = field(
+        default=(), metadata=about("further package indexes, as for the wheels of one CUDA version")
+    )
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """The image's own MPI. A site whose MPI is bound in instead leaves it out."""
+
+    source: Literal["distribution", "built", "none"] = field(
+        default="none", metadata=about("distribution: its package; built: from the source in a first stage", key="from")
+    )
+    family: Literal["openmpi"] = field(default="openmpi", metadata=about("the implementation"))
+    version: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("its version"))
+    url: Annotated[str, kinds.URL] | None = field(default=None, metadata=about("source archive (.tar.gz) of a built MPI"))
+    sha256: Annotated[str, kinds.SHA256] | None = field(default=None, metadata=about("of the source archive"))
+    configure: tuple[Annotated[str, kinds.OPTION], ...] = field(default=(), metadata=about("options of configure"))
+    pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = field(
+        default=None, metadata=about("PMIx generation (major version) that it speaks")
+    )
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """What the image expects of GPUs and their driver; used by the checks and written into the labels."""
+
+    version: Annotated[str, kinds.VERSION] = field(metadata=about("CUDA version of the libraries inside"))
+    cudnn: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("cuDNN version"))
+    nccl: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("NCCL version"))
+    driver: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("oldest driver it works with"))
+    architectures: tuple[Annotated[str, kinds.ARCHITECTURE], ...] = field(
+        default=(), metadata=about("GPU architectures that must have kernels, as in sm_70")
+    )
+
+
+@dataclass(frozen=True)
+class File:
+    """A file or folder of one's own, copied into the image."""
+
+    source: Annotated[str, LINE] = field(metadata=about("file or folder, relative to the recipe", key="from"))
+    to: Annotated[str, kinds.INSIDE] = field(metadata=about("absolute path inside the image"))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An image: its base, what is installed on it, and what it expects of the machine."""
+
+    name: Annotated[str, NAME] = field(metadata=about("name of the image"))
+    base: Base = field(metadata=about("what it starts from"))
+    summary: Annotated[str, kinds.LABEL] | None = field(
+        default=None, metadata=about("what it is for, in one line", key="about")
+    )
+    system: tuple[Annotated[str, kinds.PACKAGE], ...] = field(default=(), metadata=about("Debian packages"))
+    python: Python = field(default_factory=Python, metadata=about("Python packages"))
+    mpi: Mpi = field(default_factory=Mpi, metadata=about("the MPI inside"))
+    cuda: Cuda | None = field(default=None, metadata=about("CUDA, NCCL, driver and GPU architectures"))
+    environment: dict[Annotated[str, VARIABLE], str] = field(
+        default_factory=dict, metadata=about("environment variables inside; any text, never evaluated by a shell")
+    )
+    labels: dict[Annotated[str, kinds.LABEL_NAME], Annotated[str, kinds.LABEL]] = field(
+        default_factory=dict, metadata=about("labels of the image")
+    )
+    files: tuple[File, ...] = field(default=(), metadata=about("own files to copy in"))
+    training: Literal["inside", "bound", "none"] = field(
+        default="bound", metadata=about("the training package: copied in, bound from the host at start, or not used")
+    )
+
+
+def shipped() -> Path:
+    """The folder of recipes that come with torusrun: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "data" / "containers"
+    return installed if installed.is_dir() else package.parent / "containers"
+
+
+def find(name: str, beside: Path = Path()) -> Path:
+    """The file of a recipe: a path (with a slash or ending in .yaml), or the name of a shipped one."""
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return beside / Path(name).expanduser()
+    if (path := shipped() / f"{name}.yaml").is_file():
+        return path
+    known = sorted(p.stem for p in shipped().glob("*.yaml"))
+    raise UserError(f"there is no recipe {name!r} (shipped: {', '.join(known)}){did_you_mean(name, known)}")
+
+
+def load(path: Path) -> Recipe:
+    """The recipe at `path`. Raises SpecError with every mistake and its place."""
+    recipe, marks = read(Recipe, read_text(path, "recipe"), str(path))
+    if problems := [Problem(_mark(marks, key, path), message) for key, message in _misfits(recipe)]:
+        raise SpecError(problems)
+    return recipe
+
+
+def _mark(marks: Marks, key: str, path: Path) -> Mark:
+    while key and key not in marks:
+        key = key.rpartition(".")[0]
+    return marks.get(key, Mark(str(path)))
+
+
+def _misfits(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    base, mpi = recipe.base, recipe.mpi
+    given = [kind for kind in ("docker", "folder", "sif", "debootstrap") if getattr(base, kind)]
+    if len(given) != 1:
+        said = f"not {' and '.join(given)}" if given else "and none is given"
+        yield "base", f"'base' takes exactly one of docker, folder, sif and debootstrap, {said}"
+    if base.digest and not base.docker:
+        yield "base.digest", "'base.digest' belongs to 'base.docker'; other bases are hashed when they are used"
+    if mpi.source == "built" and not (mpi.version and mpi.url):
+        yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
+    targets = [file.to for file in recipe.files]
+    for target in sorted({t for t in targets if targets.count(t) > 1}):
+        yield "files", f"'files' puts two things at {target}; give each its own path"
+    if not recipe.python.packages and recipe.training == "inside":
+        yield "training", "'training: inside' needs Python packages, torch among them"
