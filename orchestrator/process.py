@@ -115,6 +115,7 @@ def start(
     environment: Mapping[str, str],
     output: IO[bytes] | None = None,
     new_session: bool = False,
+    cwd: Path | None = None,
     parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
     """Start a program that the caller watches and ends; its output goes to `output`, else where ours goes.
@@ -130,6 +131,7 @@ def start(
             stdout=output,
             stderr=output,
             env=dict(environment),
+            cwd=cwd,
             start_new_session=new_session,
             preexec_fn=lambda: _die_with_parent(parent_death),
         )

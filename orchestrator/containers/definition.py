@@ -120,7 +120,7 @@ def environment_of(recipe: Recipe, variant: Variant) -> Iterator[tuple[str, str]
 def labels(recipe: Recipe, variant: Variant) -> dict[str, str]:
     """The image's labels: what the checks and the run folder want to know, then the recipe's own."""
     mpi, cuda = recipe.mpi, recipe.cuda
-    found = {
+    found: dict[str, str | None] = {
         "org.opencontainers.image.title": recipe.name,
         "org.opencontainers.image.description": recipe.summary,
         "torusrun.recipe": recipe.name,
@@ -129,11 +129,11 @@ def labels(recipe: Recipe, variant: Variant) -> dict[str, str]:
         "torusrun.mpi": "host" if variant.host_mpi else mpi.family if mpi.source != "none" else "none",
         "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
         "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
-        "torusrun.cuda": cuda and cuda.version,
-        "torusrun.cudnn": cuda and cuda.cudnn,
-        "torusrun.nccl": cuda and cuda.nccl,
-        "torusrun.driver": cuda and cuda.driver,
-        "torusrun.architectures": cuda and ",".join(cuda.architectures),
+        "torusrun.cuda": cuda.version if cuda else None,
+        "torusrun.cudnn": cuda.cudnn if cuda else None,
+        "torusrun.nccl": cuda.nccl if cuda else None,
+        "torusrun.driver": cuda.driver if cuda else None,
+        "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
         "torusrun.training": recipe.training,
     }
-    return {name: value for name, value in {**found, **recipe.labels}.items() if value}
+    return {name: value for name, value in [*found.items(), *recipe.labels.items()] if value}

@@ -72,6 +72,13 @@ def problems(definition: str) -> Iterator[str]:
                 yield f"{where}%{name} is longer than the {LARGEST_SECTION_BYTES} bytes that a runtime reads"
 
 
+def labels(definition: str) -> dict[str, str]:
+    """The labels that the image of a definition has."""
+    lines = stages(definition)[-1].sections.get("labels", "").split("\n")
+    pairs = [line.strip().partition(" ") for line in lines if line.strip() and not line.strip().startswith("#")]
+    return {name: value.strip() for name, _, value in pairs}
+
+
 def lint(definition: str) -> None:
     """Raises UserError when a definition is not one that can be built."""
     if found := list(problems(definition)):

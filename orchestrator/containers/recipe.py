@@ -55,7 +55,9 @@ class Mpi:
     )
     family: Literal["openmpi"] = field(default="openmpi", metadata=about("the implementation"))
     version: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("its version"))
-    url: Annotated[str, kinds.URL] | None = field(default=None, metadata=about("source archive (.tar.gz) of a built MPI"))
+    url: Annotated[str, kinds.URL] | None = field(
+        default=None, metadata=about("source archive (.tar.gz) of a built MPI")
+    )
     sha256: Annotated[str, kinds.SHA256] | None = field(default=None, metadata=about("of the source archive"))
     configure: tuple[Annotated[str, kinds.OPTION], ...] = field(default=(), metadata=about("options of configure"))
     pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = field(

@@ -1,0 +1,102 @@
+"""The command and the environment that run a rank's program inside an image.
+
+Needs nothing but the standard library: every rank computes it on its node. The container starts with an empty
+environment (`--cleanenv`) and gets the variables named here. They travel as APPTAINERENV_NAME rather than `--env`,
+which cuts values at commas (so NCCL_IB_HCA=mlx5_0,mlx5_1 breaks) and which old versions lack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from orchestrator.containers.runtime import Runtime
+
+# What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
+PASSED = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_*", "GOMP_*", "KMP_*",
+    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "NCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
+    "PYTORCH_*", "TORUSRUN_*", "PMI_*", "PMI2_*", "PMIX_*", "OMPI_*", "PRTE_*", "OPAL_*", "SHARP_*", "HCOLL_*",
+    "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+    "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
+    "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_MPI_TYPE", "SLURM_PMIX*",
+    "SLURMD_NODENAME", "PBS_JOBID", "PBS_LOCALDIR", "JOB_ID", "SGE_LOCALDIR", "LC_ALL", "LANG", "TZ",
+)  # fmt: skip
+NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_plm*")  # of the host's file system
+PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A folder or file of the host, seen in the container at `inside`."""
+
+    host: str
+    inside: str = ""
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return ":".join([self.host, self.inside or self.host, *(["ro"] if self.read_only else [])])
+
+
+@dataclass(frozen=True)
+class Container:
+    """How programs of a run are started in its image."""
+
+    runtime: Runtime
+    image: str
+    binds: tuple[Bind, ...] = ()
+    gpus: bool = False
+    directory: str = ""
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command with the whole environment it is started in."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def inside(
+    container: Container, command: Sequence[str], given: Mapping[str, str], inherited: Mapping[str, str]
+) -> Launch:
+    """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
+
+    Raises ValueError for a variable whose name no shell takes, or a bind with a colon or comma in a path.
+    """
+    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **given}
+    if wrong := [name for name in variables if not NAME.fullmatch(name)]:
+        raise ValueError(f"{wrong[0]!r} is not a variable's name")
+    words = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
+    # `env` takes its words as they are in every version; the rest stays out of sight of `ps`.
+    setting = ["env", *(f"{k}={v}" for k, v in words.items())] if words else []
+    prefix = container.runtime.environment_prefix
+    carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in words}
+    # A prefixed variable of the login shell would go in uninvited.
+    own = {k: v for k, v in inherited.items() if not k.startswith(("APPTAINERENV_", "SINGULARITYENV_"))}
+    return Launch((*_exec(container), *setting, *command), {**own, **carried})
+
+
+def passes(name: str) -> bool:
+    """Whether a variable of the job's environment goes into the container."""
+    return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
+
+
+def _exec(container: Container) -> list[str]:
+    options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
+    options += ["--nv"] if container.gpus else []
+    for bind in container.binds:
+        if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
+            raise ValueError(f"a bind's path must be without ':' and ',': {bind}")
+        options += ["--bind", str(bind)]
+    options += ["--pwd", container.directory] if container.directory else []
+    return [container.runtime.command, "exec", *options, *container.extra, container.image]
+
+
+def _carries(runtime: Runtime, name: str, value: str) -> bool:
+    """Whether a prefixed variable brings the value in unchanged: an empty one is unset, HOME is refused."""
+    return bool(value) and name != "HOME" and (runtime.keeps_values or bool(PLAIN.fullmatch(value)))

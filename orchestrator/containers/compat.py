@@ -1,0 +1,85 @@
+"""What fits with what: the tables behind the checks, each with its source.
+
+verified: read in the source named. facts: from the project's notes. from memory: to be confirmed where it matters.
+"""
+
+from __future__ import annotations
+
+import re
+
+Version = tuple[int, ...]
+
+OLDEST_RUNTIME: dict[str, Version] = {
+    # `exec --env` and --cleanenv behave alike from here on; 2.x and 3.0 to 3.5 work, with SINGULARITYENV_ only.
+    "singularity": (2, 5),  # facts: ABCI 1.0 in 2018 had Singularity 2.5.2
+    "apptainer": (1, 0),  # the first Apptainer
+}
+
+# CUDA version -> lowest Linux driver. From 11 on one driver serves a whole major version.
+OLDEST_DRIVER: tuple[tuple[Version, Version], ...] = (
+    ((9, 0), (384, 81)),  # verified: NVIDIA, CUDA Toolkit release notes, table of driver versions
+    ((9, 1), (387, 26)),  # verified: as above
+    ((9, 2), (396, 26)),  # verified: as above
+    ((10, 0), (410, 48)),  # verified: as above
+    ((10, 1), (418, 39)),  # verified: as above
+    ((10, 2), (440, 33)),  # verified: as above
+    ((11, 0), (450, 80, 2)),  # verified: NVIDIA, CUDA compatibility, minor version compatibility
+    ((12, 0), (525, 60, 13)),  # verified: as above
+    ((13, 0), (580, 65, 6)),  # verified: CUDA 13.0 release notes; "R580 or newer"
+)
+
+# PMIx generation of the client (in the image) -> generations of servers (mpirun's or Slurm's) that it meets.
+# Same generation always; PMIx promises more from 1.2.5/2.0.3/2.1.1/3.0 on (verified: Open MPI wiki, "OMPI PMIx cross
+# version matrix", 2018-04-17: 1 with 2 to 3 "designed to work, needs to be tested"). What is not adjacent has differed
+# in its shared-memory store (from memory), so one step apart is taken to meet, and more is not.
+PMIX_MEETS: dict[int, frozenset[int]] = {
+    1: frozenset({1}),
+    2: frozenset({2, 3}),
+    3: frozenset({2, 3, 4}),
+    4: frozenset({3, 4, 5}),
+    5: frozenset({4, 5, 6}),
+    6: frozenset({5, 6}),
+}
+
+# Open MPI's major version -> PMIx generation it embeds (a distribution may link another one, which counts then).
+OPENMPI_PMIX: dict[int, int] = {
+    2: 1,  # verified: as above, Open MPI 2.1.3 has PMIx 1.2.5
+    3: 2,  # verified: as above, Open MPI 3.1 has PMIx 2.1
+    4: 3,  # facts: "Open MPI 3.x/4.x speak PMIx 2/3"
+    5: 4,  # verified: open-mpi/ompi PR 11998, 5.0 requires at least PMIx 4.2.0
+}
+
+
+def version(text: str) -> Version:
+    """The leading numbers of a version: '535.104.05' is (535, 104, 5); () where there are none."""
+    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", text)
+    return tuple(int(n) for n in match[1].split(".")) if match else ()
+
+
+def oldest_driver(cuda: Version) -> Version | None:
+    """The lowest driver for a CUDA version; None for one older or newer than the table."""
+    if not cuda or cuda[0] > OLDEST_DRIVER[-1][0][0]:
+        return None
+    floors = [driver for since, driver in OLDEST_DRIVER if since <= cuda[:2]]
+    return floors[-1] if floors else None
+
+
+def runs_on(architectures: tuple[str, ...], gpu: str) -> bool:
+    """Whether one of torch's architectures runs on a GPU ('sm_70').
+
+    A cubin runs on its own major version from its minor on; compute_XY is PTX, compiled for any newer GPU; a suffix
+    (sm_90a) binds to one. Verified: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
+    """
+    return gpu in architectures or any(_serves(a, _capability(gpu)) for a in architectures)
+
+
+def _serves(architecture: str, gpu: tuple[int, int]) -> bool:
+    if not re.fullmatch(r"(sm|compute)_\d{2,3}", architecture):
+        return False
+    has = _capability(architecture)
+    return has <= gpu if architecture.startswith("compute") else has[0] == gpu[0] and has[1] <= gpu[1]
+
+
+def _capability(architecture: str) -> tuple[int, int]:
+    digits = re.sub(r"\D", "", architecture)
+    return int(digits[:-1] or 0), int(digits[-1:] or 0)

@@ -1,0 +1,59 @@
+"""The log of a failed build in one sentence: what went wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+# The first that is found counts: a full disk makes everything after it fail in its own words.
+KNOWN = (
+    (r"No space left on device|Disk quota exceeded|Write failed because .*No space",
+     "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
+    (r"Unable to locate package (?P<x>\S+)|Package '?(?P<y>\S+?)'? has no installation candidate",
+     "the Debian package {x} does not exist in the base's distribution; correct 'system' of the recipe"),
+    (r"Version '(?P<x>[^']+)' for '(?P<y>[^']+)' was not found",
+     "the Debian package {y} has no version {x} in the base's distribution; correct 'system' of the recipe"),
+    (r"Couldn't find these debs: (?P<x>.+)", "debootstrap does not find {x} in this suite; correct the recipe"),
+    (r"No matching distribution found for (?P<x>\S+)|satisfies the requirement (?P<y>\S+)",
+     "the Python package {x} cannot be had; correct 'python' of the recipe, or put its wheel into the wheelhouse"),
+    (r"(torusrun: offline, .+)", "{0}"),
+    (r"(torch has no kernels for .+)", "{0}; take a PyTorch built for it"),
+    (r"computed checksums? did NOT match", "the MPI's source archive is not the one that 'mpi.sha256' names"),
+    (r"manifest unknown|MANIFEST_UNKNOWN|name unknown|requested access to the resource is denied|reading manifest .+",
+     "the base image does not exist in its registry (or is private); correct 'base' of the recipe"),
+    (r"No such script: \S*/(?P<x>[^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
+    (r"Failed getting release file (?P<x>\S+)|Invalid Release file",
+     "the base's package mirror has no such suite, or cannot be reached ({x}); correct 'base'"),
+    (r"debootstrap.*(not in (your )?PATH|executable file not found)", "debootstrap is not installed on this machine"),
+    (r"(?:unable to open|not open|while opening|failed to open) (?:image |file )?\S*base\b|image format not recogni",
+     "the base cannot be opened as an image; check 'base' of the recipe"),
+    (r"[Cc]ould not resolve host:? ?'?(?P<x>[^\s']*)|failure resolving '(?P<y>[^']+)'|lookup (?P<z>\S+).* no such host",
+     "{x} cannot be reached; without internet build with a wheelhouse, offline, from a local base"),
+    (r"Unable to fetch some archives|Failed to fetch (?P<x>\S+)|The requested URL returned error",
+     "a download failed ({x}); try again, or use a mirror"),
+    (r"no (?:valid )?mapping entry found in /etc/sub[ug]id|newuidmap|fakeroot.*(?:not found|failed)",
+     "--fakeroot needs an entry for you in /etc/subuid and /etc/subgid; ask for one, or build without fakeroot"),
+    (r"user namespace.*(disabled|not permitted|not allowed)|[Ff]ailed to create user namespace",
+     "this machine gives users no user namespaces; build on another one and copy the image"),
+    (r"You must be (?:the )?root", "this runtime builds as root only; use --fakeroot, or build on another machine"),
+    (r"unknown flag: (?P<x>\S+)", "this runtime is too old for {x}; load a newer one"),
+)  # fmt: skip
+
+
+def explain(log: str, exit_code: int) -> str:
+    """What went wrong, in one line without the log's place. `exit_code` is negative for a signal."""
+    for pattern, sentence in KNOWN:
+        if match := re.search(pattern, log):
+            return sentence.format(*match.groups(), **_first(match))
+    if exit_code < 0:
+        return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
+    said = (fatal or lines or ["it said nothing"])[-1]
+    return f"it ended with exit code {exit_code}: {said[:300]}"
+
+
+def _first(match: re.Match[str]) -> dict[str, str]:
+    """The named parts; alternatives of x, called y and z, fill in for it."""
+    parts = {name: value or "" for name, value in match.groupdict().items()}
+    return {**parts, "x": next((v for v in (parts.get(n) for n in "xyz") if v), "it")}

@@ -1,0 +1,136 @@
+"""What a build takes in beside the text of its definition: its base, its own files, and their sums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.containers.recipe import Recipe
+from orchestrator.errors import UserError
+
+SCHEMA = 1
+CHUNK_BYTES = 1 << 20
+NOT_COPIED = ("__pycache__", "*.pyc", ".git")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A definition with everything that decides what comes out of it."""
+
+    definition: str
+    files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, where it is now)
+    base: Path | None = None  # a local folder or SIF
+    base_identity: str = ""
+    compression: str = ""
+
+    @property
+    def key(self) -> str:
+        """The image's place in the cache: 64 hexadecimal digits."""
+        content = {
+            "schema": SCHEMA,
+            "definition": self.definition,
+            "files": [[name, sum_of(path)] for name, path in self.files],
+            "base": self.base_identity,
+            "compression": self.compression,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def lay_out(self, folder: Path) -> Path:
+        """Write the definition and copy what it takes in to `folder`; the definition's path."""
+        (folder / "files").mkdir(parents=True)
+        for name, path in self.files:
+            if path.is_dir():
+                shutil.copytree(path, folder / name, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+            else:
+                shutil.copy2(path, folder / name)
+        if self.base:
+            (folder / "base").symlink_to(self.base)
+        (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
+        return folder / "image.def"
+
+
+def collect(recipe: Recipe, definition: str, beside: Path, compression: str = "") -> Inputs:
+    """The inputs of a recipe whose relative paths start at `beside`. Raises UserError for what is not there."""
+    files = [(f"files/{i}", _there(beside, file.source, "file")) for i, file in enumerate(recipe.files)]
+    if recipe.training == "inside":
+        files.append(("files/training", training()))
+    local = recipe.base.folder or recipe.base.sif
+    base = _there(beside, local, "base") if local else None
+    if base and bool(recipe.base.folder) != base.is_dir():
+        raise UserError(f"{base}: this is {'no folder' if recipe.base.folder else 'a folder, not a SIF'}")
+    identity = base_sum(base) if base else recipe.base.digest or ""
+    return Inputs(definition, tuple(files), base, identity, compression)
+
+
+def training() -> Path:
+    """The training package that goes into images, or is bound."""
+    package = Path(__file__).resolve().parents[2] / "training"
+    if (package / "__main__.py").is_file():
+        return package
+    raise UserError(f"{package}: the training package is not here; install torusrun whole")
+
+
+def sum_of(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's names, modes, links and contents. Raises UserError when it cannot be read."""
+    try:
+        if not path.is_dir():
+            return file_sum(path)
+        total = hashlib.sha256()
+        for name, entry in _entries(path):
+            content = os.readlink(entry) if entry.is_symlink() else "" if entry.is_dir() else file_sum(entry)
+            total.update(json.dumps([name, _kind(entry.lstat().st_mode), content]).encode())
+        return total.hexdigest()
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
+
+
+def base_sum(path: Path) -> str:
+    """What tells a base from another: the sum of a SIF, and of a folder the names, modes, sizes and times of its files.
+
+    Reading the contents of a whole root file system would take longer than a cached image is allowed to.
+    """
+    if not path.is_dir():
+        return sum_of(path)
+    total = hashlib.sha256()
+    for name, entry in _entries(path):
+        known = entry.lstat()
+        times = [] if stat.S_ISDIR(known.st_mode) else [known.st_size, known.st_mtime_ns]
+        total.update(json.dumps([name, known.st_mode, *times]).encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+def file_sum(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    total = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            total.update(chunk)
+    return total.hexdigest()
+
+
+def _kind(mode: int) -> str:
+    return f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Everything below a folder that is copied, in an order that does not depend on the file system."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
+        for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
+            entry = Path(where, name)
+            yield str(entry.relative_to(folder)), entry
+
+
+def _there(beside: Path, name: str, what: str) -> Path:
+    path = (beside / Path(name).expanduser()).absolute()
+    if not path.exists():
+        raise UserError(f"{path}: the recipe's {what} does not exist")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path}: the recipe's {what} cannot be read")
+    return path
