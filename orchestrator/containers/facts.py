@@ -1,10 +1,8 @@
-"""What a host and an image are, asked of them by their own programs. A fact that cannot be had is None, never a guess."""
+"""What a host and an image are, asked of their own programs. A fact that cannot be had is None, never a guess."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -14,21 +12,21 @@ from typing import Any
 
 from orchestrator import process
 from orchestrator.containers import compat, probe
+from orchestrator.containers.answers import (
+    Mpi,
+    parse_glibc,
+    parse_gpus,
+    parse_mpi,
+    parse_pmix,
+    parse_probe,
+    parse_slurm_pmix,
+)
 from orchestrator.containers.command import Container, inside
 from orchestrator.containers.inputs import file_sum
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError
 
 ASKING_S = 60.0
-
-
-@dataclass(frozen=True)
-class Mpi:
-    """An MPI: its family (openmpi, mpich, intel) and version as it says them, and the PMIx generation it speaks."""
-
-    family: str
-    version: str
-    pmix: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,51 +72,6 @@ class ImageFacts:
         return {k: str(v) for k, v in {**named, **mpi}.items() if v}
 
 
-def parse_mpi(said: str) -> Mpi | None:
-    """The MPI from `ompi_info --parsable`, or from `mpirun --version` of any family."""
-    if match := re.search(r"^ompi:version:full:(\S+)", said, re.MULTILINE):
-        embedded = re.search(r"^mca:pmix:pmix(\d)", said, re.MULTILINE)
-        return Mpi("openmpi", match[1], int(embedded[1]) if embedded else None)
-    for family, pattern in (
-        ("openmpi", r"\(Open MPI\) (\S+)"),
-        ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
-        ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
-    ):
-        if match := re.search(pattern, said):
-            return Mpi(family, match[1])
-    return None
-
-
-def parse_pmix(said: str | None) -> int | None:
-    """The generation from what libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'."""
-    match = re.search(r"(\d+)\.\d+", said or "")
-    return int(match[1]) if match else None
-
-
-def parse_slurm_pmix(said: str) -> frozenset[int]:
-    """The PMIx generations that `srun --mpi=list` offers."""
-    return frozenset(int(n) for n in re.findall(r"pmix_v(\d+)", said))
-
-
-def parse_gpus(said: str) -> tuple[str | None, tuple[str, ...]]:
-    """(driver, architectures) from `nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader`."""
-    rows = re.findall(r"^\s*(\d+(?:\.\d+)+)\s*,\s*(\d+)\.(\d)\s*$", said, re.MULTILINE)
-    return (rows[0][0] if rows else None), tuple(sorted({f"sm_{major}{minor}" for _, major, minor in rows}))
-
-
-def parse_glibc(said: str) -> str | None:
-    """The version from the first line of `ldd --version`; None for another C library."""
-    first = said.splitlines()[0] if said else ""
-    match = re.search(r"(\d+\.\d+)\s*$", first) if re.search("GLIBC|GNU libc", first, re.IGNORECASE) else None
-    return match[1] if match else None
-
-
-def parse_probe(said: str) -> dict[str, Any]:
-    """What the probe printed, whatever stands around it; {} when it printed nothing."""
-    match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", said, re.MULTILINE)
-    return dict(json.loads(match[1])) if match else {}
-
-
 def host(runtime: Runtime | None, launcher: str, paths: Iterable[str] = ()) -> HostFacts:
     """Ask this machine. `launcher` is srun or mpirun; `paths` are those that binds need."""
     mpi = parse_mpi(_said("ompi_info", "--parsable") or _said("mpirun", "--version"))
@@ -136,7 +89,7 @@ def host(runtime: Runtime | None, launcher: str, paths: Iterable[str] = ()) -> H
         driver=driver,
         gpus=gpus,
         glibc=parse_glibc(_said("ldd", "--version")),
-        user_namespaces=process.run(["unshare", "--user", "true"], timeout_s=ASKING_S).exit_code == 0,
+        user_namespaces=_works("unshare", "--user", "true"),
         fakeroot=_has_subids(),
         missing_paths=tuple(path for path in paths if not os.path.exists(path)),
     )
@@ -155,14 +108,18 @@ def image(path: Path, container: Container | None, shared: Iterable[str] = (), s
 
 
 def _examined(known: ImageFacts, container: Container) -> ImageFacts:
-    done = _inside(container, "python3", "-c", Path(probe.__file__).read_text(encoding="utf-8"))
+    try:
+        done = _inside(container, "python3", "-c", Path(probe.__file__).read_text(encoding="utf-8"))
+    except SiteError as error:
+        return ImageFacts(known.path, False, str(error), known.shared, known.sha256)
     if not (found := parse_probe(done.stdout)):
         why = (done.stderr.strip() or "its Python said nothing").splitlines()[-1]
         return ImageFacts(known.path, False, f"nothing can be run in it: {why}", known.shared, known.sha256)
     mpi = parse_mpi(_inside(container, "ompi_info", "--parsable").stdout)
     if mpi and mpi.pmix is None:
         mpi = Mpi(mpi.family, mpi.version, parse_pmix(found.get("pmix")))
-    told = {k: found.get(k) for k in ("python", "glibc", "torch", "torch_error", "cuda", "nccl", "cudnn", "training")}
+    names = ("python", "glibc", "torch", "torch_error", "cuda", "nccl", "cudnn", "training")
+    told: dict[str, Any] = {name: found.get(name) for name in names}
     return ImageFacts(
         known.path, shared=known.shared, sha256=known.sha256, mpi=mpi,
         architectures=tuple(found.get("architectures", ())), **told,
@@ -173,6 +130,13 @@ def _inside(container: Container, *command: str) -> process.Finished:
     # Without --nv: the probe needs no GPU, and a login node has none.
     plain = Container(container.runtime, container.image, container.binds, directory="/")
     return process.run(inside(plain, command, {}, {}).argv, timeout_s=ASKING_S)
+
+
+def _works(*argv: str) -> bool:
+    try:
+        return process.run(argv, timeout_s=ASKING_S).exit_code == 0
+    except SiteError:
+        return False
 
 
 def _said(*argv: str) -> str:

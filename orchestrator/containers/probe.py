@@ -12,7 +12,7 @@ import platform
 import sys
 
 
-def torch_facts():
+def torch_facts() -> dict:  # type: ignore[type-arg]
     """Versions and GPU architectures of torch; get_arch_list() is empty without a GPU, the flags are not."""
     try:
         torch = importlib.import_module("torch")
@@ -26,25 +26,25 @@ def torch_facts():
         ("cudnn", lambda: str(torch.backends.cudnn.version())),
     ):
         try:
-            facts[name] = ask() if facts["cuda"] else None
+            facts[name] = ask() if facts["cuda"] else None  # type: ignore[no-untyped-call]
         except Exception:  # built without it
             facts[name] = None
     return facts
 
 
-def pmix_version():
-    """What libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'; None without one."""
+def pmix_version() -> str:
+    """What libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'; '' without one."""
     for name in ("libpmix.so.2", "libpmix.so", "libpmix.so.1"):
         try:
             ask = ctypes.CDLL(name).PMIx_Get_version
         except (OSError, AttributeError):
             continue
         ask.restype = ctypes.c_char_p
-        return ask().decode()
-    return None
+        return str(ask().decode())
+    return ""
 
 
-def has_training():
+def has_training() -> bool:
     """Whether `python -m training` finds its package."""
     try:
         return importlib.util.find_spec("training.__main__") is not None
@@ -53,8 +53,15 @@ def has_training():
 
 
 if __name__ == "__main__":
-    found = {"python": platform.python_version(), "glibc": platform.libc_ver()[1]}
-    found.update({"pmix": pmix_version(), "training": has_training()})
-    if "--host" not in sys.argv:
-        found.update(torch_facts())
-    print("TORUSRUN-PROBE " + json.dumps(found))
+    print(
+        "TORUSRUN-PROBE "
+        + json.dumps(
+            {
+                "python": platform.python_version(),
+                "glibc": platform.libc_ver()[1],
+                "pmix": pmix_version(),
+                "training": has_training(),
+                **({} if "--host" in sys.argv else torch_facts()),
+            }
+        )
+    )
