@@ -37,6 +37,14 @@ class Bind:
     inside: str = ""
     read_only: bool = False
 
+    @classmethod
+    def parse(cls, text: str) -> Bind:
+        """A bind as a site writes it: /host, /host:/inside or /host:/inside:ro. Raises ValueError for another form."""
+        match = re.fullmatch(r"(/[^:,]*)(?::(/[^:,]*))?(?::(ro|rw))?", text)
+        if not match:
+            raise ValueError(f"{text!r} is no bind; write /host, /host:/inside or /host:/inside:ro")
+        return cls(match[1], match[2] or "", match[3] == "ro")
+
     def __str__(self) -> str:
         return ":".join([self.host, self.inside or self.host, *(["ro"] if self.read_only else [])])
 

@@ -47,9 +47,12 @@ def render(recipe: Recipe, variant: Variant | None = None) -> str:
         header=header(recipe),
         variant=variant,
         builds_mpi=recipe.mpi.source == "built" and not variant.host_mpi,
-        mpi=recipe.mpi,
-        mpi_archive=archive(recipe),
-        copies=[Text(f"{a} {b}") for a, b in copies(recipe)],
+        distribution_mpi=recipe.mpi.source == "distribution" and not variant.host_mpi,
+        mpi_url=shell(recipe.mpi.url or ""),
+        mpi_archive=shell(archive(recipe)),
+        mpi_sha256=shell(recipe.mpi.sha256) if recipe.mpi.sha256 else "",
+        mpi_options=[shell(option) for option in recipe.mpi.configure],
+        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(recipe)],
         system=[shell(package) for package in system(recipe, variant)],
         packages=[shell(package) for package in recipe.python.packages],
         indexes=[shell(url) for url in recipe.python.indexes],
@@ -121,6 +124,7 @@ def labels(recipe: Recipe, variant: Variant) -> dict[str, str]:
     """The image's labels: what the checks and the run folder want to know, then the recipe's own."""
     mpi, cuda = recipe.mpi, recipe.cuda
     found: dict[str, str | None] = {
+        "torusrun.definition": "1",
         "org.opencontainers.image.title": recipe.name,
         "org.opencontainers.image.description": recipe.summary,
         "torusrun.recipe": recipe.name,

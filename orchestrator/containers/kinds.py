@@ -6,7 +6,7 @@ from orchestrator.spec.kinds import text_kind
 
 REFERENCE = text_kind(
     "an image reference",
-    r"[a-z0-9][A-Za-z0-9._:/-]*",
+    r"(?!.*(//|:/))[a-z0-9][A-Za-z0-9._:/-]*",
     "write it as debian:bookworm or registry.example.org/name:tag, without docker:// and without the digest",
 )
 DIGEST = text_kind("a digest", r"sha256:[0-9a-f]{64}", "write sha256: and 64 hexadecimal digits")

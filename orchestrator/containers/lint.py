@@ -1,7 +1,8 @@
 """Reads a definition back as the runtimes do, and says what is wrong with it before anything is built.
 
 spython's parser is the second opinion. Its class refuses every bootstrap but docker and drops lines of %environment
-that have no `=`; both are mended here.
+that have no `=`; both are mended here. It also takes the first line of a section for a header's if it looks like one,
+which is why the templates begin their sections with a line of their own.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def parse(definition: str) -> dict[str, Any]:
 
     class Parser(SingularityParser):  # type: ignore[misc]  # spython has no types
         def _check_bootstrap(self, line: str) -> None:
-            if line.partition(":")[2].strip() not in BOOTSTRAPS:
+            key, _, value = line.partition(":")  # it is also asked of other lines with this word in them
+            if key.lower() == "bootstrap" and value.strip() not in BOOTSTRAPS:
                 raise UserError(f"the definition cannot be built: spython refuses {line!r}")
 
         def _env(self, lines: list[str]) -> None:

@@ -109,4 +109,6 @@ NAME = text_kind(
 VARIABLE = text_kind(
     "an environment variable's name", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and '_', beginning with a letter"
 )
-LINE = text_kind("one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters")
+LINE = text_kind(
+    "one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters"
+)

@@ -1,0 +1,94 @@
+"""What programs print, read as facts: Open MPI, PMIx, Slurm and ldd recorded, the others written after their form."""
+
+import pytest
+
+from orchestrator.containers.answers import (
+    Mpi,
+    parse_glibc,
+    parse_gpus,
+    parse_mpi,
+    parse_pmix,
+    parse_probe,
+    parse_slurm_pmix,
+)
+from orchestrator.containers.runtime import Runtime, parse_version
+from orchestrator.errors import SiteError
+
+OMPI_INFO = """package:Debian OpenMPI
+ompi:version:full:4.1.4
+ompi:version:repo:v4.1.4
+mpi-api:version:full:3.1.0
+ident:4.1.4
+mca:pmix:ext3x:version:"mca:2.1.0"
+mca:pmix:isolated:version:"mca:2.1.0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "product", "version"),
+    [
+        ("apptainer version 1.4.5\n", "apptainer", (1, 4, 5)),
+        ("apptainer version 1.1.3-1.el8\n", "apptainer", (1, 1, 3)),
+        ("singularity version 3.8.7\n", "singularity", (3, 8, 7)),
+        ("singularity-ce version 4.1.5-focal\n", "singularity-ce", (4, 1, 5)),
+        ("SingularityPRO version 4.1-7.el9\n", "singularity-pro", (4, 1)),
+        ("singularity-pro version 3.9-4.el7\n", "singularity-pro", (3, 9)),
+        ("2.6.1-dist\n", "singularity", (2, 6, 1)),
+    ],
+)
+def test_versions_of_runtimes(said: str, product: str, version: tuple[int, ...]) -> None:
+    assert parse_version("x", said) == Runtime("x", product, version)
+
+
+def test_what_is_no_version_is_said() -> None:
+    with pytest.raises(SiteError, match="which is no version"):
+        parse_version("singularity", "module: command not found")
+
+
+def test_what_a_version_can_do() -> None:
+    old, new = Runtime("s", "singularity", (2, 6, 1)), Runtime("a", "apptainer", (1, 4, 5))
+    pro = Runtime("s", "singularity-pro", (3, 9))
+    assert (old.environment_prefix, new.environment_prefix) == ("SINGULARITYENV_", "APPTAINERENV_")
+    assert [r.keeps_values for r in (old, pro, new)] == [False, False, True]
+    assert [r.has_fakeroot and r.builds_stages for r in (old, pro, new)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "mpi"),
+    [
+        (OMPI_INFO, Mpi("openmpi", "4.1.4")),
+        (OMPI_INFO + 'mca:pmix:pmix3x:version:"mca:2.1.0"\n', Mpi("openmpi", "4.1.4", 3)),
+        ("mpirun (Open MPI) 5.0.3\n\nReport bugs to https://www.open-mpi.org/\n", Mpi("openmpi", "5.0.3")),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240515\n", Mpi("intel", "2021.13")),
+        ("HYDRA build details:\n    Version:                                 4.1.2\n", Mpi("mpich", "4.1.2")),
+        ("bash: mpirun: command not found", None),
+    ],
+)
+def test_mpis(said: str, mpi: Mpi | None) -> None:
+    assert parse_mpi(said) == mpi
+
+
+def test_pmix() -> None:
+    assert parse_pmix("OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, Stable ABI: 0.0, Provisional ABI: 0.0)") == 4
+    assert parse_pmix("") is parse_pmix(None) is None
+    said = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v3,pmix_v4\n"
+    assert parse_slurm_pmix(said) == {3, 4}
+    assert parse_slurm_pmix("srun: none\nsrun: pmix_v2\nsrun: pmix\n") == {2}
+    assert parse_slurm_pmix("srun: fatal: Could not establish a configuration source") == frozenset()
+
+
+def test_gpus() -> None:
+    assert parse_gpus("470.57.02, 7.0\n470.57.02, 7.0\n") == ("470.57.02", ("sm_70",))
+    assert parse_gpus("580.95.05, 10.0\n580.95.05, 9.0") == ("580.95.05", ("sm_100", "sm_90"))
+    assert parse_gpus("NVIDIA-SMI has failed because it couldn't communicate with the driver") == (None, ())
+
+
+def test_glibc() -> None:
+    assert parse_glibc("ldd (Debian GLIBC 2.36-9+deb12u14) 2.36\nCopyright (C) 2022") == "2.36"
+    assert parse_glibc("ldd (GNU libc) 2.17\n") == "2.17"
+    assert parse_glibc("musl libc (x86_64)\nVersion 1.2.3") is parse_glibc("") is None
+
+
+def test_the_probe_is_found_among_other_output() -> None:
+    assert parse_probe('WARNING: no GPU\nTORUSRUN-PROBE {"python": "3.11.2"}\n') == {"python": "3.11.2"}
+    assert parse_probe("Traceback (most recent call last):") == {}

@@ -1,0 +1,137 @@
+"""The checks: a good set passes, and every planted mismatch is found by its kind and no other."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.containers import compat, facts, probe
+from orchestrator.containers.answers import Mpi, parse_probe
+from orchestrator.containers.check import Wanted, check, refused
+from orchestrator.containers.facts import HostFacts, ImageFacts
+from orchestrator.containers.findings import KINDS
+from orchestrator.containers.recipe import Base, Recipe
+from orchestrator.containers.recipe import Mpi as RecipeMpi
+from orchestrator.containers.runtime import Runtime
+
+NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
+WANTED = Wanted(mpi=True, builds=True, sha256="1" * 64)
+HOST = HostFacts(NEW, Mpi("openmpi", "4.1.4", 4), frozenset({3, 4}), "535.104.05", ("sm_70",), "2.36")
+IMAGE = ImageFacts(
+    "/shared/x.sif", sha256="1" * 64, python="3.11.2", glibc="2.36", torch="2.13.0+cu126", cuda="12.6",
+    architectures=("sm_50", "sm_60", "sm_70", "sm_90"), mpi=Mpi("openmpi", "4.1.6", 3), training=True,
+)  # fmt: skip
+DIGEST = "sha256:" + "0" * 64
+RECIPE = Recipe("mine", Base(docker="debian", digest=DIGEST))
+OLD = Runtime("s", "singularity", (2, 4))
+HOSTLESS = replace(HOST, gpus=())
+BROKEN = replace(IMAGE, torch=None, cuda=None, torch_error="libcublas.so.12: cannot open")
+HOPPER = ("sm_75", "sm_80", "sm_90", "compute_90")
+
+PLANTED: list[tuple[str, Wanted, HostFacts, ImageFacts, Recipe]] = [
+    ("runtime-missing", WANTED, replace(HOST, runtime=None), IMAGE, RECIPE),
+    ("runtime-old", replace(WANTED, builds=False), replace(HOST, runtime=OLD), IMAGE, RECIPE),
+    ("no-fakeroot", WANTED, replace(HOST, fakeroot=False), IMAGE, RECIPE),
+    ("no-fakeroot", WANTED, replace(HOST, runtime=Runtime("s", "singularity", (2, 6, 1))), IMAGE, RECIPE),
+    ("no-user-namespaces", WANTED, replace(HOST, user_namespaces=False), IMAGE, RECIPE),
+    ("bind-missing", WANTED, replace(HOST, missing_paths=("/opt/hpcx",)), IMAGE, RECIPE),
+    ("base-without-digest", WANTED, HOST, IMAGE, replace(RECIPE, base=Base(docker="debian"))),
+    ("source-without-sum", WANTED, HOST, IMAGE, replace(RECIPE, mpi=RecipeMpi("built", version="4", url="https://a"))),
+    ("image-unreadable", WANTED, HOST, replace(IMAGE, readable=False, unreadable_because="Permission denied"), RECIPE),
+    ("image-not-shared", WANTED, HOST, replace(IMAGE, shared=False), RECIPE),
+    ("digest-changed", WANTED, HOST, replace(IMAGE, sha256="2" * 64), RECIPE),
+    ("driver-old", WANTED, replace(HOST, driver="470.57.02"), IMAGE, RECIPE),
+    ("driver-old", replace(WANTED, driver="510.47.03"), replace(HOST, driver=None), IMAGE, RECIPE),
+    ("torch-without-cuda", WANTED, HOST, replace(IMAGE, torch="2.13.0+cpu", cuda=None, architectures=()), RECIPE),
+    ("gpu-architecture", WANTED, HOST, replace(IMAGE, architectures=HOPPER), RECIPE),
+    ("gpu-architecture", replace(WANTED, gpus=("sm_70",)), HOSTLESS, replace(IMAGE, architectures=HOPPER), RECIPE),
+    ("mpi-missing", WANTED, HOST, replace(IMAGE, mpi=None), RECIPE),
+    ("mpi-family", WANTED, replace(HOST, mpi=Mpi("intel", "2021.13")), IMAGE, RECIPE),
+    ("mpi-major", WANTED, replace(HOST, mpi=Mpi("openmpi", "5.0.3", 4)), IMAGE, RECIPE),
+    ("pmix", WANTED, replace(HOST, pmix_served=frozenset({4})), replace(IMAGE, mpi=Mpi("openmpi", "4.0.0", 2)), RECIPE),
+    ("pmix", WANTED, HOST, replace(IMAGE, mpi=Mpi("openmpi", "4.0.0", 1)), RECIPE),
+    ("glibc-old", replace(WANTED, host_mpi=True), HOST, replace(IMAGE, glibc="2.31"), RECIPE),
+    ("torch-broken", WANTED, HOST, BROKEN, RECIPE),
+    ("training-missing", WANTED, HOST, replace(IMAGE, training=False), RECIPE),
+]  # fmt: skip
+
+
+def test_a_good_set_passes() -> None:
+    assert check(WANTED, HOST, IMAGE, RECIPE) == []
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=[f"{i}-{p[0]}" for i, p in enumerate(PLANTED)])
+def test_a_planted_mismatch_is_found(planted: tuple[str, Wanted, HostFacts, ImageFacts, Recipe]) -> None:
+    kind, wanted, host, image, recipe = planted
+    (finding,) = check(wanted, host, image, recipe)
+    assert finding.kind == kind
+    assert len(str(finding).splitlines()) == 1 and finding.why in str(finding) and finding.mend in str(finding)
+
+
+def test_every_kind_is_planted_and_they_are_enough() -> None:
+    assert {p[0] for p in PLANTED} == set(KINDS) and len(KINDS) >= 12
+
+
+def test_a_missing_digest_warns_and_the_rest_refuses() -> None:
+    assert not refused(check(WANTED, HOST, IMAGE, replace(RECIPE, base=Base(docker="debian"))))
+    assert refused(check(WANTED, replace(HOST, runtime=None), IMAGE, RECIPE))
+
+
+def test_mpi_only_warns_where_the_program_does_not_use_it() -> None:
+    findings = check(replace(WANTED, mpi=False), replace(HOST, mpi=Mpi("intel", "2021.13")), IMAGE, RECIPE)
+    assert [(f.kind, f.severity) for f in findings] == [("mpi-family", "warning")]
+
+
+def test_what_is_not_known_is_no_finding() -> None:
+    assert check(WANTED, HostFacts(NEW), ImageFacts("/x.sif", mpi=Mpi("openmpi", "4.1.4"))) == []
+    assert check(WANTED, HostFacts(NEW), None) == []
+
+
+@pytest.mark.parametrize(
+    ("architectures", "gpu", "runs"),
+    [
+        (("sm_70",), "sm_70", True),
+        (("sm_80",), "sm_86", True),  # a cubin runs on later minors of its major
+        (("sm_86",), "sm_80", False),
+        (("sm_70",), "sm_80", False),
+        (("compute_70",), "sm_90", True),  # PTX is compiled for what came later
+        (("compute_80",), "sm_70", False),
+        (("sm_90a",), "sm_90", False),
+        (("sm_50", "sm_60"), "sm_61", True),
+        (("sm_75", "sm_80", "sm_100"), "sm_70", False),
+    ],
+)
+def test_kernels_and_gpus(architectures: tuple[str, ...], gpu: str, runs: bool) -> None:
+    assert compat.runs_on(architectures, gpu) == runs
+
+
+def test_drivers() -> None:
+    floor = {
+        text: compat.oldest_driver(compat.version(text)) for text in ("8.0", "9.0", "10.1", "11.8", "12.6", "14.0")
+    }
+    assert floor == {
+        "8.0": None, "9.0": (384, 81), "10.1": (418, 39), "11.8": (450, 80, 2), "12.6": (525, 60, 13), "14.0": None,
+    }  # fmt: skip
+
+
+def test_a_host_is_asked_without_harm() -> None:
+    found = facts.host(None, "srun", ["/", "/no/such/path"])
+    assert found.missing_paths == ("/no/such/path",) and found.glibc
+
+
+def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
+    path = tmp_path / "x.sif"
+    missing = facts.image(path, None)
+    assert not missing.readable and missing.unreadable_because == "No such file or directory"
+    path.write_bytes(b"x")
+    found = facts.image(path, None, shared=[str(tmp_path)], sum_it=True)
+    assert found.readable and found.shared and found.sha256 and len(found.sha256) == 64
+    assert not facts.image(path, None, shared=["/shared"]).shared
+
+
+def test_the_probe_answers_a_plain_python() -> None:
+    said = subprocess.run([sys.executable, "-S", probe.__file__], capture_output=True, text=True, timeout=60, cwd="/")
+    found = parse_probe(said.stdout)
+    assert found["python"] and found["training"] is False and "torch" in found["torch_error"]

@@ -1,0 +1,160 @@
+"""Definitions: golden text for every shipped recipe and variant, and values that try to be more than values."""
+
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.containers import lint
+from orchestrator.containers.definition import Variant, render
+from orchestrator.containers.recipe import Base, Recipe, find, load, shipped
+from orchestrator.errors import UserError
+from orchestrator.render.environment import templates
+
+GOLDEN = Path(__file__).parent / "golden"
+RECIPES = sorted(path.stem for path in shipped().glob("*.yaml"))
+VARIANTS = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True), Variant(wheelhouse=True, offline=True)]
+PLAIN = Recipe("plain", Base(debootstrap="bookworm"))
+DIGEST = "sha256:" + "1f" * 32
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
+    text = render(load(find(name)), variant)
+    golden = GOLDEN / f"{name}.{variant.name}.def"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text(), (
+        "if the change is meant, run the tests once with UPDATE_GOLDEN=1 and read the diff"
+    )
+    lint.lint(text)
+    read = lint.stages(text)
+    assert set(read[-1].sections) - {"files", "files from mpi"} == {
+        "post",
+        "environment",
+        "labels",
+        "test",
+        "runscript",
+    }
+    for stage in read:
+        for section in {"post", "environment", "test", "runscript"} & set(stage.sections):
+            done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=10)
+            assert done.returncode == 0, f"%{section} is not shell"
+
+
+def test_every_golden_file_and_template_is_used() -> None:
+    assert {p.name for p in GOLDEN.iterdir()} == {f"{name}.{v.name}.def" for name in RECIPES for v in VARIANTS}
+    assert {p.name for p in (templates() / "container").iterdir()} == {"image.def.j2", "mpi.def.j2", "packages.def.j2"}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_both_runtimes_read_the_same_text(name: str) -> None:
+    """Nothing in a definition is of one runtime only: no variable of theirs, no build argument, no new section."""
+    text = render(load(find(name)))
+    assert not re.search(r"APPTAINER|SINGULARITY|\{\{|%arguments", text)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_spython_reads_what_we_wrote(name: str) -> None:
+    recipe = load(find(name))
+    text = render(recipe)
+    parsed = lint.parse(text)
+    last = list(parsed.values())[-1]
+    assert last.labels == [f"{k} {v}" for k, v in lint.labels(text).items()]
+    assert last.fromHeader == recipe.base.docker
+    assert ("mpi" in parsed) == (recipe.mpi.source == "built")
+
+
+def test_a_wheelhouse_build_asks_no_index() -> None:
+    offline = render(load(find("pytorch-cpu")), Variant(wheelhouse=True, offline=True))
+    assert "--no-index --find-links /mnt" in offline
+    assert not re.search("index-url|apt-get .*update|curl", offline)
+
+
+def test_the_hosts_mpi_replaces_the_images() -> None:
+    for name in RECIPES:
+        text = render(load(find(name)), Variant(host_mpi=True))
+        assert "openmpi" not in text.replace("org.opencontainers", "") and "/opt/host-mpi/lib" in text
+
+
+def test_a_digest_replaces_the_tag() -> None:
+    text = render(replace(PLAIN, base=Base(docker="registry.org:5000/a/b:1.2", digest=DIGEST)))
+    assert f"From: registry.org:5000/a/b@{DIGEST}\n" in text
+
+
+@pytest.mark.parametrize("kind", ["folder", "sif"])
+def test_a_local_base_is_not_named_by_its_path(kind: str) -> None:
+    assert "From: base\n" in render(replace(PLAIN, base=Base(**{kind: "/my/$(id) base"})))
+
+
+HOSTILE = [
+    "a\n%post\n    touch /pwned", "%post", "a\n  %environment", "Bootstrap: docker\nFrom: evil", "x\nBOOTSTRAP: docker",
+    "{{ ARG }}", "{{{", "{{{{{", "$(touch pwned)", "`touch pwned`", "a'b\"c", "'\n'", "''", "\\", "\\\n", "a\\", " a ",
+    "\n", "\n\n\n", "a \nb", "a\r\nb", "\r", "#x", "a\n#b", "export A=b", "", "é\u2028\x85\x0b\x0c", "*", "~", "!!",
+    "\t",
+]  # fmt: skip
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    HOSTILE
+)
+
+
+def shown(lines: str, names: list[str], shell: str, where: Path) -> list[str]:
+    """Run lines of a shell section by a real shell, and what the variables became."""
+    program = lines + "\nprintf '%s\\0' " + " ".join(f'"${name}"' for name in names)
+    clean = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run([shell, "-c", program], cwd=where, capture_output=True, timeout=20, check=True, env=clean)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=12))
+@example(HOSTILE)
+def test_no_value_escapes_its_quotes(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
+    environment = {f"V{i}": value for i, value in enumerate(values)}
+    text = render(replace(PLAIN, environment=environment))
+    lint.lint(text)
+    reference = lint.stages(render(PLAIN))[-1]
+    (stage,) = lint.stages(text)
+    assert {k: v for k, v in stage.sections.items() if k != "environment"} == {
+        k: v for k, v in reference.sections.items() if k != "environment"
+    }, "a value has become part of another section"
+    by_spython = "\n".join(next(iter(lint.parse(text).values())).environ)
+    where = tmp_path_factory.getbasetemp()
+    for lines in (stage.sections["environment"], by_spython):
+        for shell in ("bash", "sh"):
+            assert shown(lines, list(environment), shell, where) == values
+    assert not (where / "pwned").exists()
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a # b", " a", "a ", "{{ x }}", "a\rb", "a\u2028b", ""])
+def test_what_headers_and_labels_cannot_hold_is_refused(value: str) -> None:
+    """A recipe made in Python does not pass through the reader, so the definition looks again."""
+    for recipe in (
+        replace(PLAIN, labels={"a": value}) if value else replace(PLAIN, base=Base()),
+        replace(PLAIN, base=Base(docker=value)),
+    ):
+        with pytest.raises(UserError):
+            render(recipe)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no 'Bootstrap:' line"),
+        ("Bootstrap: docker\n%post\n", "does not say 'From:'"),
+        ("Bootstrap: shub\nFrom: x\n", "unknown bootstrap 'shub'"),
+        ("Bootstrap: docker\nFrom: x\n%psot\n", "unknown section %psot"),
+        ("Bootstrap: docker\nFrom: x\n%post\n {{ a }}\n", "build argument"),
+        ("Bootstrap: docker\nFrom: x\nBootstrap: docker\nFrom: y\n", "must have a name"),
+        ("Bootstrap: docker\nFrom: x\n%post\n" + "true\n" * 14000, "longer than the 65536 bytes"),
+    ],
+)
+def test_lint_names_what_a_runtime_would_refuse(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        lint.lint(text)

@@ -1,0 +1,78 @@
+"""Recipes: the shipped ones are whole, and a mistake is named with its place."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.containers.recipe import Recipe, find, load, shipped
+from orchestrator.errors import UserError
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.schema import schema
+
+GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
+
+BROKEN = [
+    ("no base", "name: mine\n", "1:1", "'base' is missing"),
+    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, folder"),
+    ("an empty base", "name: mine\nbase: {}\n", "2:7", "and none is given"),
+    ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "belongs to"),
+    ("short digest", "name: a\nbase: {docker: debian, digest: 'sha256:12'}\n", "2:32", "64 hexadecimal digits"),
+    ("digest in the reference", "name: a\nbase: {docker: 'debian@sha256:00'}\n", "2:16", "without the digest"),
+    ("registry with docker://", "name: a\nbase: {docker: 'docker://debian'}\n", "2:16", "without docker://"),
+    ("reference with a line break", 'name: a\nbase: {docker: "debian\\n%post"}\n', "2:16", "is not an image reference"),
+    ("package with a command", GOOD + "system: ['x; touch /pwned']\n", "3:10", "is not a Debian package"),
+    ("package that is an option", GOOD + "system: ['-o=x']\n", "3:10", "is not a Debian package"),
+    ("no exact version", GOOD + "python: {packages: [torch>=2]}\n", "3:21", "write it as torch==2.13.0"),
+    ("index that is no URL", GOOD + "python: {indexes: ['$(id)']}\n", "3:20", "is not a URL"),
+    ("label with a line break", GOOD + 'labels: {a: "b\\n%post"}\n', "3:13", "it must be one line"),
+    ("label with a build argument", GOOD + 'labels: {a: "b {{ c }}"}\n', "3:13", "'{{'"),
+    ("label name with a space", GOOD + 'labels: {"a b": c}\n', "3:10", "is not a label's name"),
+    ("bad variable", GOOD + "environment: {A-B: c}\n", "3:15", "is not an environment variable's name"),
+    ("file to a relative path", GOOD + "files: [{from: a, to: b}]\n", "3:23", "write an absolute path"),
+    ("file to a parent", GOOD + "files: [{from: a, to: /a/../etc}]\n", "3:23", "write an absolute path"),
+    ("file with spaces", GOOD + "files: [{from: a, to: '/a /etc/passwd'}]\n", "3:23", "write an absolute path"),
+    ("two files at one place", GOOD + "files: [{from: a, to: /a}, {from: b, to: /a}]\n", "3:8", "two things at /a"),
+    ("MPI without source", GOOD + "mpi: {from: built}\n", "3:6", "needs 'version' and 'url'"),
+    ("configure with a command", GOOD + "mpi: {configure: ['--a=$(id)']}\n", "3:19", "is not a configure option"),
+    ("training without Python", GOOD + "training: inside\n", "3:11", "needs Python packages"),
+    ("architecture", GOOD + "cuda: {version: '12.6', architectures: [volta]}\n", "3:41", "write it as sm_70"),
+    ("unknown key", GOOD + "pyhton: {}\n", "3:1", "did you mean 'python'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "says"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
+def test_a_broken_recipe_gets_one_clear_message(text: str, place: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    assert len(caught.value.problems) == 1
+    assert str(caught.value).startswith(f"{path}:{place}: ") and says in str(caught.value)
+
+
+def test_every_shipped_recipe_loads_under_its_own_name() -> None:
+    names = {path.stem for path in shipped().glob("*.yaml")}
+    assert names == {"pytorch-cpu", "pytorch-v100", "pytorch-hopper", "sony-2018"}
+    assert {load(find(name)).name for name in names} == names
+
+
+def test_the_v100_recipe_keeps_volta() -> None:
+    recipe = load(find("pytorch-v100"))
+    assert recipe.cuda and recipe.cuda.architectures == ("sm_70",) and recipe.cuda.version == "12.6"
+    assert any(package.endswith("+cu126") for package in recipe.python.packages)
+
+
+def test_sonys_software_is_the_papers() -> None:
+    recipe = load(find("sony-2018"))
+    assert recipe.cuda and (recipe.cuda.version, recipe.cuda.cudnn, recipe.cuda.nccl) == ("9.0", "7.3.1", "2.3.5")
+    assert recipe.mpi.version == "2.1.3"
+
+
+def test_an_unknown_name_lists_the_shipped_ones() -> None:
+    with pytest.raises(UserError, match=r"no recipe 'pytorch-v10' .*did you mean 'pytorch-v100'"):
+        find("pytorch-v10")
+
+
+def test_a_recipe_has_a_schema() -> None:
+    made = schema(Recipe, "image recipe")
+    assert made["required"] == ["name", "base"] and made["properties"]["mpi"]["properties"]["from"]["enum"]
