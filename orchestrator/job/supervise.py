@@ -71,7 +71,8 @@ class Supervisor:
         code = self._watch(launcher)
         self._read_ends()
         ends = list(self.ends.values())
-        return verdict(placement.grid.ranks, ends, self.stop, code, self._last_words(cause(ends)), self._progress())
+        stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
+        return verdict(placement.grid.ranks, ends, stop, code, self._last_words(cause(ends)), self._progress())
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
@@ -79,10 +80,13 @@ class Supervisor:
         return place(self.plan.grid, hosts, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        reason = f"told to end by {signal.Signals(number).name} from outside"
+        self.stop = self.stop or self._cancelled() or StopRequest(State.CANCELLED, reason, certain=False)
+
+    def _cancelled(self) -> StopRequest | None:
+        """The user's own request to cancel this attempt, if there is one."""
         asked = ledger.last(ledger.events(self.folder.ledger), "cancel_requested", self.attempt.number)
-        reason = "cancelled by its user" if asked else f"told to end by {name} from outside"
-        self.stop = self.stop or StopRequest(State.CANCELLED, reason, certain=bool(asked))
+        return StopRequest(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
 
     def _watch(self, launcher: subprocess.Popen[bytes]) -> int:
         """Wait for the launcher, passing requests to stop on, until it ends or has to be ended. Its exit code."""
