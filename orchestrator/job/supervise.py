@@ -26,11 +26,11 @@ FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has faile
 LARGEST_QUOTE = 300
 
 
-def supervise(run: RunFolder, number: int) -> End:
+def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run one attempt to its end and record it, whatever happens."""
     attempt = run.attempt(number)
     try:
-        end = Supervisor(run, attempt).run()
+        end = Supervisor(run, attempt).run(job)
     except TorusrunError as error:
         end = End(State.FAILED, str(error))
     end.write(attempt.end)
@@ -52,13 +52,14 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
 
-    def run(self) -> End:
+    def run(self, job: str) -> End:
         placement = self._place()
         prepare(self.plan, self.folder, self.attempt, placement)
         ledger.append(
             self.folder.ledger,
             "started",
             self.attempt.number,
+            job=job,
             hosts=placement.hosts,
             grid=[placement.grid.x, placement.grid.y],
         )
