@@ -27,7 +27,7 @@ SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=
         ([SUBMITTED], SIGTERMED, Status(State.TIMEOUT, "accounting"), State.TIMEOUT, "SIGTERM from outside; acc"),
         ([SUBMITTED], SIGTERMED, Status(State.FAILED, "NonZeroExitCode"), State.CANCELLED, "SIGTERM"),
         ([SUBMITTED], SIGTERMED, GONE, State.CANCELLED, "SIGTERM"),
-        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, ""),
+        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, "ending: told to end"),
         ([SUBMITTED], None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
         ([], None, None, State.UNKNOWN, "was cut off"),
     ],
