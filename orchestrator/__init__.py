@@ -6,14 +6,15 @@ plan without touching anything. Names are loaded on first use, so that importing
 
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.version import __version__
+
 if TYPE_CHECKING:
     from orchestrator.api import Run as Run
     from orchestrator.api import open_run as open_run
     from orchestrator.api import plan as plan
     from orchestrator.api import submit as submit
 
-__version__ = "0.1.0"
-__all__ = ["Run", "open_run", "plan", "submit"]
+__all__ = ["Run", "__version__", "open_run", "plan", "submit"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,8 @@ from orchestrator.watch.poll import views
 from orchestrator.watch.view import View, read_record
 from training.checkpoint.manifest import Checkpoint, newest_complete
 
+FORCE = "ask again later, or, if you know that its job is gone, resume it with --force"
+
 plan = planning.plan
 
 
@@ -68,18 +70,19 @@ class Run:
         ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
         cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
 
-    def resume(self, *, time: str | None = None) -> Checkpoint | None:
+    def resume(self, *, time: str | None = None, force: bool = False) -> Checkpoint | None:
         """Submit the next attempt, with another time limit if asked; the checkpoint it goes on from, None for step 0.
 
-        Raises UserError when the newest attempt is not over, or completed.
+        `force` takes an attempt that nobody knows anything of for lost. Raises UserError when the newest attempt is not
+        over, or completed.
         """
         view = self.status()
         if view.state is State.COMPLETED:
             raise UserError(f"{self.id} is COMPLETED: there is nothing left to resume")
-        if not view.state.over:
+        if not view.state.over and not (force and view.state is State.UNKNOWN):
             raise UserError(
-                f"{self.id} is {view.state.value} ({view.reason or 'attempt ' + str(view.attempt)}): "
-                "resume it once it is over, or cancel it first"
+                f"{self.id} is {view.state.value} ({view.reason or f'attempt {view.attempt}'}): "
+                + (FORCE if view.state is State.UNKNOWN else "resume it once it is over, or cancel it first")
             )
         checkpoint = self.checkpoint()
         if time:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import __version__, schedulers
+from orchestrator import schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
 from orchestrator.process import NoAnswer
@@ -16,6 +16,7 @@ from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers.script import job_script
 from orchestrator.spec.kinds import seconds
+from orchestrator.version import __version__
 
 
 def create(plan: Plan, source: Path) -> RunFolder:

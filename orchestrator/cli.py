@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from orchestrator import __version__
 from orchestrator.errors import DONE, USER_MISTAKE, TorusrunError
+from orchestrator.version import __version__
 
 VERBS = {
     "plan": "show what a run would be: site, nodes, ranks, grid, training",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import platform
 
-from orchestrator import __version__
 from orchestrator.errors import DONE
+from orchestrator.version import __version__
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

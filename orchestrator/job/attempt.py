@@ -14,10 +14,12 @@ class RunAttempt:
     number: int
 
     def __call__(self) -> None:
+        from submitit import JobEnvironment
+
         from orchestrator.job.supervise import supervise
         from orchestrator.runs.folder import RunFolder
         from orchestrator.states import State
 
-        end = supervise(RunFolder(Path(self.folder)), self.number)
+        end = supervise(RunFolder(Path(self.folder)), self.number, JobEnvironment().job_id)
         if end.state is not State.COMPLETED:
             raise SystemExit(f"torusrun: {end.state.value}: {end.reason}")

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from orchestrator import process
+from orchestrator.errors import TorusrunError
 from orchestrator.placement.mapping import Placement, misplaced
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt
@@ -35,7 +36,15 @@ POLL_S = 0.2
 
 
 def main() -> int:
-    attempt = Attempt(Path(sys.argv[1]))
+    try:
+        return _stand_by(Attempt(Path(sys.argv[1])))
+    except TorusrunError as error:  # a full disk, most likely: the launcher must hear of it all the same
+        print(f"torusrun: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+
+
+def _stand_by(attempt: Attempt) -> int:
+    """Prove the place of this rank, run its training and record its end; the exit code for the launcher."""
     rank, local_rank = identity(os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))

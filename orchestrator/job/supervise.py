@@ -26,11 +26,11 @@ FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has faile
 LARGEST_QUOTE = 300
 
 
-def supervise(run: RunFolder, number: int) -> End:
+def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run one attempt to its end and record it, whatever happens."""
     attempt = run.attempt(number)
     try:
-        end = Supervisor(run, attempt).run()
+        end = Supervisor(run, attempt).run(job)
     except TorusrunError as error:
         end = End(State.FAILED, str(error))
     end.write(attempt.end)
@@ -52,13 +52,14 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
 
-    def run(self) -> End:
+    def run(self, job: str) -> End:
         placement = self._place()
         prepare(self.plan, self.folder, self.attempt, placement)
         ledger.append(
             self.folder.ledger,
             "started",
             self.attempt.number,
+            job=job,
             hosts=placement.hosts,
             grid=[placement.grid.x, placement.grid.y],
         )
@@ -71,7 +72,8 @@ class Supervisor:
         code = self._watch(launcher)
         self._read_ends()
         ends = list(self.ends.values())
-        return verdict(placement.grid.ranks, ends, self.stop, code, self._last_words(cause(ends)), self._progress())
+        stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
+        return verdict(placement.grid.ranks, ends, stop, code, self._last_words(cause(ends)), self._progress())
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
@@ -79,10 +81,13 @@ class Supervisor:
         return place(self.plan.grid, hosts, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        reason = f"told to end by {signal.Signals(number).name} from outside"
+        self.stop = self.stop or self._cancelled() or StopRequest(State.CANCELLED, reason, certain=False)
+
+    def _cancelled(self) -> StopRequest | None:
+        """The user's own request to cancel this attempt, if there is one."""
         asked = ledger.last(ledger.events(self.folder.ledger), "cancel_requested", self.attempt.number)
-        reason = "cancelled by its user" if asked else f"told to end by {name} from outside"
-        self.stop = self.stop or StopRequest(State.CANCELLED, reason, certain=bool(asked))
+        return StopRequest(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
 
     def _watch(self, launcher: subprocess.Popen[bytes]) -> int:
         """Wait for the launcher, passing requests to stop on, until it ends or has to be ended. Its exit code."""

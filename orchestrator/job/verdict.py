@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from orchestrator.runs.records import End, RankEnd, signal_name
 from orchestrator.states import State
 
 STOPPED_AFTER_CHECKPOINT = 75
+FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,11 @@ def verdict(
     if stop:
         return End(stop.state, f"{stop.reason}{at}", stop.certain)
     culprit = cause(ends)
+    if culprit is None and len(ends) == ranks:
+        return End(State.CANCELLED, f"the ranks were told to stop from outside{at}", certain=False)
     if culprit:
         quoted = f": {said}" if said and culprit.signal is None and culprit.exit_code != MISPLACED else ""
-        return End(State.FAILED, f"{culprit.words}{at}{quoted}")
+        return End(State.FAILED, f"{culprit.words}{at}{quoted}", certain=culprit.signal not in FROM_OUTSIDE)
     missing = sorted(set(range(ranks)) - {end.rank for end in ends})
     how = signal_name(-launcher_code) if launcher_code < 0 else f"exit code {launcher_code}"
     listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")

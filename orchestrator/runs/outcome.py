@@ -22,7 +22,7 @@ def resolve(events: list[Event], attempt: int, end: End | None, job: Status | No
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
     if not job.state.over:
-        return job
+        return Status(job.state, f"ending: {end.reason}", job.hosts) if end else job
     if end:
         return Status(job.state, f"{end.reason}; {job.reason}") if job.state in SCHEDULER_KNOWS else _status(end)
     if job.state is State.LOST and last(events, "cancel_requested", attempt):

@@ -11,8 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator import __version__, process
+from orchestrator import process
 from orchestrator.errors import SiteError
+from orchestrator.version import __version__
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2", "rich")
 GIT_TIMEOUT_S = 20.0

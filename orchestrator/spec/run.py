@@ -25,7 +25,7 @@ class Train:
     lr: Annotated[float, Limits(above=0)] = field(default=0.1, metadata=about("learning rate after the warm-up"))
     momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = field(default=0.9, metadata=about("of SGD"))
     weight_decay: Annotated[float, Limits(at_least=0)] = field(default=1e-4, metadata=about("L2, not on batch norm"))
-    warmup_epochs: Annotated[float, Limits(at_least=0)] = field(default=2.0, metadata=about("linear warm-up"))
+    warmup_epochs: Annotated[float, Limits(at_least=0)] = field(default=1.0, metadata=about("epochs of linear warm-up"))
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = field(
         default=0.1, metadata=about("share of the target spread over all classes")
     )

@@ -55,7 +55,7 @@ class Site:
         default=60.0, metadata=about("ranks are asked to checkpoint this long before the time limit", key="stop_before")
     )
     kill_after_s: Annotated[float, DURATION] = field(
-        default=20.0, metadata=about("a rank that was asked to end is killed after this", key="kill_after")
+        default=30.0, metadata=about("a rank that was asked to end is killed after this", key="kill_after")
     )
     command_timeout_s: Annotated[float, DURATION] = field(
         default=30.0, metadata=about("how long a scheduler command may take", key="command_timeout")

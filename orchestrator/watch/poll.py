@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,8 @@ from orchestrator.schedulers.client import poll
 from orchestrator.spec.kinds import seconds
 from orchestrator.states import State, Status
 from orchestrator.watch.view import Record, View, read_record
+
+SMALLEST_FREE_BYTES = 65_536
 
 
 def views(runs: Sequence[RunFolder]) -> list[View]:
@@ -41,7 +44,14 @@ def _settle(record: Record, job: Status | None) -> View:
     """The view of a run; an end that only the scheduler knew is written down, since schedulers forget."""
     if job and job.state.over and not record.end:  # the record may have appeared while the scheduler was asked
         record = replace(record, end=End.read(record.folder.attempt(record.attempt).end))
-    status = record.status(job)
+    status = _blamed_on_the_disk(record, record.status(job))
     if status.state.over and not record.settled and status.state is not State.LOST:
         ledger.append(record.folder.ledger, "ended", record.attempt, state=status.state.value, reason=status.reason)
     return record.view(status)
+
+
+def _blamed_on_the_disk(record: Record, status: Status) -> Status:
+    """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
+    if record.end or not status.state.over or shutil.disk_usage(record.folder.folder).free > SMALLEST_FREE_BYTES:
+        return status
+    return replace(status, reason=f"{status.reason}; the disk that holds the run is full: free space and resume")

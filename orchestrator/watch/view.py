@@ -51,7 +51,7 @@ class Record:
 
     @property
     def job(self) -> str | None:
-        event = last(self.events, "submitted", self.attempt)
+        event = last(self.events, "submitted", self.attempt) or last(self.events, "started", self.attempt)
         return str(event.details["job"]) if event else None
 
     def status(self, job: Status | None) -> Status:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import ROOT, Local, assert_same_bits, metrics, until, wait_for_step
+from tests.e2e.places import ROOT, SPEC, Local, assert_same_bits, metrics, until, wait_for_step
 
 
 def processes_of(run: Path) -> list[int]:
@@ -74,6 +74,23 @@ def test_logs_are_told_apart_and_collected(local: Local) -> None:
     assert len([name for name in kept if name.endswith("state.pt")]) == 1
     again = local.torusrun("collect", run.name, str(into))
     assert again.returncode == 2 and "exists already" in again.stderr
+
+
+def test_a_submission_that_was_cut_off_is_unknown_and_can_be_forced(local: Local) -> None:
+    """The scheduler's command does not answer in time: whether there is a job, nobody knows."""
+    hasty = (local.folder / "site.yaml").read_text() + "command_timeout: 0.001s\n"
+    (local.folder / "hasty.yaml").write_text(hasty)
+    (local.folder / "run.yaml").write_text(SPEC.format(layout=local.layout))
+    said = local.torusrun("submit", "run.yaml", "--set", "site=hasty.yaml", "--set", "train.epochs=2")
+    assert said.returncode == 3 and "did not answer within 0.001 s" in said.stderr
+    view = local.view("last")
+    assert view["state"] == "UNKNOWN" and f"look for a job named '{view['run']}'" in view["reason"]
+    refused = local.torusrun("resume", view["run"])
+    assert refused.returncode == 2 and "--force" in refused.stderr
+    plan = Path(view["folder"]) / "plan.json"
+    plan.write_text(plan.read_text().replace('"0.001000s"', '"30s"'))
+    forced = local.torusrun("resume", view["run"], "--force", "--wait")
+    assert forced.returncode == 0, forced.stdout + forced.stderr
 
 
 def test_provenance_tells_code_and_versions_but_no_environment(local: Local) -> None:

@@ -53,7 +53,6 @@ def test_mpirun_follows_a_rank_file(slurm_lab: SlurmLab) -> None:
 
 
 def test_torch_reduces_over_eight_ranks(slurm_lab: SlurmLab) -> None:
-    pytest.importorskip("torch")
     job = submit(
         slurm_lab,
         f"srun {slurm_lab.python} {slurm_lab.src}/tests/lab/allreduce.py",
@@ -61,7 +60,6 @@ def test_torch_reduces_over_eight_ranks(slurm_lab: SlurmLab) -> None:
         "--ntasks-per-node=2",
         "--mem=4000",
         "--gres=gpu:2",
-        "--error=%j.err",
         env={"MASTER_ADDR": "node1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"},
     )
     assert wait_for_end(slurm_lab, job) == "COMPLETED"
@@ -127,7 +125,7 @@ def test_a_node_loses_its_power(slurm_lab: SlurmLab) -> None:
 
 
 def submit(lab: SlurmLab, command: str, *options: str, env: dict[str, str] | None = None) -> str:
-    argv = ["sbatch", "--parsable", "--output=%j.out", *options, f"--wrap={command}"]
+    argv = ["sbatch", "--parsable", "--output=%j.out", "--error=%j.err", *options, f"--wrap={command}"]
     return lab.run_as_user(argv, env=env, check=True).stdout.strip()
 
 

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the ground up: a room may use the rooms before it, and none after.
 ROOMS = [
-    "errors", "states", "process", "spec", "cluster", "placement", "render", "schedulers", "runs", "containers",
+    "version", "errors", "states", "process", "spec", "cluster", "placement", "render", "schedulers", "runs",
+    "containers", "planning", "job", "attempts", "watch", "api", "commands", "cli",
     "planning", "job", "attempts", "watch", "api", "commands", "cli",
 ]  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}

@@ -27,7 +27,7 @@ SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=
         ([SUBMITTED], SIGTERMED, Status(State.TIMEOUT, "accounting"), State.TIMEOUT, "SIGTERM from outside; acc"),
         ([SUBMITTED], SIGTERMED, Status(State.FAILED, "NonZeroExitCode"), State.CANCELLED, "SIGTERM"),
         ([SUBMITTED], SIGTERMED, GONE, State.CANCELLED, "SIGTERM"),
-        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, ""),
+        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, "ending: told to end"),
         ([SUBMITTED], None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
         ([], None, None, State.UNKNOWN, "was cut off"),
     ],
@@ -55,7 +55,7 @@ def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
 def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
     followed = [RankEnd(r, "n1", r, 4.0, exit_code=1) for r in (0, 1, 2)]
     end = verdict(4, [*followed, RankEnd(3, "n2", 1, 4.5, signal=9)], None, 137, "Traceback", " after step 57")
-    assert end == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57")
+    assert end == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57", certain=False)
 
 
 def test_the_first_of_the_failed_ranks_is_quoted() -> None:
@@ -81,3 +81,9 @@ def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
     assert verdict(2, ends, stop, 75, "", " after step 9") == End(
         State.TIMEOUT, "its time limit of 60 s is near after step 9"
     )
+
+
+def test_ranks_that_all_stopped_though_nobody_here_asked_were_asked_from_outside() -> None:
+    ends = [RankEnd(r, "n1", r, 1.0, exit_code=75) for r in range(2)]
+    end = verdict(2, ends, None, 75, "", " after step 9")
+    assert end == End(State.CANCELLED, "the ranks were told to stop from outside after step 9", certain=False)

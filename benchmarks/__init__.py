@@ -1,0 +1,1 @@
+"""Each file prints one table of ratios, all measured in the same run."""

@@ -1,0 +1,51 @@
+"""Write docs/spec.md from the dataclasses that read the files: `python docs/make_spec.py`; a test holds it current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.schema import schema
+from orchestrator.spec.site import Site
+from orchestrator.spec.write import as_written
+
+HEAD = """# Every key
+
+Made by `python docs/make_spec.py` from the code that reads the files. Durations are written 90s, 10m, 1h30m, 2d or
+HH:MM:SS, sizes 512MiB, 60GiB or 60GB, grids XxY. `torusrun schema run` and `torusrun schema site` print the same as
+JSON schema.
+"""
+
+
+def table(title: str, described: dict[str, Any], defaults: dict[str, Any]) -> str:
+    rows = [f"\n## {title}\n\n| key | meaning | default |\n|---|---|---|"]
+    rows += list(_rows("", described, defaults))
+    return "\n".join(rows) + "\n"
+
+
+def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    rows = []
+    for key, value in described["properties"].items():
+        if "properties" in value:
+            rows += _rows(f"{prefix}{key}.", value, defaults[key])
+            continue
+        default = "required" if key in described["required"] else _default(defaults[key])
+        choices = f": {', '.join(value['enum'])}" if "enum" in value and ":" not in value["description"] else ""
+        rows.append(f"| `{prefix}{key}` | {value['description']}{choices} | {default} |")
+    return rows
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ({}, []):
+        return ""
+    return f"`{value}`".replace(".000000s", "s")
+
+
+def text() -> str:
+    run, site = as_written(RunSpec(name="x", site="x")), as_written(Site(scheduler="local", launcher="spawn"))
+    return HEAD + table("A run", schema(RunSpec, "run"), run) + table("A site", schema(Site, "site"), site)
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "spec.md").write_text(text())

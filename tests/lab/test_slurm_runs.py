@@ -1,0 +1,159 @@
+"""torusrun on a real Slurm: what only a real one does."""
+
+import json
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator import process
+from orchestrator.cluster.hostlist import expand
+from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.slurm import Slurm as Backend
+from orchestrator.states import State
+from tests.e2e.places import Slurm, ledger, until, wait_for_step
+
+from .slurm import SlurmLab
+
+
+@pytest.fixture
+def place(slurm_lab: SlurmLab) -> Slurm:
+    return Slurm(slurm_lab)
+
+
+def site(place: Slurm, name: str, **changes: str) -> str:
+    """The lab's site with other lines, in a file of its own."""
+    lines = [line for line in place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes]
+    (place.folder / name).write_text("\n".join([*lines, *(f"{key}: {value}" for key, value in changes.items())]) + "\n")
+    return name
+
+
+def test_mpirun_keeps_a_grid_whose_rows_span_nodes(place: Slurm) -> None:
+    run = place.submit("--set", f"site={site(place, 'mpirun.yaml', launcher='mpirun')}", "--set", "nodes=4",
+                       "--set", "grid=8x1", "--set", "train.epochs=2")  # fmt: skip
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert place.view(run)["grid"] == [8, 1]
+
+
+def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place: Slurm) -> None:
+    """Open MPI told to forget the rank file deals ranks out to nodes in turn."""
+    wrong = '["--mca", "rmaps", "^rank_file", "--map-by", "node"]'
+    run = place.submit("--set", f"site={site(place, 'wrong.yaml', launcher='mpirun', launcher_args=wrong)}")
+    assert place.watch(run).returncode == 1
+    view = place.view(run)
+    assert view["state"] == "FAILED"
+    assert "but the placement puts it on" in view["reason"] and "did not keep the order" in view["reason"], view
+    assert "node1" in view["reason"] and "node2" in view["reason"], "the message must name both places"
+    assert not (run / "metrics.jsonl").exists(), "no rank may have trained"
+
+
+def test_a_partition_that_there_is_not_is_refused_and_leaves_nothing(place: Slurm) -> None:
+    place.submit("--set", "train.epochs=2", "--set", "queue=main")
+    before = set((place.folder / "runs").iterdir())
+    said = place.torusrun("submit", "run.yaml", "--set", "queue=nosuch")
+    assert said.returncode == 3
+    assert said.stderr.count("\n") <= 2 and "invalid partition specified: nosuch" in said.stderr
+    assert set((place.folder / "runs").iterdir()) == before
+
+
+def test_a_dry_run_is_a_script_that_slurm_takes(place: Slurm) -> None:
+    place.submit("--set", "train.epochs=2")
+    script = place.torusrun("submit", "run.yaml", "--dry-run").stdout
+    said = subprocess.run(["sbatch", "--test-only"], input=script, text=True, capture_output=True, timeout=30,
+                          **{**place.lab.as_user(None, None), "cwd": place.folder})  # fmt: skip
+    assert said.returncode == 0 and "to start at" in said.stderr, said.stderr
+
+
+def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> None:
+    place.lab.stop_slurmdbd()
+    try:
+        held = place.submit("--set", f"site={site(place, 'held.yaml', scheduler_args='[--hold]')}")
+        assert place.view(held)["state"] == "PENDING" and "JobHeldUser" in place.view(held)["reason"]
+        assert place.torusrun("cancel", held.name).returncode == 0
+        until(lambda: place.view(held)["state"] == "CANCELLED", "the held run to be cancelled", 30)
+        early = place.submit("--set", f"site={site(place, 'nopython.yaml', python='/no/such/python')}")
+        until(lambda: place.view(early)["state"] == "FAILED", "the run without Python to fail", 60)
+        assert "exit code 127" in place.view(early)["reason"]
+    finally:
+        place.lab.start_slurmdbd()
+
+
+def test_a_controller_that_is_down_makes_a_run_unknown_and_not_failed(place: Slurm) -> None:
+    run = place.submit()
+    wait_for_step(run, 5)
+    place.lab.stop_slurmctld()
+    try:
+        view = place.view(run)
+        assert view["state"] == "UNKNOWN" and "Unable to contact slurm controller" in view["reason"]
+    finally:
+        place.lab.start_slurmctld()
+    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 30)
+    assert place.torusrun("cancel", run.name).returncode == 0
+    place.watch(run)
+    assert place.view(run)["state"] == "CANCELLED"
+
+
+def test_an_administrators_scancel_is_told_and_leaves_a_checkpoint(place: Slurm) -> None:
+    run = place.submit()
+    wait_for_step(run, 40)
+    place.lab.admin(["scancel", place.view(run)["job"]])
+    assert place.watch(run).returncode == 1
+    view = place.view(run)
+    assert view["state"] == "CANCELLED" and "outside" in view["reason"], view
+    assert place.torusrun("resume", run.name).returncode == 0
+    place.torusrun("cancel", run.name)
+    place.watch(run)
+    assert ledger(run, "submitting")[-1]["resumes"].startswith("step-")
+
+
+def test_a_node_that_loses_power_is_a_node_failure(place: Slurm) -> None:
+    run = place.submit()
+    wait_for_step(run, 5)
+    lost = place.view(run)["hosts"][1]
+    place.lab.kill_node(lost)
+    try:
+        until(lambda: place.view(run)["state"] != "RUNNING", "the node's failure to be noticed", 120)
+        view = place.view(run)
+        assert view["state"] in ("NODE_FAIL", "FAILED"), view
+    finally:
+        place.lab.start_node(lost)
+
+
+def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_accounting(
+    slurm_lab: SlurmLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", slurm_lab.env["SLURM_CONF"])
+    process.CALLS.clear()
+    found = poll(Backend(), [str(n) for n in range(900000, 901000)], 30)
+    assert dict(process.CALLS) == {"squeue": 1, "sacct": 1}
+    assert {status.state for status in found.values()} == {State.LOST}
+
+
+def test_host_lists_expand_as_slurm_expands_them(slurm_lab: SlurmLab) -> None:
+    draw = random.Random(20261121)
+
+    def part() -> str:
+        low = draw.randrange(0, 120)
+        return f"{low:0{draw.choice((1, 3))}d}" + (f"-{low + draw.randrange(0, 15):03d}" if draw.random() < 0.5 else "")
+
+    def word() -> str:
+        parts = ",".join(part() for _ in range(draw.randrange(1, 4)))
+        return draw.choice("abc") + draw.choice(("", "-", "x9-")) + f"[{parts}]"
+
+    for _ in range(60):
+        text = ",".join([*(word() for _ in range(draw.randrange(1, 4))), "login1"])
+        theirs = slurm_lab.admin(["scontrol", "show", "hostnames", text]).stdout.split()
+        assert expand(text) == theirs, text
+
+
+def test_a_spec_of_a_run_is_kept_to_the_letter(place: Slurm) -> None:
+    run = place.submit("--set", "train.epochs=2")
+    assert (run / "run.yaml").read_text() == (place.folder / "run.yaml").read_text()
+    assert json.loads((run / "plan.json").read_text())["spec"]["train"]["epochs"] == 2
+    time.sleep(0.1)
+    place.torusrun("cancel", run.name)
+    assert place.watch(run).returncode in (0, 1)
+    assert Path(place.view(run)["folder"]) == run
