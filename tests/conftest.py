@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.slurm import SlurmLab
-from tests.lab.slurm.packages import why_not_here
+from tests.lab import apptainer
+from tests.lab.apptainer import ApptainerLab
+from tests.lab.slurm import SlurmLab, packages
 
 
 @pytest.fixture
@@ -23,8 +24,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def slurm_lab() -> Iterator[SlurmLab]:
-    if reason := why_not_here():
-        # A skipped lab proves nothing, so the machine that counts must not skip it.
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    _skip_for(packages.why_not_here())
     with SlurmLab() as lab:
         yield lab
+
+
+@pytest.fixture(scope="session")
+def apptainer_lab(slurm_lab: SlurmLab) -> ApptainerLab:
+    """Apptainer in the PATH of the Slurm lab's user."""
+    _skip_for(apptainer.why_not_here())
+    lab = ApptainerLab()
+    lab.install()
+    slurm_lab.add_to_path(lab.path)
+    return lab
+
+
+def _skip_for(reason: str | None) -> None:
+    """A skipped lab proves nothing, so the machine that counts must not skip it."""
+    if reason:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)

@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = [
     "version", "errors", "states", "process", "spec", "cluster", "placement", "render", "schedulers", "runs",
     "containers", "planning", "job", "attempts", "watch", "api", "commands", "cli",
-    "planning", "job", "attempts", "watch", "api", "commands", "cli",
 ]  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}

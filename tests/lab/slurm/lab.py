@@ -168,6 +168,10 @@ class SlurmLab:
 
     # What the user does
 
+    def add_to_path(self, folder: Path) -> None:
+        """Programs of the user's, on the login side and, as Slurm hands PATH on, in jobs."""
+        self.user_env["PATH"] = f"{folder}:{self.user_env['PATH']}"
+
     def run_as_user(
         self,
         argv: Sequence[str],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from .processes import LabError, run
 
@@ -19,6 +22,7 @@ PACKAGE_OF = {
 # Libraries that Slurm loads at run time: no program of theirs can be looked for. Its PMIx plug-in opens
 # the unversioned libpmix.so, which is in the -dev package.
 PLUGINS = ["slurm-wlm-mysql-plugin", "libpmix-dev"]
+LOCK = Path("/run/torusrun-lab-packages.lock")  # apt does not wait for another apt
 SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -32,15 +36,24 @@ def why_not_here() -> str | None:
 
 
 def install() -> None:
-    missing = [package for program, package in PACKAGE_OF.items() if not shutil.which(program, path=SEARCH)]
-    missing += [package for package in PLUGINS if not _installed(package)]
-    if missing:
-        # RUNLEVEL=1 keeps Debian's scripts from starting the packages' own daemons.
-        env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "PATH": SEARCH, "LC_ALL": "C"}
-        run(["apt-get", "update", "-qq"], timeout_s=300, env=env)
-        run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], timeout_s=900, env=env)
+    installed = install_missing(PACKAGE_OF, PLUGINS)
     if not shutil.which("slurmd", path=SEARCH):
-        raise LabError(f"slurmd is still missing after installing {missing}")
+        raise LabError(f"slurmd is still missing after installing {installed}")
+
+
+def install_missing(package_of: Mapping[str, str], libraries: Sequence[str] = ()) -> list[str]:
+    """Install the packages whose programs cannot be found, and these libraries; the names of what was missing."""
+    with LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [package for program, package in package_of.items() if not shutil.which(program, path=SEARCH)]
+        missing += [package for package in libraries if not _installed(package)]
+        if missing:
+            # RUNLEVEL=1 keeps Debian's scripts from starting the packages' own daemons.
+            env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "PATH": SEARCH, "LC_ALL": "C"}
+            install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "--option=DPkg::Lock::Timeout=600"]
+            run(["apt-get", "update", "-qq"], timeout_s=300, env=env)
+            run([*install, *missing], timeout_s=900, env=env)
+    return missing
 
 
 def _installed(package: str) -> bool:
