@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from orchestrator import attempts, planning, schedulers
+from orchestrator import attempts, images, planning, schedulers
 from orchestrator.errors import TorusrunError, UserError
 from orchestrator.planning import Plan, read_plan
 from orchestrator.runs import index, ledger, metrics
@@ -70,7 +70,7 @@ class Run:
         ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
         cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
 
-    def resume(self, *, time: str | None = None, force: bool = False) -> Checkpoint | None:
+    def resume(self, *, time: str | None = None, force: bool = False, new_image: bool = False) -> Checkpoint | None:
         """Submit the next attempt, with another time limit if asked; the checkpoint it goes on from, None for step 0.
 
         `force` takes an attempt that nobody knows anything of for lost. Raises UserError when the newest attempt is not
@@ -84,6 +84,7 @@ class Run:
                 f"{self.id} is {view.state.value} ({view.reason or f'attempt {view.attempt}'}): "
                 + (FORCE if view.state is State.UNKNOWN else "resume it once it is over, or cancel it first")
             )
+        self._same_image(new_image)
         checkpoint = self.checkpoint()
         if time:
             attempts.set_time(self.plan, self.folder, time)
@@ -94,6 +95,17 @@ class Run:
             resumes=checkpoint.path.name if checkpoint else None,
         )
         return checkpoint
+
+    def _same_image(self, new_image: bool) -> None:
+        """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
+        kept = images.kept(self.folder)
+        if kept and new_image:
+            fitting = images.fitting(self.plan)
+            images.keep(self.folder, fitting or kept)
+        elif kept and (how := images.changed(kept)):
+            raise UserError(
+                f"{kept.path} is not the image that {self.id} began with: {how}; --new-image takes it as it is"
+            )
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""

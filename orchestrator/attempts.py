@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import schedulers
+from orchestrator import images, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
 from orchestrator.process import NoAnswer
@@ -22,6 +22,7 @@ from orchestrator.version import __version__
 def create(plan: Plan, source: Path) -> RunFolder:
     """Write the run folder of a plan whose spec lies in `source`. Raises SiteError when the file system refuses."""
     run = RunFolder(plan.folder)
+    image = images.fitting(plan)
     gathered, diff = provenance.gather(source)
     try:
         run.folder.mkdir(parents=True, mode=0o700)
@@ -30,6 +31,8 @@ def create(plan: Plan, source: Path) -> RunFolder:
         write_json(run.provenance, gathered)
         if diff:
             write_text(run.code_diff, diff)
+        if image:
+            images.keep(run, image)
         write_json(run.plan, plan.as_json())
     except OSError as error:
         raise SiteError(f"{run.folder}: the run folder cannot be made: {error.strerror}") from None

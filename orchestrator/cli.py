@@ -12,6 +12,9 @@ from orchestrator.errors import DONE, USER_MISTAKE, TorusrunError
 from orchestrator.version import __version__
 
 VERBS = {
+    "build": "build a container image, or find it built",
+    "image": "the images that are built: ls, inspect, verify, rm, sign",
+    "check": "what does not fit between a run, its image and its site",
     "plan": "show what a run would be: site, nodes, ranks, grid, training",
     "submit": "submit a run (--wait follows it to its end, --dry-run prints its script)",
     "status": "how runs stand: all of yours, or those named",

@@ -11,7 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,17 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
     loaded = load(path, site=site, settings=settings)
     _check(loaded)
+    run = _image_beside(loaded.run, Path(path).absolute().parent)
     run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = Path(loaded.site.runs).expanduser().absolute() / run_id
-    return Plan(run_id, loaded.run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
+    return Plan(run_id, run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
+
+
+def _image_beside(run: RunSpec, folder: Path) -> RunSpec:
+    """The run with its image's path made absolute: it is written relative to the run's file."""
+    if run.image is None or not ("/" in run.image or run.image.endswith((".yaml", ".yml", ".sif"))):
+        return run
+    return replace(run, image=str(folder / Path(run.image).expanduser()))
 
 
 def read_plan(folder: Path) -> Plan:

@@ -80,8 +80,16 @@ def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
-def run(argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None) -> Finished:
+def run(
+    argv: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
     """Run a program to its end and return what it said, whatever its exit code.
+
+    Inside a job, a program that speaks for the job is given its `environment`; all others get a clean one.
 
     Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
     """
@@ -94,7 +102,7 @@ def run(argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None
             stdin=subprocess.DEVNULL,
             timeout=timeout_s,
             cwd=cwd,
-            env=clean_environment(),
+            env=dict(environment) if environment is not None else clean_environment(),
             encoding="utf-8",
             errors="replace",
         )

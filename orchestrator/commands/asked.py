@@ -19,6 +19,11 @@ def run_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def site(parser: argparse.ArgumentParser) -> None:
+    """A site alone."""
+    parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
+
+
 def run_id(parser: argparse.ArgumentParser) -> None:
     """A run that was submitted."""
     parser.add_argument("run_id", metavar="RUN", help="a run's id, the beginning of it, its folder, or 'last'")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
+from orchestrator import images
+from orchestrator.containers import runtime
+from orchestrator.containers.definition import TRAINING
+from orchestrator.images import Image
 from orchestrator.placement.files import hostfile, rankfile
 from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
@@ -14,7 +19,7 @@ from orchestrator.spec.write import as_written
 RENDEZVOUS_TIMEOUT_S = 120.0
 
 
-def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement) -> None:
+def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None) -> None:
     """Write the placement in every form a launcher reads, what a rank starts, and the training's configuration."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
@@ -26,11 +31,24 @@ def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement) 
         attempt.launch,
         {
             "schema": 1,
-            "command": [plan.python, "-u", "-m", "training", str(attempt.config)],
-            "environment": {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank), **plan.environment},
+            "command": ["python3" if image else plan.python, "-u", "-m", "training", str(attempt.config)],
+            "environment": {**_defaults(plan, image), **plan.environment},
+            "container": _container(plan, image) if image else None,
             "kill_after_s": plan.site.kill_after_s,
         },
     )
+
+
+def _defaults(plan: Plan, image: Image | None) -> dict[str, str]:
+    """Variables that a run or its site may override."""
+    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
+    return {**threads, "PYTHONPATH": TRAINING} if image and image.bound_training else threads
+
+
+def _container(plan: Plan, image: Image) -> dict[str, object]:
+    """What every rank needs to start in the image; the runtime is the one that this node has."""
+    container = images.container(plan, image, runtime.required(plan.site.container.runtime))
+    return {**asdict(container), "stage": plan.site.container.stage, "sha256": image.sha256}
 
 
 def training_config(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:

@@ -72,9 +72,9 @@ def identity(environment: Mapping[str, str]) -> tuple[int, int]:
 def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int) -> int:
     """Run the training of this rank to its end; its exit code, negative for a signal."""
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
+    command, environment = _command(launch, numbers)
     with open(attempt.rank_log(rank), "ab") as log:
-        environment = {**os.environ, **launch["environment"], **numbers}
-        child = process.start(launch["command"], environment=environment, output=log, parent_death=signal.SIGKILL)
+        child = process.start(command, environment=environment, output=log, parent_death=signal.SIGKILL)
     write_json(
         attempt.rank_start(rank),
         {
@@ -86,6 +86,16 @@ def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: i
         },
     )
     return _wait(child, launch["kill_after_s"])
+
+
+def _command(launch: dict[str, Any], numbers: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """What this rank starts, on the host or in its image, and the environment it starts it in."""
+    given = {**launch["environment"], **numbers}
+    if not launch["container"]:
+        return launch["command"], {**os.environ, **given}
+    from orchestrator.job.contained import contained
+
+    return contained(launch["container"], launch["command"], given, os.environ)
 
 
 def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> int:

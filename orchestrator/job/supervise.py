@@ -9,8 +9,9 @@ import subprocess
 import time
 from types import FrameType
 
-from orchestrator import process, schedulers
+from orchestrator import images, process, schedulers
 from orchestrator.errors import TorusrunError
+from orchestrator.job import stage
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
 from orchestrator.job.verdict import StopRequest, cause, verdict
@@ -54,7 +55,10 @@ class Supervisor:
 
     def run(self, job: str) -> End:
         placement = self._place()
-        prepare(self.plan, self.folder, self.attempt, placement)
+        image = images.kept(self.folder)
+        prepare(self.plan, self.folder, self.attempt, placement, image)
+        if image and self.plan.site.container.stage and self.plan.site.scheduler == "slurm":
+            stage.broadcast(image, self.plan.site.container.stage)
         ledger.append(
             self.folder.ledger,
             "started",

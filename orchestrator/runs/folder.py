@@ -3,6 +3,7 @@
 run.yaml          what the user wrote, to the letter
 plan.json         what was computed from it
 provenance.json   code, versions and machine; code.diff what git did not have
+image.json        the container image: path, sum, labels, versions found inside; image.def its definition
 ledger.jsonl      what happened, append-only
 metrics.jsonl     what rank 0 measured, over all attempts
 checkpoints/      step-00000150/{state.pt,manifest.json}
@@ -109,6 +110,14 @@ class RunFolder:
     @property
     def provenance(self) -> Path:
         return self.folder / "provenance.json"
+
+    @property
+    def image(self) -> Path:
+        return self.folder / "image.json"
+
+    @property
+    def definition(self) -> Path:
+        return self.folder / "image.def"
 
     @property
     def code_diff(self) -> Path:

@@ -109,6 +109,10 @@ NAME = text_kind(
 VARIABLE = text_kind(
     "an environment variable's name", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and '_', beginning with a letter"
 )
+BIND = text_kind(
+    "a bind", r"/[^:,\x00-\x1f]*(:/[^:,\x00-\x1f]*)?(:(ro|rw))?", "write /host, /host:/inside or /host:/inside:ro"
+)
+ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
 LINE = text_kind(
     "one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters"
 )

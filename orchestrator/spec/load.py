@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.spec.nodes import compose, keys
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 from orchestrator.spec.run import RunSpec
@@ -39,6 +40,20 @@ def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     site_path = find_site(run.site, Path(path).parent, marks["site"])
     loaded_site, _ = read(Site, read_text(site_path, "site"), str(site_path))
     return Loaded(run, loaded_site, text, str(path), marks)
+
+
+def load_site(name: str) -> Site:
+    """The site with this name or path, as named on the command line."""
+    path = find_site(name, Path(), Mark(f"--site {name}"))
+    return read(Site, read_text(path, "site"), str(path))[0]
+
+
+def is_run(name: str) -> bool:
+    """Whether the file `name` is a run, not a recipe: a run names its site."""
+    if not Path(name).is_file():
+        return False
+    root = compose(read_text(Path(name), "run"), name)
+    return root is not None and "site" in keys(root)
 
 
 def read_text(path: Path, what: str) -> str:

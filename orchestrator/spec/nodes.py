@@ -87,6 +87,11 @@ def mark_of(node: yaml.Node) -> Mark:
     return Mark(at.name) if at.name.startswith("--set ") else Mark(at.name, at.line + 1, at.column + 1)
 
 
+def keys(node: yaml.Node) -> list[str]:
+    """The keys of a mapping, none of anything else."""
+    return [k.value for k, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+
+
 def is_null(node: yaml.Node) -> bool:
     """Whether nothing was written as the value."""
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in ("", "null", "~")

@@ -48,6 +48,9 @@ class RunSpec:
         default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
     )
     time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
+    image: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("container image: a recipe's name or path, or a SIF; default: no container")
+    )
     queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue; default: the site's"))
     account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays; default: the site's"))
     env: dict[Annotated[str, VARIABLE], str] = field(

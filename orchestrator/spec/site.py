@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import DURATION, LINE, SIZE, VARIABLE, Limits
+from orchestrator.spec.kinds import ARCHITECTURE, BIND, DURATION, LINE, SIZE, VARIABLE, Limits
 from orchestrator.spec.run import about
 
 
@@ -14,6 +14,9 @@ class Node:
     """One node of the site, as a run takes it."""
 
     ranks: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("ranks on a node: one per GPU"))
+    architecture: Annotated[str, ARCHITECTURE] | None = field(
+        default=None, metadata=about("the GPUs' architecture, as in sm_70, for checks on a login node that has none")
+    )
     gpus: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
     cpus_per_rank: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("cores to ask for per rank"))
     memory_bytes: Annotated[int, SIZE] | None = field(
@@ -21,6 +24,47 @@ class Node:
     )
     interface: Annotated[str, LINE] | None = field(
         default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")
+    )
+
+
+@dataclass(frozen=True)
+class Container:
+    """How this site builds images and runs programs in them."""
+
+    runtime: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("apptainer or singularity, or its path; default: the one on PATH")
+    )
+    mpi: Literal["inside", "host"] = field(
+        default="inside",
+        metadata=about("whose MPI a program in the image uses: inside (the image's) or host (the site's)"),
+    )
+    host_mpi: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("folder of the site's MPI, bound into the image when mpi is host")
+    )
+    bind: tuple[Annotated[str, BIND], ...] = field(
+        default=(), metadata=about("folders of the host to see inside: /host, /host:/inside or /host:/inside:ro")
+    )
+    args: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("further options of exec, one word each"))
+    cache: Annotated[str, LINE] = field(
+        default="~/torusrun/images", metadata=about("folder of built images, on a file system that the nodes share")
+    )
+    stage: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR")
+    )
+    build: Literal["fakeroot", "userns", "plain"] = field(
+        default="fakeroot", metadata=about("how an image is built without root: fakeroot, userns or plain")
+    )
+    build_on: Literal["login", "job"] = field(
+        default="login", metadata=about("where images are built: login (here) or job (of the scheduler)")
+    )
+    temporary: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("node-local folder for builds; default: beside the image")
+    )
+    compression: Literal["gzip", "lz4", "zstd"] | None = field(
+        default=None, metadata=about("of built images: gzip, lz4 or zstd; default: what the runtime chooses")
+    )
+    driver: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("the nodes' GPU driver, for checks on a login node that has none")
     )
 
 
@@ -38,6 +82,7 @@ class Site:
     runs: Annotated[str, LINE] = field(
         default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
     )
+    container: Container = field(default_factory=Container, metadata=about("images: how to build and run them"))
     python: Annotated[str, LINE] | None = field(
         default=None, metadata=about("the nodes' Python; default: the one that runs torusrun")
     )

@@ -132,6 +132,7 @@ def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
 
 
 def test_the_probe_answers_a_plain_python() -> None:
-    said = subprocess.run([sys.executable, "-S", probe.__file__], capture_output=True, text=True, timeout=60, cwd="/")
+    argv = [sys.executable, "-S", probe.__file__]
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd="/", env={"PATH": "/bin"})
     found = parse_probe(said.stdout)
     assert found["python"] and found["training"] is False and "torch" in found["torch_error"]

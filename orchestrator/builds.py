@@ -1,0 +1,99 @@
+"""An image built in a job of the site's scheduler, for sites that forbid long work on the login node."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator import images, schedulers
+from orchestrator.errors import SiteError
+from orchestrator.images import Prepared
+from orchestrator.runs.records import End
+from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.script import job_script
+from orchestrator.schedulers.seam import Request
+from orchestrator.spec.site import Site
+from orchestrator.states import State
+
+LIMIT_S = 4 * 3600.0
+LOOK_S = 1.0
+POLL_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class BuildImage:
+    """The callable that is submitted: it builds one image and writes how that ended."""
+
+    prepared: Prepared
+    site: Site
+    folder: str
+
+    def __call__(self) -> None:
+        from orchestrator.errors import TorusrunError
+
+        try:
+            entry = images.build(self.prepared, self.site, lambda line: print(line, flush=True))
+            end = End(State.COMPLETED, str(entry.path))
+        except TorusrunError as error:
+            end = End(State.FAILED, str(error))
+        end.write(Path(self.folder) / "end.json")
+        if end.state is not State.COMPLETED:
+            raise SystemExit(f"torusrun: {end.reason}")
+
+
+def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
+    """Submit the build, pass on what it says, and wait for its end. Raises SiteError when it fails.
+
+    An interrupted wait leaves the job to finish: the next `build` finds the image, or waits for it.
+    """
+    from orchestrator.schedulers.executors import Executor
+
+    scheduler = schedulers.get(site.scheduler)
+    folder = images.cache(site).folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
+    folder.mkdir(parents=True, mode=0o700)
+    text = job_script(
+        scheduler, _request(prepared, site, folder), attempt=folder, submitit=folder / "submitit",
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", python=python, modules=site.modules,
+        environment=site.env,
+    )  # fmt: skip
+    executor = Executor(scheduler, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)
+    job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+    say(f"building in job {job}; its output is in {folder}")
+    _wait(folder, job, site, say)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
+    node = site.node
+    return Request(
+        name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
+        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=LIMIT_S, queue=site.queue, account=site.account,
+        extra=site.scheduler_args, stdout=folder / "job.out", stderr=folder / "job.err",
+    )  # fmt: skip
+
+
+def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:
+    told, next_poll_s = 0, 0.0
+    while (end := End.read(folder / "end.json")) is None:
+        told = _pass_on(folder / "job.out", told, say)
+        if time.monotonic() >= next_poll_s:
+            status = poll(schedulers.get(site.scheduler), [job], site.command_timeout_s)[job]
+            next_poll_s = time.monotonic() + POLL_EVERY_S
+            if status.state.over and End.read(folder / "end.json") is None:
+                raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")
+        time.sleep(LOOK_S)
+    _pass_on(folder / "job.out", told, say)
+    if end.state is not State.COMPLETED:
+        raise SiteError(end.reason)
+
+
+def _pass_on(output: Path, told: int, say: Callable[[str], None]) -> int:
+    """Say the lines after the first `told`; how many there are now."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
+    for line in lines[told:]:
+        say(line)
+    return len(lines)

@@ -1,0 +1,54 @@
+"""
+IMAGE is a recipe's name or path, or a run whose image it is.
+
+examples:
+  torusrun build pytorch-cpu
+  torusrun build containers/pytorch-v100.yaml --site slurm --on job
+  torusrun build pytorch-cpu --wheelhouse wheels --offline
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from orchestrator.commands import asked
+from orchestrator.errors import DONE, UserError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="a recipe, or a run's file")
+    asked.site(parser)
+    parser.add_argument("--on", choices=("login", "job"), help="build here or in a job; default: as the site says")
+    parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages from this folder alone")
+    parser.add_argument("--offline", action="store_true", help="reach no network at all while building")
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not show the build's own lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from orchestrator import images
+    from orchestrator.planning import plan
+    from orchestrator.spec.load import is_run, load_site
+
+    if is_run(args.image):
+        planned = plan(args.image, site=args.site)
+        source, site = planned.run.image, planned.site
+        if source is None or source.endswith(".sif"):
+            raise UserError(f"{args.image}: its 'image' is {source or 'not given'}, so there is nothing to build")
+    else:
+        source, site = args.image, load_site(args.site)
+    wheelhouse = Path(args.wheelhouse).absolute() if args.wheelhouse else None
+    prepared = images.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
+    if (args.on or site.container.build_on) == "job" and not images.cache(site).get(prepared.key):
+        from orchestrator.builds import build_in_job
+
+        build_in_job(prepared, site, site.python or sys.executable, _say)
+    entry = images.build(prepared, site, (lambda line: None) if args.quiet else _say)
+    print(entry.path)
+    return DONE
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""
+examples:
+  torusrun image ls
+  torusrun image inspect pytorch-cpu
+  torusrun image verify pytorch-cpu
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+from orchestrator.commands import asked
+from orchestrator.errors import DONE, SITE_FAILED, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.containers.cache import Cache, Entry
+
+SIGNING_S = 600.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("ls", "inspect", "verify", "rm", "sign"))
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="an image's name, path, or the beginning of its key")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    asked.site(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator import images
+    from orchestrator.spec.load import load_site
+
+    site = load_site(args.site)
+    cache = images.cache(site)
+    if args.what == "ls":
+        return _list(cache, args.json)
+    if args.image is None:
+        raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
+    entry = cache.find(args.image)
+    if args.what == "inspect":
+        print(json.dumps({**entry.as_json(), "path": str(entry.path)}, indent=1))
+    elif args.what == "verify":
+        if wrong := cache.verify(entry):
+            print(wrong)
+            return SITE_FAILED
+        print(f"{entry.path}: as it was built")
+    elif args.what == "rm":
+        cache.remove(entry)
+        print(f"{entry.path}: removed")
+    else:
+        _sign(entry, site.container.runtime)
+    return DONE
+
+
+def _list(cache: Cache, as_json: bool) -> int:
+    entries = cache.entries()
+    if as_json:
+        rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
+        print(json.dumps({"schema": 1, "images": rows}, indent=1))
+    else:
+        print("\n".join(map(_line, entries)) or f"no images in {cache.folder}; `torusrun build RECIPE` makes one")
+    return DONE
+
+
+def _line(entry: Entry) -> str:
+    built = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s))
+    return f"{entry.key[:12]}  {entry.name:20}  {entry.size_bytes / 2**20:7.0f} MiB  built {built} by {entry.built_by}"
+
+
+def _sign(entry: Entry, command: str | None) -> None:
+    """Sign with the user's own key; the sum in the sidecar follows, since a signature is part of the file."""
+    from orchestrator import process
+    from orchestrator.containers import runtime
+
+    words = [runtime.required(command).command, "sign", str(entry.path)]
+    print(process.run(words, timeout_s=SIGNING_S).check("signing the image").stdout.strip())

@@ -1,0 +1,178 @@
+"""The image of a run: which one its plan means, whether it is built, and how the site's programs run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.containers import build as builds
+from orchestrator.containers import check, facts, mounts, recipe, runtime
+from orchestrator.containers.cache import Cache, Entry
+from orchestrator.containers.command import Bind, Container
+from orchestrator.containers.definition import Variant, render
+from orchestrator.containers.findings import Finding
+from orchestrator.containers.inputs import Inputs, collect, file_sum
+from orchestrator.errors import SiteError, UserError
+from orchestrator.planning import Plan
+from orchestrator.runs.files import read_json, write_json, write_text
+from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.site import Site
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that a run uses, as the run folder keeps it."""
+
+    path: str
+    sha256: str
+    name: str
+    key: str = ""
+    bound_training: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    definition: str = ""
+
+
+def cache(site: Site) -> Cache:
+    """The site's folder of built images."""
+    return Cache(Path(site.container.cache).expanduser())
+
+
+def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
+    """What building the recipe `source` (a name or a path) for a site takes. Raises UserError for what cannot be."""
+    container = site.container
+    options = builds.Options(
+        mode=container.build,
+        compression=container.compression or "",
+        wheelhouse=wheelhouse,
+        temporary=Path(container.temporary).expanduser() if container.temporary else None,
+    )
+    path = recipe.find(source)
+    name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
+    return Prepared(path, name, inputs, options)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recipe, ready to be built or to be looked up in the cache."""
+
+    path: Path
+    name: str
+    inputs: Inputs
+    options: builds.Options
+
+    @property
+    def key(self) -> str:
+        return self.inputs.key
+
+
+def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Entry:
+    """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
+
+    def required() -> runtime.Runtime:
+        return runtime.required(site.container.runtime)
+
+    def examine(path: Path) -> dict[str, str]:
+        return facts.image(path, Container(required(), str(path))).versions
+
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, prepared.options, progress, examine)
+
+
+def of_plan(plan: Plan) -> Image | None:
+    """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
+    if plan.run.image is None:
+        return None
+    if plan.run.image.endswith(".sif"):
+        return _own(Path(plan.run.image).expanduser().absolute())
+    entry = newest(plan.run.image, plan.site)
+    if entry is None:
+        raise UserError(
+            f"the image {plan.run.image!r} is not built for this site; `torusrun build` it with the same --site"
+        )
+    bound = entry.labels.get("torusrun.training", "bound") == "bound"
+    return Image(
+        str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
+    )
+
+
+def newest(source: str, site: Site) -> Entry | None:
+    """The newest image that was built of a recipe as it is written now, with or without a wheelhouse."""
+    path = recipe.find(source)
+    loaded = recipe.load(path)
+    found = []
+    for wheelhouse, offline in ((False, False), (True, False), (True, True)):
+        variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)
+        inputs = collect(loaded, render(loaded, variant), path.parent, site.container.compression or "")
+        if entry := cache(site).get(inputs.key):
+            found.append(entry)
+    return max(found, key=lambda entry: entry.built_s, default=None)
+
+
+def _own(path: Path) -> Image:
+    try:
+        return Image(str(path), file_sum(path), path.stem)
+    except OSError as error:
+        raise UserError(f"{path}: the image cannot be read: {error.strerror}") from None
+
+
+def container(plan: Plan, image: Image, found: runtime.Runtime) -> Container:
+    """How this plan's ranks run in its image; they see the run folder, the training, and what the site binds."""
+    site = plan.site.container
+    binds = (
+        Bind(str(plan.folder)),
+        *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
+        *(Bind.parse(text) for text in site.bind),
+    )
+    gpus = plan.site.node.gpus > 0 and plan.run.train.device != "cpu"
+    return Container(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
+
+
+def fitting(plan: Plan) -> Image | None:
+    """The image of a plan, None for a run without one. Raises UserError with all that does not fit."""
+    image = of_plan(plan)
+    if image is None:
+        return None
+    wrong = [finding for finding in findings(plan, image) if finding.severity == "error"]
+    if wrong:
+        raise UserError("\n".join(f"{image.path}: {finding}" for finding in wrong))
+    return image
+
+
+def findings(plan: Plan, image: Image) -> list[Finding]:
+    """What does not fit between the run, its image and its site."""
+    site, node = plan.site.container, plan.site.node
+    found = runtime.find(site.runtime)
+    binds = [Bind.parse(text).host for text in site.bind] + ([site.host_mpi] if site.host_mpi else [])
+    wanted = check.Wanted(
+        host_mpi=site.mpi == "host",
+        gpus=(node.architecture,) if node.architecture else (),
+        driver=site.driver,
+        training=True,
+    )
+    where = Container(found, image.path, mounts.needed(image.bound_training)) if found else None
+    host = facts.host(found, plan.site.launcher, binds)
+    return check.check(wanted, host, facts.image(Path(image.path), where))
+
+
+def keep(run: RunFolder, image: Image) -> None:
+    """Write the image's facts and definition into the run folder."""
+    write_json(run.image, asdict(image))
+    if image.definition:
+        write_text(run.definition, image.definition)
+
+
+def kept(run: RunFolder) -> Image | None:
+    """The image that a run was submitted with."""
+    value: dict[str, Any] | None = read_json(run.image)
+    return Image(**value) if value else None
+
+
+def changed(image: Image) -> str | None:
+    """How the file of an image differs from what it was, in words; None when it is the same."""
+    try:
+        found = file_sum(Path(image.path))
+    except OSError as error:
+        raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
+    return None if found == image.sha256 else f"its sum is {found[:12]}, and was {image.sha256[:12]}"
