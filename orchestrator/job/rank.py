@@ -53,11 +53,9 @@ def _stand_by(attempt: Attempt) -> int:
         RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
         return MISPLACED
     launch = json.loads(attempt.launch.read_text())
-    code = _run(launch, attempt, placement, rank, local_rank)
-    end = RankEnd(
-        rank, host, local_rank, time.time(), exit_code=code if code >= 0 else None, signal=-code if code < 0 else None
-    )
-    end.write(attempt.rank_end(rank))
+    code, told = _run(launch, attempt, placement, rank, local_rank)
+    exit_code, number = (code, None) if code >= 0 else (None, -code)
+    RankEnd(rank, host, local_rank, time.time(), exit_code, number, told=told).write(attempt.rank_end(rank))
     return code if code >= 0 else 128 - code
 
 
@@ -69,8 +67,10 @@ def identity(environment: Mapping[str, str]) -> tuple[int, int]:
     raise SystemExit("torusrun: this process was given no rank: none of " + ", ".join(r for r, _ in NUMBERED_BY))
 
 
-def _run(launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int) -> int:
-    """Run the training of this rank to its end; its exit code, negative for a signal."""
+def _run(
+    launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int
+) -> tuple[int, bool]:
+    """Run the training of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
     command, environment = _command(launch, numbers)
     with open(attempt.rank_log(rank), "ab") as log:
@@ -98,7 +98,7 @@ def _command(launch: dict[str, Any], numbers: dict[str, str]) -> tuple[list[str]
     return contained(launch["container"], launch["command"], given, os.environ)
 
 
-def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> int:
+def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> tuple[int, bool]:
     asked: list[float] = []
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
@@ -111,7 +111,7 @@ def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> int:
         signal.signal(number, ask_to_stop)
     while True:
         try:
-            return child.wait(timeout=POLL_S)
+            return child.wait(timeout=POLL_S), bool(asked)
         except subprocess.TimeoutExpired:
             if asked and time.monotonic() - asked[0] > kill_after_s:
                 child.kill()

@@ -24,9 +24,9 @@ class StopRequest:
 
 
 def cause(ends: Sequence[RankEnd]) -> RankEnd | None:
-    """The rank that ended the attempt: misplaced, then killed by a signal, then failed; of equals the first in time."""
+    """The rank that ended the attempt: one not told to; misplaced, then killed, then failed; of equals the first."""
     bad = [end for end in ends if not end.good and end.exit_code != STOPPED_AFTER_CHECKPOINT]
-    return min(bad, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
+    return min(bad, key=lambda end: (end.told, not end.error, end.signal is None, end.ended_s), default=None)
 
 
 def verdict(

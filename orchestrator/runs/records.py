@@ -13,7 +13,10 @@ from orchestrator.states import State
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank's process ended: an exit code, or a signal, or an `error` before it could start."""
+    """How one rank's process ended: an exit code, or a signal, or an `error` before it could start.
+
+    `told` says that it was asked to end before it did: then it followed others, and is not the cause.
+    """
 
     rank: int
     host: str
@@ -22,6 +25,7 @@ class RankEnd:
     exit_code: int | None = None
     signal: int | None = None
     error: str = ""
+    told: bool = False
 
     @property
     def good(self) -> bool:

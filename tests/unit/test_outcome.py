@@ -58,6 +58,13 @@ def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
     assert end == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57", certain=False)
 
 
+def test_a_rank_that_was_told_to_end_is_not_the_cause_however_it_ended() -> None:
+    """A rank that is already leaving dies of the launcher's SIGTERM, where the others still catch it."""
+    followed = RankEnd(2, "n1", 2, 3.0, signal=15, told=True)
+    end = verdict(2, [RankEnd(0, "n1", 0, 4.0, exit_code=74), followed], None, 74, "no space left", "")
+    assert end.reason == "rank 0 (n1, local rank 0) ended with exit code 74: no space left"
+
+
 def test_the_first_of_the_failed_ranks_is_quoted() -> None:
     ends = [RankEnd(0, "n1", 0, 9.0, exit_code=1), RankEnd(1, "n1", 1, 8.0, exit_code=1)]
     end = verdict(2, ends, None, 1, "ValueError: no such data", "")
