@@ -106,5 +106,8 @@ def _exec(container: Container) -> list[str]:
 
 
 def _carries(runtime: Runtime, name: str, value: str) -> bool:
-    """Whether a prefixed variable brings the value in unchanged: an empty one is unset, HOME is refused."""
-    return bool(value) and name != "HOME" and (runtime.keeps_values or bool(PLAIN.fullmatch(value)))
+    """Whether a prefixed variable brings the value in unchanged: an empty one is unset, HOME is refused, and the
+    runtime's shell makes one line break of a carriage return and another (seen with Apptainer 1.4.5)."""
+    if not value or name == "HOME" or "\r" in value:
+        return False
+    return runtime.keeps_values or bool(PLAIN.fullmatch(value))

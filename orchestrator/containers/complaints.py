@@ -50,6 +50,9 @@ def explain(log: str, exit_code: int) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
     said = (fatal or lines or ["it said nothing"])[-1]
+    if "%post section" in said:  # which says only that, so the command's own last words are worth more
+        own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
+        said = f"%post: {own[-1]}" if own else said
     return f"it ended with exit code {exit_code}: {said[:300]}"
 
 

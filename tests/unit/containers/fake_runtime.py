@@ -31,12 +31,13 @@ def build(arguments: list[str]) -> int:
 
 
 def execute(arguments: list[str]) -> int:
-    """As the action script: double quotes are evaluated unless --no-eval is given, empty values unset, HOME kept."""
+    """As the action script: without --no-eval values are evaluated, empty ones are unset, HOME is kept, CRs are eaten."""
     options = arguments[: arguments.index("IMAGE.sif")]
     command = arguments[len(options) + 1 :]
     given = {k[len(PREFIX) :]: v for k, v in os.environ.items() if k.startswith(PREFIX)}
     lines = []
     for name, value in given.items():
+        value = value.replace("\r\n", "\n")
         if name != "HOME" and value:
             lines.append(f"export {name}=" + (shlex.quote(value) if "--no-eval" in options else f'"{value}"'))
     script = "\n".join([*lines, 'exec "$@"'])

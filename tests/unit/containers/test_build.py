@@ -122,6 +122,9 @@ FAILURES = [
     ("/tmp/a: FAILED\nsha256sum: WARNING: 1 computed checksum did NOT match", "not the one that 'mpi.sha256' names"),
     ("Error for command \"build\": unknown flag: --mksquashfs-args", "too old for --mksquashfs-args"),
     ("INFO: a\nFATAL: something new happened\nUsage: x", "exit code 255: FATAL: something new happened"),
+    ("+ apt-get update\n/.post.script: line 3: apt-get: not found\n"
+     "FATAL:   While performing build: while running engine: while running %post section: exit status 127",
+     "exit code 255: %post: /.post.script: line 3: apt-get: not found"),
     ("", "exit code 255: INFO:    Starting build..."),
 ]  # fmt: skip
 
