@@ -14,6 +14,7 @@ from orchestrator.containers.command import Bind, Container
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
 from orchestrator.containers.inputs import Inputs, collect, file_sum
+from orchestrator.containers.mirror import completed
 from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
 from orchestrator.runs.files import read_json, write_json, write_text
@@ -100,7 +101,7 @@ def of_plan(plan: Plan) -> Image | None:
 def newest(source: str, site: Site) -> Entry | None:
     """The newest image that was built of a recipe as it is written now, with or without a wheelhouse."""
     path = recipe.find(source)
-    loaded = recipe.load(path)
+    loaded = completed(recipe.load(path))
     found = []
     for wheelhouse, offline in ((False, False), (True, False), (True, True)):
         variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)

@@ -20,6 +20,7 @@ from orchestrator.containers import complaints, lint, lock
 from orchestrator.containers.cache import Cache, Entry, remove_tree
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
 from orchestrator.containers.inputs import Inputs, collect, file_sum
+from orchestrator.containers.mirror import completed
 from orchestrator.containers.recipe import load
 from orchestrator.containers.runtime import Runtime, temporary_folder
 from orchestrator.errors import SiteError, UserError
@@ -50,7 +51,7 @@ class Options:
 
 def prepare(recipe_path: Path, variant: Variant, options: Options) -> tuple[str, Inputs]:
     """(image's name, inputs) of the recipe in a file. Raises UserError for what cannot be built."""
-    recipe = load(recipe_path)
+    recipe = completed(load(recipe_path))
     if options.wheelhouse and not options.wheelhouse.is_dir():
         raise UserError(f"{options.wheelhouse}: the wheelhouse is no folder; fill one with `pip download`")
     if recipe.python.packages and variant.offline and not options.wheelhouse:

@@ -78,11 +78,8 @@ def header(recipe: Recipe) -> list[Text]:
             reference = re.sub(r":[^:/@]+@", "@", reference)
         return [Text("Bootstrap: docker"), Text(f"From: {line(reference, 'image')}")]
     if base.debootstrap:
-        return [
-            Text("Bootstrap: debootstrap"),
-            Text(f"OSVersion: {line(base.debootstrap, 'suite')}"),
-            Text(f"MirrorURL: {line(base.mirror, 'mirror')}"),
-        ]
+        suite = [Text("Bootstrap: debootstrap"), Text(f"OSVersion: {line(base.debootstrap, 'suite')}")]
+        return [*suite, *([Text(f"MirrorURL: {line(base.mirror, 'mirror')}")] if base.mirror else [])]
     if base.folder or base.sif:
         return [Text("Bootstrap: localimage"), Text("From: base")]
     raise UserError(f"the recipe {recipe.name!r} has no base; give it docker, folder, sif or debootstrap")

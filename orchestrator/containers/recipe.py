@@ -29,8 +29,8 @@ class Base:
     debootstrap: Annotated[str, kinds.SUITE] | None = field(
         default=None, metadata=about("a Debian or Ubuntu suite, installed from its packages")
     )
-    mirror: Annotated[str, kinds.URL] = field(
-        default="http://deb.debian.org/debian", metadata=about("where debootstrap gets the packages")
+    mirror: Annotated[str, kinds.URL] | None = field(
+        default=None, metadata=about("where debootstrap gets the packages; default: the building machine's own mirror")
     )
 
 
