@@ -31,7 +31,7 @@ def build(arguments: list[str]) -> int:
 
 
 def execute(arguments: list[str]) -> int:
-    """As the action script: without --no-eval values are evaluated, empty ones are unset, HOME is kept, CRs are eaten."""
+    """As the action script: evaluates without --no-eval, unsets what is empty, keeps HOME, eats CRs before LFs."""
     options = arguments[: arguments.index("IMAGE.sif")]
     command = arguments[len(options) + 1 :]
     given = {k[len(PREFIX) :]: v for k, v in os.environ.items() if k.startswith(PREFIX)}
