@@ -1,6 +1,7 @@
 """What fits with what: the tables behind the checks, each with its source.
 
-verified: read in the source named. facts: from the project's notes. from memory: to be confirmed where it matters.
+verified: read in the source named. copy: read in a third party's copy of it. facts: from the project's notes. from
+memory: to be confirmed where it matters.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ OLDEST_RUNTIME: dict[str, Version] = {
 
 # CUDA version -> lowest Linux driver. From 11 on one driver serves a whole major version.
 OLDEST_DRIVER: tuple[tuple[Version, Version], ...] = (
-    ((9, 0), (384, 81)),  # verified: NVIDIA, CUDA Toolkit release notes, table of driver versions
-    ((9, 1), (387, 26)),  # verified: as above
-    ((9, 2), (396, 26)),  # verified: as above
-    ((10, 0), (410, 48)),  # verified: as above
-    ((10, 1), (418, 39)),  # verified: as above
-    ((10, 2), (440, 33)),  # verified: as above
-    ((11, 0), (450, 80, 2)),  # verified: NVIDIA, CUDA compatibility, minor version compatibility
-    ((12, 0), (525, 60, 13)),  # verified: as above
-    ((13, 0), (580, 65, 6)),  # verified: CUDA 13.0 release notes; "R580 or newer"
+    ((9, 0), (384, 81)),  # copy: NVIDIA, CUDA Toolkit release notes, table of driver versions
+    ((9, 1), (387, 26)),  # copy: as above; another copy has 390.46
+    ((9, 2), (396, 26)),  # copy: as above
+    ((10, 0), (410, 48)),  # copy: as above
+    ((10, 1), (418, 39)),  # copy: as above
+    ((10, 2), (440, 33)),  # copy: as above
+    ((11, 0), (450, 80, 2)),  # copy: NVIDIA, CUDA compatibility, minor version compatibility
+    ((12, 0), (525, 60, 13)),  # copy: as above
+    ((13, 0), (580, 65, 6)),  # copy: CUDA 13.0 release notes; "R580 or newer"
 )
 
 # PMIx generation of the client (in the image) -> generations of servers (mpirun's or Slurm's) that it meets.
@@ -68,7 +69,7 @@ def runs_on(architectures: tuple[str, ...], gpu: str) -> bool:
     """Whether one of torch's architectures runs on a GPU ('sm_70').
 
     A cubin runs on its own major version from its minor on; compute_XY is PTX, compiled for any newer GPU; a suffix
-    (sm_90a) binds to one. Verified: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
+    (sm_90a) binds to one. From memory: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
     """
     return gpu in architectures or any(_serves(a, _capability(gpu)) for a in architectures)
 
