@@ -13,13 +13,12 @@ from orchestrator import images, schedulers
 from orchestrator.errors import SiteError
 from orchestrator.images import Prepared
 from orchestrator.runs.records import End
-from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.client import cancel, poll
 from orchestrator.schedulers.script import job_script
 from orchestrator.schedulers.seam import Request
 from orchestrator.spec.site import Site
 from orchestrator.states import State
 
-LIMIT_S = 4 * 3600.0
 LOOK_S = 1.0
 POLL_EVERY_S = 10.0
 
@@ -71,8 +70,9 @@ def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
     node = site.node
     return Request(
         name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
-        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=LIMIT_S, queue=site.queue, account=site.account,
-        extra=site.scheduler_args, stdout=folder / "job.out", stderr=folder / "job.err",
+        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
+        queue=site.queue, account=site.account, extra=site.scheduler_args,
+        stdout=folder / "job.out", stderr=folder / "job.err",
     )  # fmt: skip
 
 
@@ -83,6 +83,9 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
         if time.monotonic() >= next_poll_s:
             status = poll(schedulers.get(site.scheduler), [job], site.command_timeout_s)[job]
             next_poll_s = time.monotonic() + POLL_EVERY_S
+            if "will not start" in status.reason:
+                cancel(schedulers.get(site.scheduler), job, site.command_timeout_s)
+                raise SiteError(f"the build's job {job} was taken back: {status.reason}")
             if status.state.over and End.read(folder / "end.json") is None:
                 raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")
         time.sleep(LOOK_S)

@@ -57,6 +57,9 @@ class Container:
     build_on: Literal["login", "job"] = field(
         default="login", metadata=about("where images are built: login (here) or job (of the scheduler)")
     )
+    build_time_s: Annotated[float, DURATION] = field(
+        default=3600.0, metadata=about("time limit of a build's job", key="build_time")
+    )
     temporary: Annotated[str, LINE] | None = field(
         default=None, metadata=about("node-local folder for builds; default: beside the image")
     )

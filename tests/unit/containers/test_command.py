@@ -4,42 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from orchestrator.containers.command import Bind, Container, inside, passes
 from orchestrator.containers.mounts import needed
 from orchestrator.containers.runtime import Runtime
-from tests.unit.containers.conftest import fake
-from tests.unit.containers.test_definition import HOSTILE, TEXT
-
-RUNTIMES = {
-    "apptainer version 1.4.5": ("apptainer", (1, 4, 5)),
-    "singularity version 3.8.7": ("singularity", (3, 8, 7)),
-    "2.6.1-dist": ("singularity", (2, 6, 1)),
-}
-VALUES = st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).map("V_".__add__), TEXT, max_size=8)
-
-
-@pytest.mark.parametrize("said", RUNTIMES)
-def test_every_value_arrives_as_it_is(said: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("runtime")
-    product, version = RUNTIMES[said]
-    container = Container(Runtime(str(fake(folder)), product, version), "IMAGE.sif")
-
-    @settings(max_examples=15, deadline=None)
-    @given(VALUES, st.lists(TEXT, max_size=5))
-    @example({f"V{i}": value for i, value in enumerate(HOSTILE)}, HOSTILE)
-    def arrives(values: dict[str, str], words: list[str]) -> None:
-        show = 'for n in $NAMES; do eval "printf \'%s\\0\' \\"\\$$n\\""; done; printf "%s\\0" "$@"'
-        given_ = {**values, "NAMES": " ".join(values)}
-        launch = inside(container, ["sh", "-c", show, "sh", *words], given_, {"V_HOST": "no"})
-        environment = {**launch.environment, "FAKE_VERSION": said}
-        done = subprocess.run(launch.argv, env=environment, capture_output=True, timeout=30, check=True, cwd=folder)
-        assert done.stdout.decode().split("\0")[:-1] == [*values.values(), *(words or [""])]
-        assert not (folder / "pwned").exists()
-
-    arrives()
 
 
 def test_the_words_and_the_environment() -> None:

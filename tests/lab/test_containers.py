@@ -1,0 +1,296 @@
+"""Images built and run for real: Apptainer as an ordinary user, in and beside the Slurm lab."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, Said, Slurm, assert_same_bits, metrics, until, wait_for_step
+from tests.lab.apptainer import ApptainerLab
+
+from .slurm import SlurmLab
+
+TINY = "name: tiny\nbase: {{folder: {base}}}\nlabels: {{made.for: {name}}}\n"
+
+
+@dataclass
+class Builder:
+    """The lab's user with Apptainer, and a site that keeps its images in a folder of its own."""
+
+    place: Slurm
+    apptainer: ApptainerLab
+
+    @property
+    def home(self) -> Path:
+        return self.place.folder
+
+    @property
+    def images(self) -> Path:
+        return self.home / "images"
+
+    def site(self, name: str, container: str = "", **changes: str) -> str:
+        lines = [
+            line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
+        ]
+        lines += [f"{key}: {value}" for key, value in changes.items()]
+        text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}, compression: lz4{container}}}\n"
+        (self.home / name).write_text(text)
+        return f"./{name}"
+
+    def tiny(self, name: str) -> str:
+        (self.home / f"{name}.yaml").write_text(TINY.format(base=self.apptainer.tiny, name=name))
+        return f"{name}.yaml"
+
+    def build(self, *words: str, site: str = "") -> Said:
+        return self.place.torusrun("build", *words, "--site", site or self.site("images.yaml"), timeout_s=900)
+
+    def digits(self, *words: str) -> Path:
+        """Train the example to its end over four nodes; the run's folder."""
+        example = (ROOT / "examples" / "digits.yaml").read_text()
+        (self.home / "digits.yaml").write_text(example)
+        settings = [word for pair in ("nodes=4", "grid=2x4") for word in ("--set", pair)]
+        said = self.place.torusrun("submit", "digits.yaml", *settings, *words, "--wait")
+        assert said.returncode == 0, said.stdout + said.stderr + self.place.torusrun("logs", "last").stdout[-3000:]
+        return Path(self.place.view(said.stdout.split()[0])["folder"])
+
+
+@pytest.fixture(scope="module")
+def builder(slurm_lab: SlurmLab, apptainer_lab: ApptainerLab) -> Builder:
+    return Builder(Slurm(slurm_lab), apptainer_lab)
+
+
+@pytest.fixture(scope="module")
+def image(builder: Builder) -> Path:
+    """The shipped recipe for CPUs, built by the ordinary user; its packages come from a folder of wheels."""
+    recipe = str(builder.place.lab.src / "containers" / "pytorch-cpu.yaml")
+    said = builder.build(recipe, "--wheelhouse", str(builder.apptainer.wheelhouse))
+    assert said.returncode == 0, said.stderr[-3000:]
+    return Path(said.stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def bare(builder: Builder) -> Path:
+    """The example without a container, to compare with."""
+    return builder.digits("--site", builder.site("images.yaml"))
+
+
+def test_a_built_image_says_what_it_is(builder: Builder, image: Path) -> None:
+    known = json.loads(builder.place.torusrun("image", "inspect", "pytorch-cpu", "--site", "./images.yaml").stdout)
+    assert known["labels"]["torusrun.recipe"] == "pytorch-cpu" and known["versions"]["torch"].startswith("2.13.0")
+    assert known["versions"]["mpi"] == "openmpi 4.1.4"
+    assert (
+        "as it was built" in builder.place.torusrun("image", "verify", "pytorch-cpu", "--site", "./images.yaml").stdout
+    )
+    assert "pytorch-cpu" in builder.place.torusrun("image", "ls", "--site", "./images.yaml").stdout
+
+
+def test_a_second_build_takes_the_cached_image(builder: Builder, image: Path) -> None:
+    log = image.with_suffix(".log").stat().st_mtime_ns
+    said = builder.build("pytorch-cpu", "--wheelhouse", str(builder.apptainer.wheelhouse))
+    assert said.returncode == 0 and Path(said.stdout.strip()) == image
+    assert image.with_suffix(".log").stat().st_mtime_ns == log, "nothing may be built again"
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_digits_in_the_image_end_in_the_bits_of_a_run_without_one(
+    builder: Builder, image: Path, bare: Path, launcher: str
+) -> None:
+    arguments = {"launcher_args": "[--mpi=pmix]"} if launcher == "srun" else {}
+    site = builder.site(f"{launcher}-images.yaml", launcher=launcher, **arguments)
+    run = builder.digits("--site", site, "--set", "image=pytorch-cpu")
+    assert metrics(run, "eval")[-1]["accuracy"] >= 0.98
+    assert_same_bits(run, bare)
+    kept = json.loads((run / "image.json").read_text())
+    assert kept["path"] == str(image) and len(kept["sha256"]) == 64 and kept["versions"]["torch"]
+    assert "Bootstrap: debootstrap" in (run / "image.def").read_text()
+
+
+def test_an_image_is_staged_once_to_every_node(builder: Builder, image: Path) -> None:
+    site = builder.site("staged.yaml", ", stage: /tmp/staged")
+    builder.digits("--site", site, "--set", "image=pytorch-cpu", "--set", "train.epochs=2")
+    for node in builder.place.lab.nodes:
+        listed = builder.place.lab.exec_on(node, ["sh", "-c", "ls /tmp/staged/*/*.sif"]).stdout.split()
+        assert len(listed) == 1, f"{node} should hold one copy of the image, and holds {listed}"
+
+
+def test_a_resume_refuses_a_changed_image_unless_told(builder: Builder, image: Path) -> None:
+    own = builder.home / "own.sif"
+    shutil.copyfile(image, own)
+    shutil.chown(own, builder.place.lab.settings.user)
+    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", "image=own.sif")
+    wait_for_step(run, 40)
+    assert builder.place.torusrun("cancel", run.name).returncode == 0
+    assert builder.place.watch(run).returncode == 1
+    assert builder.place.view(run)["state"] == "CANCELLED", "a request to stop must reach the training in its image"
+    assert max((run / "checkpoints").glob("step-*")).name != "step-00000025", "and leave a checkpoint of the last step"
+    with open(own, "ab") as file:
+        file.write(b"\0")
+    said = builder.place.torusrun("resume", run.name)
+    assert said.returncode == 2 and "is not the image" in said.stderr and "--new-image" in said.stderr
+    assert builder.place.torusrun("resume", run.name, "--new-image").returncode == 0
+    builder.place.torusrun("cancel", run.name)
+    builder.place.watch(run)
+
+
+def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image: Path) -> None:
+    (builder.home / "run.yaml").write_text(f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\n")
+    said = builder.place.torusrun("check", "run.yaml")
+    assert said.returncode == 0 and "nothing found" in said.stdout, said.stdout + said.stderr
+    wrong = builder.site("wrong-images.yaml", ", bind: [/no/such/folder]")
+    volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n")
+    (builder.home / wrong).write_text(volta)
+    said = builder.place.torusrun("check", "run.yaml", "--site", wrong, "--json")
+    kinds = {finding["kind"] for finding in json.loads(said.stdout)["findings"]}
+    assert said.returncode == 2 and {"bind-missing", "torch-without-cuda"} <= kinds
+    refused = builder.place.torusrun("submit", "run.yaml", "--site", wrong)
+    assert refused.returncode == 2 and "/no/such/folder is to be bound" in refused.stderr
+    unreadable = builder.home / "unreadable.sif"
+    unreadable.write_bytes(b"")
+    unreadable.chmod(0)
+    said = builder.place.torusrun("check", "run.yaml", "--set", "image=unreadable.sif")
+    assert said.returncode == 2 and "Permission denied" in said.stderr
+
+
+def test_two_builds_at_once_build_once(builder: Builder) -> None:
+    site, recipe = builder.site("images.yaml"), builder.tiny("twins")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", recipe, "--site", site]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    both = [builder.place.lab.popen_as_user(words, cwd=builder.home, **pipes) for _ in range(2)]
+    said = [build.communicate(timeout=120) for build in both]
+    assert [build.returncode for build in both] == [0, 0], said
+    assert said[0][0] == said[1][0], "both must name the same image"
+    built = [err for _, err in said if "Creating SIF" in err]
+    assert len(built) == 1, f"one must build, the other take its image: {said}"
+
+
+def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) -> None:
+    site, recipe = builder.site("images.yaml"), builder.tiny("killed")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", recipe, "--site", site, "-q"]
+    for _ in range(10):
+        moment_s = random.uniform(0.2, 2.5)
+        build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
+        time.sleep(moment_s)
+        os.killpg(build.pid, signal.SIGKILL)
+        build.wait(timeout=10)
+        listed = json.loads(builder.place.torusrun("image", "ls", "--json", "--site", site).stdout)["images"]
+        for entry in (e for e in listed if e["name"] == "tiny"):
+            verified = builder.place.torusrun("image", "verify", entry["key"], "--site", site)
+            assert verified.returncode == 0, f"killed after {moment_s:.2f} s, an image stands that is not whole"
+    said = builder.build(recipe)
+    assert said.returncode == 0, said.stderr
+    key = Path(said.stdout.strip()).stem
+    assert not list(builder.images.glob(f".{key}*")), "the next build must clear what killed ones left"
+
+
+def test_a_build_without_any_network(builder: Builder) -> None:
+    """In a network namespace with nothing in it, from a folder and a folder of wheels."""
+    recipe = (
+        f"name: offline\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
+        "training: none\n"
+    )
+    (builder.home / "offline.yaml").write_text(recipe)
+    words = ["build", "offline.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
+    name = builder.place.lab.settings.user
+    user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
+    said = subprocess.run(
+        ["unshare", "--net", *user, "-m", "orchestrator", *words, "--site", builder.site("images.yaml")],
+        cwd=builder.home, env={**os.environ, **builder.place.lab.user_env}, text=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr[-3000:]
+    assert Path(said.stdout.strip()).is_file()
+
+
+def test_a_build_in_a_job(builder: Builder) -> None:
+    said = builder.build(builder.tiny("in-a-job"), "--on", "job")
+    assert said.returncode == 0, said.stderr
+    assert "building in job" in said.stderr and Path(said.stdout.strip()).is_file()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "says"),
+    [
+        ("name: x\nbase: {folder: /no/such/folder}\n", "/no/such/folder"),
+        ("name: x\nbase: {folder: BASE}\nsystem: [no-such-package-at-all]\n", "no-such-package-at-all"),
+        (
+            "name: x\nbase: {folder: BASE}\npython: {packages: [no-such-package-at-all==1.0]}\n",
+            "no-such-package-at-all",
+        ),
+        ("name: x\nbase: {folder: BASE}\nsystm: [curl]\n", "did you mean 'system'?"),
+        ("name: x\n", "'base' is missing"),
+    ],
+    ids=["base", "system package", "python package", "key", "no base"],
+)
+def test_a_recipe_that_cannot_be_built_gets_one_message(builder: Builder, recipe: str, says: str) -> None:
+    (builder.home / "bad.yaml").write_text(recipe.replace("BASE", str(builder.apptainer.debian)))
+    said = builder.build("bad.yaml", "-q", "--wheelhouse", str(builder.apptainer.wheelhouse))
+    assert said.returncode in (2, 3) and says in said.stderr, said.stderr
+    assert said.stderr.count("\n") <= 2 and "Traceback" not in said.stderr
+    again = builder.build(builder.tiny("after-a-bad-one"))
+    assert again.returncode == 0, "the next build must go on"
+
+
+def test_a_full_disk_is_one_message_and_the_next_build_goes_on(builder: Builder) -> None:
+    builder.images.mkdir(exist_ok=True)
+    small = builder.home / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k,mode=777", "tmpfs", small], check=True, timeout=10)
+    try:
+        site = builder.site("small.yaml").removeprefix("./")
+        text = (builder.home / site).read_text().replace(str(builder.images), str(small))
+        (builder.home / site).write_text(text)
+        said = builder.build(builder.tiny("full"), "-q", site=f"./{site}")
+        assert said.returncode == 3 and "space" in said.stderr.lower(), said.stderr
+        assert not list(small.glob("*.sif")), "a half-built image must not appear"
+        subprocess.run(["mount", "-o", "remount,size=60m", small], check=True, timeout=10)
+        said = builder.build("full.yaml", "-q", site=f"./{site}")
+        assert said.returncode == 0, said.stderr
+    finally:
+        subprocess.run(["umount", "-l", small], check=True, timeout=10)
+
+
+def test_a_killed_rank_in_an_image_ends_the_attempt(builder: Builder, image: Path) -> None:
+    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", "image=pytorch-cpu")
+    wait_for_step(run, 20)
+    started = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
+    builder.place.kill(started["host"], started["pid"])
+    view = until(lambda: (v := builder.place.view(run))["state"] == "FAILED" and v, "the state FAILED", 15)
+    assert view["reason"].startswith("rank 1 ") and "SIGKILL" in view["reason"], view
+
+
+HOSTILE = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'b\"c",
+    "a,b",
+    "; touch pwned #",
+    "a\nb",
+    "\\",
+    "${HOME}",
+    "%post",
+    "",
+    "*",
+]
+
+
+def test_hostile_values_arrive_in_a_real_container_as_they_are(builder: Builder, image: Path) -> None:
+    """Variables and arguments through torusrun's own command line, the runtime and its shells, into Python."""
+    given = {f"V{i}": value for i, value in enumerate(HOSTILE)}
+    show = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
+    words = ["python3", "-c", show, " ".join(given), *HOSTILE]
+    program = f"""
+import os, subprocess
+from orchestrator.containers import runtime
+from orchestrator.containers.command import Container, inside
+started = inside(Container(runtime.required(), {str(image)!r}), {words!r}, {given!r}, os.environ)
+subprocess.run(started.argv, env=started.environment, timeout=60, check=True)
+"""
+    said = builder.place.lab.run_as_user([builder.place.lab.python, "-c", program], cwd=builder.home, check=True)
+    assert json.loads(said.stdout) == [HOSTILE, HOSTILE]
+    assert not (builder.home / "pwned").exists()
