@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from orchestrator.containers.recipe import Base, Recipe
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Site
@@ -13,8 +14,8 @@ from orchestrator.spec.write import as_written
 HEAD = """# Every key
 
 Made by `python docs/make_spec.py` from the code that reads the files. Durations are written 90s, 10m, 1h30m, 2d or
-HH:MM:SS, sizes 512MiB, 60GiB or 60GB, grids XxY. `torusrun schema run` and `torusrun schema site` print the same as
-JSON schema.
+HH:MM:SS, sizes 512MiB, 60GiB or 60GB, grids XxY. `torusrun schema run` and `torusrun schema site` print the first two
+as JSON schema.
 """
 
 
@@ -27,12 +28,18 @@ def table(title: str, described: dict[str, Any], defaults: dict[str, Any]) -> st
 def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
     rows = []
     for key, value in described["properties"].items():
+        inner = value.get("anyOf", [value])[0]
         if "properties" in value:
             rows += _rows(f"{prefix}{key}.", value, defaults[key])
             continue
-        default = "required" if key in described["required"] else _default(defaults[key])
+        default = "required" if key in described["required"] else _default(defaults.get(key))
         choices = f": {', '.join(value['enum'])}" if "enum" in value and ":" not in value["description"] else ""
         rows.append(f"| `{prefix}{key}` | {value['description']}{choices} | {default} |")
+        # A record that may be left out, or a list of them: its own keys follow.
+        if "properties" in inner:
+            rows += _rows(f"{prefix}{key}.", inner, {})
+        elif "properties" in value.get("items", {}):
+            rows += _rows(f"{prefix}{key}[].", value["items"], {})
     return rows
 
 
@@ -44,7 +51,13 @@ def _default(value: Any) -> str:
 
 def text() -> str:
     run, site = as_written(RunSpec(name="x", site="x")), as_written(Site(scheduler="local", launcher="spawn"))
-    return HEAD + table("A run", schema(RunSpec, "run"), run) + table("A site", schema(Site, "site"), site)
+    recipe = as_written(Recipe(name="x", base=Base()))
+    return (
+        HEAD
+        + table("A run", schema(RunSpec, "run"), run)
+        + table("A site", schema(Site, "site"), site)
+        + table("An image recipe", schema(Recipe, "recipe"), recipe)
+    )
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) ->
     site, recipe = builder.site("images.yaml"), builder.tiny("killed")
     words = [builder.place.lab.python, "-m", "orchestrator", "build", recipe, "--site", site, "-q"]
     for _ in range(10):
-        moment_s = random.uniform(0.2, 2.5)
+        moment_s = random.uniform(0.1, 1.5)
         build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
         time.sleep(moment_s)
         os.killpg(build.pid, signal.SIGKILL)
@@ -183,6 +183,8 @@ def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) ->
         for entry in (e for e in listed if e["name"] == "tiny"):
             verified = builder.place.torusrun("image", "verify", entry["key"], "--site", site)
             assert verified.returncode == 0, f"killed after {moment_s:.2f} s, an image stands that is not whole"
+            removed = builder.place.torusrun("image", "rm", entry["key"], "--site", site)
+            assert removed.returncode == 0, f"the lock of a build killed after {moment_s:.2f} s is still held"
     said = builder.build(recipe)
     assert said.returncode == 0, said.stderr
     key = Path(said.stdout.strip()).stem
