@@ -53,11 +53,11 @@ class SlurmLab:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
+    def start(self, wait_s: float = 900) -> None:
         if reason := packages.why_not_here():
             raise LabError(reason)
         packages.install()
-        self._take_lock()
+        wait_until("the lab that another session has in use", lambda: self._lock_is_ours(), wait_s)
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._sweep()
@@ -96,7 +96,8 @@ class SlurmLab:
 
     def stop(self) -> None:
         """Also ends a lab that another process started and left running."""
-        self._take_lock()
+        if not self._lock_is_ours():
+            raise LabError(f"another session has the lab in use (lock {LOCK}): wait for its end")
         self._sweep()
         if self._lock is not None:
             self._lock.close()
@@ -113,15 +114,17 @@ class SlurmLab:
         for node in self._node.values():
             node.reap()
 
-    def _take_lock(self) -> None:
-        if self._lock is not None:
-            return
-        lock = LOCK.open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LabError(f"another lab is in use on this machine (lock {LOCK}): wait for its end") from None
-        self._lock = lock
+    def _lock_is_ours(self) -> bool:
+        """Take the lock unless another session has it."""
+        if self._lock is None:
+            lock = LOCK.open("a")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                return False
+            self._lock = lock
+        return True
 
     # What a test does to the cluster
 
