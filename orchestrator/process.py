@@ -117,6 +117,16 @@ def run(
     return Finished(tuple(command), done.returncode, done.stdout, done.stderr)
 
 
+def interact(argv: Sequence[str | Path]) -> int:
+    """Run a program that talks to the user itself, on the user's terminal and in the user's time; its exit code."""
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        return subprocess.run(command, env=clean_environment(), check=False).returncode
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+
+
 def start(
     argv: Sequence[str | Path],
     *,

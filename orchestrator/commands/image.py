@@ -13,12 +13,10 @@ import time
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
-from orchestrator.errors import DONE, SITE_FAILED, UserError
+from orchestrator.errors import DONE, SITE_FAILED, SiteError, UserError
 
 if TYPE_CHECKING:
     from orchestrator.containers.cache import Cache, Entry
-
-SIGNING_S = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         cache.remove(entry)
         print(f"{entry.path}: removed")
     else:
-        _sign(entry, site.container.runtime)
+        _sign(cache, entry, site.container.runtime)
     return DONE
 
 
@@ -69,10 +67,15 @@ def _line(entry: Entry) -> str:
     return f"{entry.key[:12]}  {entry.name:20}  {entry.size_bytes / 2**20:7.0f} MiB  built {built} by {entry.built_by}"
 
 
-def _sign(entry: Entry, command: str | None) -> None:
-    """Sign with the user's own key; the sum in the sidecar follows, since a signature is part of the file."""
+def _sign(cache: Cache, entry: Entry, command: str | None) -> None:
+    """Sign with the user's own key, which the runtime asks for; the sum that is kept follows, as the file grows."""
     from orchestrator import process
     from orchestrator.containers import runtime
 
-    words = [runtime.required(command).command, "sign", str(entry.path)]
-    print(process.run(words, timeout_s=SIGNING_S).check("signing the image").stdout.strip())
+    if wrong := cache.verify(entry):
+        raise SiteError(f"{wrong}; an image that is not what was built is not signed")
+    program = runtime.required(command).command
+    if process.interact([program, "sign", str(entry.path)]) != 0:
+        raise SiteError(f"{entry.path}: it was not signed; `{program} key newpair` makes a key")
+    cache.keep_sum(entry)
+    print(f"{entry.path}: signed")

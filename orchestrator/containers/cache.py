@@ -14,7 +14,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,11 @@ class Cache:
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
         return None if found == entry.sha256 else f"{entry.path}: its sum is {found}, and was {entry.sha256} when built"
+
+    def keep_sum(self, entry: Entry) -> None:
+        """Take an image as it is now for what it is: its owner has signed it."""
+        now = replace(entry, sha256=file_sum(entry.path), size_bytes=entry.path.stat().st_size)
+        write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: Entry) -> None:
         """Remove an image, then what is known of it. Raises SiteError when it is being built or cannot be removed."""

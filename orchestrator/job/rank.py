@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -71,7 +71,9 @@ def _run(
     launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int
 ) -> tuple[int, bool]:
     """Run the training of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
+    here = sum(seat.host == placement.seats[rank].host for seat in placement.seats)
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
+    launch["environment"] = {**fabric(launch["hcas"], local_rank, here), **launch["environment"]}
     command, environment = _command(launch, numbers)
     with open(attempt.rank_log(rank), "ab") as log:
         child = process.start(command, environment=environment, output=log, parent_death=signal.SIGKILL)
@@ -86,6 +88,14 @@ def _run(
         },
     )
     return _wait(child, launch["kill_after_s"])
+
+
+def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
+    """The variables that give a rank the adapter beside it: UCX that one, NCCL all, as it knows distances itself."""
+    if not hcas:
+        return {}
+    beside = hcas[local_rank * len(hcas) // ranks_here]
+    return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{beside}:1"}
 
 
 def _command(launch: dict[str, Any], numbers: dict[str, str]) -> tuple[list[str], dict[str, str]]:

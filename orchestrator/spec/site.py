@@ -22,6 +22,9 @@ class Node:
     memory_bytes: Annotated[int, SIZE] | None = field(
         default=None, metadata=about("memory of a node to ask for; default: what the site gives", key="memory")
     )
+    hcas: tuple[Annotated[str, LINE], ...] = field(
+        default=(), metadata=about("InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]")
+    )
     interface: Annotated[str, LINE] | None = field(
         default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")
     )

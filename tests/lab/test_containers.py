@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.e2e.places import ROOT, Said, Slurm, assert_same_bits, metrics, until, wait_for_step
 from tests.lab.apptainer import ApptainerLab
@@ -272,27 +274,47 @@ HOSTILE = [
     "a'b\"c",
     "a,b",
     "; touch pwned #",
-    "a\nb",
+    "a\nb\r\n",
     "\\",
     "${HOME}",
     "%post",
     "",
-    "*",
 ]
-
-
-def test_hostile_values_arrive_in_a_real_container_as_they_are(builder: Builder, image: Path) -> None:
-    """Variables and arguments through torusrun's own command line, the runtime and its shells, into Python."""
-    given = {f"V{i}": value for i, value in enumerate(HOSTILE)}
-    show = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
-    words = ["python3", "-c", show, " ".join(given), *HOSTILE]
-    program = f"""
-import os, subprocess
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+SHOW = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
+ENTER = """
+import json, os, subprocess, sys
 from orchestrator.containers import runtime
 from orchestrator.containers.command import Container, inside
-started = inside(Container(runtime.required(), {str(image)!r}), {words!r}, {given!r}, os.environ)
+image, words, given = json.loads(sys.argv[1])
+started = inside(Container(runtime.required(), image), words, given, os.environ)
 subprocess.run(started.argv, env=started.environment, timeout=60, check=True)
 """
-    said = builder.place.lab.run_as_user([builder.place.lab.python, "-c", program], cwd=builder.home, check=True)
-    assert json.loads(said.stdout) == [HOSTILE, HOSTILE]
-    assert not (builder.home / "pwned").exists()
+
+
+def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path) -> None:
+    """Variables and arguments through torusrun's own command line, the runtime and its shells, into Python."""
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6))
+    @example(HOSTILE, HOSTILE)
+    def arrives(values: list[str], words: list[str]) -> None:
+        given_ = {f"V{i}": value for i, value in enumerate(values)}
+        order = json.dumps([str(image), ["python3", "-c", SHOW, " ".join(given_), *words], given_])
+        argv = [builder.place.lab.python, "-c", ENTER, order]
+        said = builder.place.lab.run_as_user(argv, cwd=builder.home, check=True)
+        assert json.loads(said.stdout) == [values, words]
+        assert not (builder.home / "pwned").exists()
+
+    arrives()
+
+
+def test_an_image_is_signed_with_the_users_own_key(builder: Builder) -> None:
+    user, site = builder.place.lab, builder.site("images.yaml")
+    built = builder.build(builder.tiny("signed"), "-q").stdout.strip()
+    key = ["apptainer", "key", "newpair", "--name", "x", "--email", "x@example.org", "--comment", "", "--password", ""]
+    user.run_as_user([*key, "--push=false", "--bit-length", "2048"], check=True)
+    said = builder.place.torusrun("image", "sign", built, "--site", site)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert user.run_as_user(["apptainer", "verify", "--local", built]).returncode == 0
+    assert builder.place.torusrun("image", "verify", built, "--site", site).returncode == 0

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
+from orchestrator.job.rank import fabric
 from orchestrator.placement.files import hostfile, rankfile
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.placement.mapping import Placement, misplaced, place
@@ -71,3 +72,10 @@ def test_host_lists_expand_in_order(text: str, hosts: list[str]) -> None:
 def test_damaged_host_lists_are_refused(text: str) -> None:
     with pytest.raises(SiteError, match="not a host list"):
         expand(text)
+
+
+def test_ranks_share_the_adapters_in_order() -> None:
+    beside = [fabric(["mlx5_0", "mlx5_1"], rank, 4)["UCX_NET_DEVICES"] for rank in range(4)]
+    assert beside == ["mlx5_0:1", "mlx5_0:1", "mlx5_1:1", "mlx5_1:1"]
+    assert fabric(["mlx5_0", "mlx5_1"], 0, 4)["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
+    assert fabric([], 0, 4) == {}
