@@ -13,7 +13,7 @@ from tests.lab.slurm.processes import LabError, run
 
 DEFINITION = Path(__file__).with_name("torch.def")
 PACKAGES = ["torch", "scikit-learn"]
-COMPRESSION = "-comp lz4"  # the quickest to make by far, see tests/lab/test_apptainer_lab.py
+COMPRESSION = "-comp lz4"  # the quickest to make by far, see benchmarks/containers.py
 
 
 def requirements() -> list[str]:
