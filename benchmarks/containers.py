@@ -53,14 +53,11 @@ class Bench:
 
     def unpacked(self, image: Path) -> Path:
         """The root file system of an image as a folder."""
-        partition, tree = self.folder / "image.squashfs", self.folder / "tree"
+        tree = self.folder / "tree"
         listed = self.lab.run_as_user(["apptainer", "sif", "list", str(image)], check=True).stdout
-        (number,) = [line.split("|")[0].strip() for line in listed.splitlines() if "Squashfs" in line]
-        dumping = ["sh", "-c", 'apptainer sif dump "$1" "$2" > "$3"', "sh", number, str(image), str(partition)]
-        self.lab.run_as_user(dumping, timeout_s=LIMIT_S, check=True)
-        unpacking = ["unsquashfs", "-no-progress", "-no-xattrs", "-dest", str(tree), str(partition)]
-        self.lab.run_as_user(unpacking, timeout_s=LIMIT_S, check=True)
-        partition.unlink()
+        (start,) = [line.split("|")[3].split("-")[0].strip() for line in listed.splitlines() if "Squashfs" in line]
+        words = ["unsquashfs", "-no-progress", "-no-xattrs", "-offset", start, "-dest", str(tree), str(image)]
+        self.lab.run_as_user(words, timeout_s=LIMIT_S, check=True)
         return tree
 
     def packed(self, tree: Path, compression: str) -> tuple[Path, float]:
