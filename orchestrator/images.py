@@ -154,7 +154,23 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
     )
     where = Container(found, image.path, mounts.needed(image.bound_training)) if found else None
     host = facts.host(found, plan.site.launcher, binds)
-    return check.check(wanted, host, facts.image(Path(image.path), where))
+    return check.check(wanted, host, facts.image(Path(image.path), where), _recipe(plan))
+
+
+def unbuilt(plan: Plan) -> list[Finding] | None:
+    """What is known of a plan's image before it is built; None when it is built, or no recipe."""
+    own = _recipe(plan)
+    if own is None or newest(str(plan.run.image), plan.site):
+        return None
+    site = plan.site.container
+    wanted = check.Wanted(builds=site.build_on == "login", fakeroot=site.build == "fakeroot")
+    return check.check(wanted, facts.host(runtime.find(site.runtime), plan.site.launcher), None, own)
+
+
+def _recipe(plan: Plan) -> recipe.Recipe | None:
+    """The recipe that a plan's image is built of; None for a SIF, or no image."""
+    source = plan.run.image
+    return None if source is None or source.endswith(".sif") else recipe.load(recipe.find(source))
 
 
 def keep(run: RunFolder, image: Image) -> None:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, USER_MISTAKE
+
+if TYPE_CHECKING:
+    from orchestrator.containers.findings import Finding
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +26,18 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.planning import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
+    if (before := images.unbuilt(planned)) is not None:
+        return _say(args.json, None, before, "its image is not built yet; nothing is known that would keep it from it")
     image = images.of_plan(planned)
     found = images.findings(planned, image) if image else []
-    if args.json:
+    path = image.path if image else None
+    return _say(args.json, path, found, f"nothing found that does not fit ({path or 'no image'})")
+
+
+def _say(as_json: bool, image: str | None, found: list[Finding], nothing: str) -> int:
+    if as_json:
         rows = [{"kind": f.kind, "severity": f.severity, "what": f.what, "why": f.why, "mend": f.mend} for f in found]
-        print(json.dumps({"schema": 1, "image": image.path if image else None, "findings": rows}, indent=1))
+        print(json.dumps({"schema": 1, "image": image, "findings": rows}, indent=1))
     else:
-        print("\n".join(map(str, found)) or f"nothing found that does not fit ({image.path if image else 'no image'})")
+        print("\n".join(map(str, found)) or nothing)
     return USER_MISTAKE if any(f.severity == "error" for f in found) else DONE

@@ -1,5 +1,6 @@
 """The checks: a good set passes, and every planted mismatch is found by its kind and no other."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.containers import compat, facts, probe
 from orchestrator.containers.answers import Mpi, parse_probe
 from orchestrator.containers.check import Wanted, check, refused
@@ -136,3 +138,14 @@ def test_the_probe_answers_a_plain_python() -> None:
     said = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd="/", env={"PATH": "/bin"})
     found = parse_probe(said.stdout)
     assert found["python"] and found["training"] is False and "torch" in found["torch_error"]
+
+
+def test_check_before_an_image_is_built_looks_at_its_recipe(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.yaml").write_text("name: x\nsite: local\nimage: pytorch-hopper\n")
+    code = main(["check", str(tmp_path / "run.yaml"), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    kinds = {finding["kind"]: finding["severity"] for finding in said["findings"]}
+    assert kinds["base-without-digest"] == kinds["source-without-sum"] == "warning"
+    assert code == (2 if "error" in kinds.values() else 0) and said["image"] is None
