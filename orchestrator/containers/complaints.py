@@ -7,7 +7,7 @@ import signal
 
 # The first that is found counts: a full disk makes everything after it fail in its own words.
 KNOWN = (
-    (r"No space left on device|Disk quota exceeded|Write failed because .*No space",
+    (r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
      "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
     (r"Unable to locate package (?P<x>\S+)|Package '?(?P<y>\S+?)'? has no installation candidate",
      "the Debian package {x} does not exist in the base's distribution; correct 'system' of the recipe"),

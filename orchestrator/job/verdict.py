@@ -11,6 +11,7 @@ from orchestrator.runs.records import End, RankEnd, signal_name
 from orchestrator.states import State
 
 STOPPED_AFTER_CHECKPOINT = 75
+CHECKPOINT_LOST = 74  # every rank ends with it at once, and only rank 0, which writes checkpoints, can say why
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
 
 
@@ -26,7 +27,12 @@ class StopRequest:
 def cause(ends: Sequence[RankEnd]) -> RankEnd | None:
     """The rank that ended the attempt: one not told to; misplaced, then killed, then failed; of equals the first."""
     bad = [end for end in ends if not end.good and end.exit_code != STOPPED_AFTER_CHECKPOINT]
-    return min(bad, key=lambda end: (end.told, not end.error, end.signal is None, end.ended_s), default=None)
+    return min(bad, key=_order, default=None)
+
+
+def _order(end: RankEnd) -> tuple[bool, bool, bool, bool, float]:
+    follows = end.exit_code == CHECKPOINT_LOST and end.rank != 0
+    return end.told, not end.error, end.signal is None, follows, end.ended_s
 
 
 def verdict(

@@ -71,6 +71,11 @@ def test_the_first_of_the_failed_ranks_is_quoted() -> None:
     assert end.reason == "rank 1 (n1, local rank 1) ended with exit code 1: ValueError: no such data"
 
 
+def test_a_lost_checkpoint_is_told_by_the_rank_that_knows_why_whichever_ends_first() -> None:
+    ends = [RankEnd(0, "n1", 0, 5.0, exit_code=74), RankEnd(1, "n1", 1, 4.9, exit_code=74)]
+    assert verdict(2, ends, None, 74, "No space left", "").reason.startswith("rank 0 (n1, local rank 0) ended with")
+
+
 def test_a_misplaced_rank_is_the_cause_before_anything_else() -> None:
     ends = [RankEnd(0, "n1", 0, 1.0, signal=15), RankEnd(1, "n2", 0, 9.0, error="rank 1 stands on n2")]
     assert "did not start: rank 1 stands on n2" in verdict(2, ends, None, 1, "", "").reason
