@@ -112,9 +112,30 @@ class Run:
         return collect(self.folder, Path(into), checkpoints)
 
 
-def submit(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Run:
-    """Submit the run file at `path`. Raises UserError for what is written wrong, SiteError for what is refused."""
-    return Run(attempts.submit_first(plan(path, site=site, settings=settings), Path(path).absolute().parent))
+def submit(
+    path: str | Path, *, site: str | None = None, settings: Sequence[str] = (), after: Sequence[str] = ()
+) -> Run:
+    """Submit the run file at `path`, to begin once the runs `after` are COMPLETED.
+
+    Raises UserError for what is written wrong, SiteError for what is refused.
+    """
+    planned = plan(path, site=site, settings=settings)
+    awaited = _awaited(after, planned.site.scheduler)
+    return Run(attempts.submit_first(planned, Path(path).absolute().parent, awaited))
+
+
+def _awaited(words: Sequence[str], scheduler: str) -> dict[str, Path]:
+    """The jobs to wait for and their runs' folders. Raises UserError for a run that nothing can wait for."""
+    awaited = {}
+    for view in views([index.find(word) for word in words]):
+        if view.state is State.COMPLETED:
+            continue
+        if view.state.over or view.job is None:
+            raise UserError(f"{view.run} is {view.state.value} ({view.reason}): a run can only wait for one to come")
+        if view.scheduler != scheduler:
+            raise UserError(f"{view.run} is a job of {view.scheduler}: a job of {scheduler} cannot wait for it")
+        awaited[view.job] = Path(view.folder)
+    return awaited
 
 
 def open_run(word: str) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers.script import job_script
+from orchestrator.schedulers.seam import Request
 from orchestrator.spec.kinds import seconds
 from orchestrator.version import __version__
 
@@ -39,22 +41,25 @@ def create(plan: Plan, source: Path) -> RunFolder:
     return run
 
 
-def submit_first(plan: Plan, source: Path) -> RunFolder:
-    """Create a run and submit its first attempt; a run that the scheduler refuses leaves nothing behind."""
+def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = None) -> RunFolder:
+    """Create a run and submit its first attempt; a run that the scheduler refuses leaves nothing behind.
+
+    `after` holds the run folders of the jobs that have to complete first.
+    """
     run = create(plan, source)
     try:
-        start(plan, run, 1)
+        start(plan, run, 1, after)
     except NoAnswer:
         index.add(run)
         raise
-    except SiteError:
+    except (SiteError, UserError):
         shutil.rmtree(run.folder, ignore_errors=True)
         raise
     index.add(run)
     return run
 
 
-def start(plan: Plan, run: RunFolder, number: int, **details: Any) -> str:
+def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | None = None, **details: Any) -> str:
     """Submit an attempt and return its job's id. `details` go to the ledger.
 
     Raises UserError when that attempt exists already, SiteError when the scheduler refuses (the attempt is then taken
@@ -68,14 +73,18 @@ def start(plan: Plan, run: RunFolder, number: int, **details: Any) -> str:
         attempt.folder.mkdir()
     except FileExistsError:
         raise UserError(f"attempt {number} of {run.run_id} is being submitted already") from None
+    if after:
+        details["after"] = [str(folder) for folder in after.values()]
     ledger.append(run.ledger, "submitting", number, name=plan.run_id, **details)
     scheduler = schedulers.get(plan.site.scheduler)
-    executor = Executor(scheduler, attempt.submitit, attempt.script, script(plan, attempt), plan.site.command_timeout_s)
+    request = plan.request(attempt, tuple(after or ()))
     try:
+        text = script(plan, attempt, request)
+        executor = Executor(scheduler, request, attempt.submitit, attempt.script, text, plan.site.command_timeout_s)
         job_id = str(executor.submit(RunAttempt(str(run.folder), number)).job_id)
     except NoAnswer:
         raise
-    except SiteError as error:
+    except (SiteError, UserError) as error:
         shutil.rmtree(attempt.folder, ignore_errors=True)
         ledger.append(run.ledger, "refused", number, reason=str(error))
         raise
@@ -94,11 +103,11 @@ def set_time(plan: Plan, run: RunFolder, text: str) -> None:
     write_json(run.plan, changed.as_json())
 
 
-def script(plan: Plan, attempt: Attempt) -> str:
+def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
     """The exact text of an attempt's job script."""
     return job_script(
         schedulers.get(plan.site.scheduler),
-        plan.request(attempt),
+        request or plan.request(attempt),
         attempt=attempt.folder,
         submitit=attempt.submitit,
         title=f"torusrun {__version__}: attempt {attempt.number} of run {plan.run_id}",

@@ -54,12 +54,13 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     scheduler = schedulers.get(site.scheduler)
     folder = images.cache(site).folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
     folder.mkdir(parents=True, mode=0o700)
+    request = _request(prepared, site, folder)
     text = job_script(
-        scheduler, _request(prepared, site, folder), attempt=folder, submitit=folder / "submitit",
+        scheduler, request, attempt=folder, submitit=folder / "submitit",
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}", python=python, modules=site.modules,
         environment=site.env,
     )  # fmt: skip
-    executor = Executor(scheduler, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)
+    executor = Executor(scheduler, request, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)
     job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
@@ -71,8 +72,7 @@ def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
     return Request(
         name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
         gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
-        queue=site.queue, account=site.account, extra=site.scheduler_args,
-        stdout=folder / "job.out", stderr=folder / "job.err",
+        queue=site.queue, account=site.account, stdout=folder / "job.out", stderr=folder / "job.err",
     )  # fmt: skip
 
 

@@ -57,9 +57,22 @@ class Plan:
         """What the ranks' environment gets: the site's variables, then the run's."""
         return {**self.site.env, **self.run.env}
 
-    def request(self, attempt: Attempt) -> Request:
-        """What an attempt's job asks for. The job's name is the run's id: unique, so it can be found again."""
-        node = self.site.node
+    def request(self, attempt: Attempt, after: tuple[str, ...] = ()) -> Request:
+        """What an attempt's job asks for, to begin when the jobs `after` are over.
+
+        The job's name is the run's id: unique, so it can be found again.
+        """
+        node, site = self.site.node, self.site
+        account = self.run.account or site.account
+        words = {
+            "nodes": self.run.nodes,
+            "ranks": self.ranks,
+            "ranks_per_node": self.ranks_per_node,
+            "cpus": self.ranks_per_node * node.cpus_per_rank,
+            "gpus": node.gpus,
+            "account": account,
+        }
+        told = any("{account}" in text for text in (*site.ask, *site.submit_args))
         return Request(
             name=self.run_id,
             nodes=self.run.nodes,
@@ -68,11 +81,14 @@ class Plan:
             gpus_per_node=node.gpus,
             memory_bytes=node.memory_bytes,
             time_s=self.run.time_s,
-            queue=self.run.queue or self.site.queue,
-            account=self.run.account or self.site.account,
-            extra=self.site.scheduler_args,
+            queue=self.run.queue or site.queue,
+            account=None if told else account,
             stdout=attempt.stdout,
             stderr=attempt.stderr,
+            ask=tuple(text.format(**words) for text in site.ask),
+            extra=site.scheduler_args,
+            submit_args=tuple(text.format(**words) for text in site.submit_args),
+            after=after,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -146,5 +162,8 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield "train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks; try {near}"
     if run.train.warmup_epochs > run.train.epochs:
         yield "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
+    asked = any("{account}" in text for text in (*site.ask, *site.submit_args))
+    if asked and not (run.account or site.account):
+        yield "account", "'account' is missing: the site names it in what it asks its scheduler for; write who pays"
     if run.time_s <= site.stop_before_s:
         yield "time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)"

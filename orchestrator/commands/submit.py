@@ -3,6 +3,7 @@ examples:
   torusrun submit examples/digits.yaml --wait
   torusrun submit examples/digits.yaml --site slurm --set nodes=4 --set grid=4x4
   torusrun submit examples/digits.yaml --dry-run
+  torusrun submit examples/digits.yaml --after last
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from orchestrator.errors import DONE
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_file(parser)
+    parser.add_argument(
+        "--after", metavar="RUN", action="append", default=[], help="begin once this run is COMPLETED; may be repeated"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
     how.add_argument("--dry-run", action="store_true", help="print the exact job script; write and submit nothing")
@@ -25,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         return _dry_run(args)
     from orchestrator.api import submit
 
-    submitted = submit(args.file, site=args.site, settings=args.settings)
+    submitted = submit(args.file, site=args.site, settings=args.settings, after=args.after)
     print(submitted.id, flush=True)
     if not args.wait:
         return DONE

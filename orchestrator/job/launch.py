@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
 from orchestrator.runs.folder import Attempt
+
+# What a rank's wrapper needs before it has read anything; ssh and its likes pass no variables on.
+PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
 
 
 def command(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
@@ -38,7 +42,8 @@ def _srun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
 
 def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
     # A hostfile is not an order to Open MPI (it puts the launch node first); a rankfile is.
-    return ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile)]
+    passed = [word for name in PASSED if name in os.environ for word in ("-x", name)]
+    return ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile), *passed]
 
 
 def _spawn(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:

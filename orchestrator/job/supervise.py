@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 from types import FrameType
 
 from orchestrator import images, process, schedulers
@@ -54,6 +55,8 @@ class Supervisor:
             signal.signal(number, self._told_to_end)
 
     def run(self, job: str) -> End:
+        if missing := self._missing():
+            return End(State.CANCELLED, f"dropped by its dependency, it never ran: {missing}")
         placement = self._place()
         image = images.kept(self.folder)
         prepare(self.plan, self.folder, self.attempt, placement, image)
@@ -78,6 +81,16 @@ class Supervisor:
         ends = list(self.ends.values())
         stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
         return verdict(placement.grid.ranks, ends, stop, code, self._last_words(cause(ends)), self._progress())
+
+    def _missing(self) -> str | None:
+        """The run that this attempt waited for and that did not complete; some schedulers start it all the same."""
+        submitting = ledger.last(ledger.events(self.folder.ledger), "submitting", self.attempt.number)
+        for folder in submitting.details.get("after", ()) if submitting else ():
+            ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if event.kind == "ended"]
+            if not ends or ends[-1].details["state"] != State.COMPLETED.value:
+                how = ends[-1].details["state"] if ends else "not known to have ended"
+                return f"{Path(folder).name} is {how}"
+        return None
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)

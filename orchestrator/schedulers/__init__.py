@@ -9,6 +9,14 @@ def get(name: str) -> Scheduler:
         from orchestrator.schedulers.slurm import Slurm
 
         return Slurm()
+    if name == "pbs":
+        from orchestrator.schedulers.pbs import PBS
+
+        return PBS()
+    if name == "gridengine":
+        from orchestrator.schedulers.gridengine import GridEngine
+
+        return GridEngine()
     if name == "local":
         from orchestrator.schedulers.local import Local
 

@@ -11,10 +11,10 @@ from orchestrator.states import State, Status
 
 
 def poll(scheduler: Scheduler, job_ids: Sequence[str], timeout_s: float) -> dict[str, Status]:
-    """The states of all these jobs, by one command, and a second one for those that have left the queue.
+    """The states of all these jobs, by one command, and a second one for those that it did not tell of.
 
-    A job that nobody knows any more is LOST with the reason; a scheduler that did not answer makes every job UNKNOWN,
-    since a failed poll is not a failed job.
+    A job that nobody knows any more is LOST with the reason. A scheduler that did not answer makes jobs UNKNOWN, since
+    a failed poll is not a failed job.
     """
     if not job_ids:
         return {}
@@ -22,24 +22,23 @@ def poll(scheduler: Scheduler, job_ids: Sequence[str], timeout_s: float) -> dict
         found = scheduler.parse_status(process.run(scheduler.status_command(job_ids), timeout_s=timeout_s))
     except SiteError as error:
         return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
-    known = {job_id: found[job_id] for job_id in job_ids if job_id in found}
-    over = [j for j in job_ids if j not in known or known[j].state.over]
-    return {**known, **_ended(scheduler, over, known, timeout_s)}
+    absent = [job_id for job_id in job_ids if job_id not in found]
+    found.update(_recorded(scheduler, absent, timeout_s))
+    return {job_id: found[job_id] for job_id in job_ids}
 
 
-def _ended(scheduler: Scheduler, job_ids: list[str], seen: dict[str, Status], timeout_s: float) -> dict[str, Status]:
+def _recorded(scheduler: Scheduler, job_ids: list[str], timeout_s: float) -> dict[str, Status]:
+    """What the scheduler's records say of jobs that its queue knows nothing of."""
     command = scheduler.accounting_command(job_ids) if job_ids else None
-    records: dict[str, Status] = {}
-    absent = "it has left the queue"
-    if command:
-        try:
-            records = scheduler.parse_accounting(process.run(command, timeout_s=timeout_s))
-            absent += ", and accounting has no record of it"
-        except SiteError as error:
-            absent += f", and accounting could not be asked ({error})"
-    # Accounting lags behind the queue: what the queue saw of an end is not unseen by a record that still says RUNNING.
-    records = {j: r for j, r in records.items() if r.state.over or j not in seen}
-    return {j: records.get(j) or seen.get(j) or Status(State.LOST, absent) for j in job_ids}
+    if command is None:
+        return {job_id: Status(State.LOST, "it has left the queue") for job_id in job_ids}
+    try:
+        records = scheduler.parse_accounting(process.run(command, timeout_s=timeout_s))
+    except SiteError as error:
+        reason = f"it has left the queue, and accounting could not be asked ({error})"
+        return {job_id: Status(State.UNKNOWN, reason) for job_id in job_ids}
+    nowhere = Status(State.LOST, "it has left the queue, and accounting has no record of it")
+    return {job_id: records.get(job_id, nowhere) for job_id in job_ids}
 
 
 def cancel(scheduler: Scheduler, job_id: str, timeout_s: float) -> None:

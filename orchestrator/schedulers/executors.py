@@ -14,7 +14,7 @@ from submitit.core import core
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.client import poll
-from orchestrator.schedulers.seam import Scheduler
+from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.states import State
 
 POLL_TIMEOUT_S = 30.0
@@ -42,9 +42,12 @@ class Watcher(core.InfoWatcher):
 class Executor(core.PicklingExecutor):
     """Submits one callable as a job whose script is `text`; the script runs submitit's entry on `folder`."""
 
-    def __init__(self, scheduler: Scheduler, folder: Path, script: Path, text: str, timeout_s: float) -> None:
+    def __init__(
+        self, scheduler: Scheduler, request: Request, folder: Path, script: Path, text: str, timeout_s: float
+    ) -> None:
         super().__init__(folder)
         self.scheduler = scheduler
+        self.request = request
         self.script = script
         self._text = text
         self._timeout_s = timeout_s
@@ -62,7 +65,7 @@ class Executor(core.PicklingExecutor):
         return self._text
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return self.scheduler.submit_command(submission_file_path)
+        return self.scheduler.submit_command(submission_file_path, self.request)
 
     def _num_tasks(self) -> int:
         return 1

@@ -15,6 +15,8 @@ from orchestrator.process import Finished
 from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.states import State, Status
 
+WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins
+
 
 class Local(Scheduler):
     """Processes of this machine."""
@@ -25,8 +27,8 @@ class Local(Scheduler):
     def directives(self, request: Request) -> list[str]:
         return []
 
-    def submit_command(self, script: Path) -> list[str]:
-        return [sys.executable, "-m", "orchestrator.schedulers.detach", str(script)]
+    def submit_command(self, script: Path, request: Request) -> list[str]:
+        return [sys.executable, "-m", "orchestrator.schedulers.detach", str(script), *request.after]
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):
@@ -57,4 +59,6 @@ def _process(stat: str) -> tuple[str, Status]:
     state, start_ticks = fields[0], fields[19]
     if state in "ZX":
         return f"{pid}.{start_ticks}", Status(State.LOST, "its process has ended")
+    if f"({WAITING})" in stat:
+        return f"{pid}.{start_ticks}", Status(State.PENDING, "it waits for other jobs to end")
     return f"{pid}.{start_ticks}", Status(State.RUNNING)

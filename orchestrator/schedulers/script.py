@@ -27,6 +27,8 @@ def job_script(
         title=Text(title),
         directives=[Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
+        stdout=request.stdout,
+        stderr=request.stderr,
         modules=modules,
         environment=environment,
         scheduler=scheduler.name,

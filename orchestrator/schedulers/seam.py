@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from orchestrator.errors import SiteError
 from orchestrator.process import Finished
 from orchestrator.states import Status
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks its scheduler for."""
+    """What a job asks its scheduler for.
+
+    `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
+    command itself. `after` are jobs that must have ended well before. An `array` of N tasks numbers them from 0;
+    `parallel` of them run at once, 0 for as many as there is room for.
+    """
 
     name: str
     nodes: int
@@ -25,13 +31,18 @@ class Request:
     time_s: float
     queue: str | None
     account: str | None
-    extra: tuple[str, ...]
     stdout: Path
     stderr: Path
+    ask: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    submit_args: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    array: int = 0
+    parallel: int = 0
 
 
 class Scheduler(ABC):
-    """The seam. No function here starts a process, reads the clock or touches a file."""
+    """The seam. No function here starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
     template: ClassVar[str]
@@ -41,12 +52,16 @@ class Scheduler(ABC):
         """The lines at the head of the script that ask for what the job needs."""
 
     @abstractmethod
-    def submit_command(self, script: Path) -> list[str]:
+    def submit_command(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""
 
     @abstractmethod
     def job_id(self, stdout: str) -> str:
         """The job's id, from what the submit command printed. Raises SiteError when there is none."""
+
+    def task_id(self, job_id: str, index: int) -> str:
+        """The id, in what the status command says, of task `index` (from 0) of the array `job_id`."""
+        raise SiteError(f"{self.name} has no job arrays")
 
     @abstractmethod
     def status_command(self, job_ids: Sequence[str]) -> list[str]:
@@ -60,7 +75,7 @@ class Scheduler(ABC):
         """
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str] | None:
-        """One command that tells how these jobs ended, or None where the scheduler keeps no such records."""
+        """One command that tells of jobs that the status command did not; None where the scheduler keeps no records."""
         return None
 
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
@@ -73,4 +88,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
-        """Inside a job: the hosts it was given, in the scheduler's order. Raises SiteError when they are not told."""
+        """Inside a job: the hosts it was given, in the scheduler's order, each once or once per rank.
+
+        Raises SiteError when they are not told.
+        """

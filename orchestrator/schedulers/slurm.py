@@ -73,7 +73,9 @@ class Slurm(Scheduler):
             "--open-mode=append",
             "--no-requeue",  # a requeued job would run again under the same attempt; `resume` makes a new one
         ]
-        if request.gpus_per_node:
+        if request.ask:
+            options[1:4] = request.ask
+        elif request.gpus_per_node:
             options.append(f"--gres=gpu:{request.gpus_per_node}")
         if request.memory_bytes:
             options.append(f"--mem={math.ceil(request.memory_bytes / 2**20)}M")
@@ -81,10 +83,12 @@ class Slurm(Scheduler):
             options.append(f"--partition={request.queue}")
         if request.account:
             options.append(f"--account={request.account}")
+        if request.after:
+            options += [f"--dependency=afterok:{':'.join(request.after)}", "--kill-on-invalid-dep=yes"]
         return [f"#SBATCH {_quoted(option)}" for option in [*options, *request.extra]]
 
-    def submit_command(self, script: Path) -> list[str]:
-        return ["sbatch", "--parsable", str(script)]
+    def submit_command(self, script: Path, request: Request) -> list[str]:
+        return ["sbatch", "--parsable", *request.submit_args, str(script)]
 
     def job_id(self, stdout: str) -> str:
         match = re.match(r"(\d+)(;[\w.-]+)?$", stdout.strip().splitlines()[-1] if stdout.strip() else "")

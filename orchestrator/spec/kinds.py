@@ -116,3 +116,9 @@ ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it
 LINE = text_kind(
     "one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters"
 )
+PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus", "gpus", "account")
+ASK = text_kind(
+    "a request in the scheduler's words",
+    r"([^{}\x00-\x1f\x7f]|\{(" + "|".join(PLACEHOLDERS) + r")\})+",
+    f"one line, in which these are filled in: {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}",
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import ARCHITECTURE, BIND, DURATION, LINE, SIZE, VARIABLE, Limits
+from orchestrator.spec.kinds import ARCHITECTURE, ASK, BIND, DURATION, LINE, SIZE, VARIABLE, Limits
 from orchestrator.spec.run import about
 
 
@@ -78,7 +78,9 @@ class Container:
 class Site:
     """A cluster, or this machine."""
 
-    scheduler: Literal["slurm", "local"] = field(metadata=about("what runs the jobs: slurm or local"))
+    scheduler: Literal["slurm", "pbs", "gridengine", "local"] = field(
+        metadata=about("what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, or local (this machine)")
+    )
     launcher: Literal["srun", "mpirun", "spawn"] = field(
         metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
     )
@@ -95,6 +97,13 @@ class Site:
     modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
     env: dict[Annotated[str, VARIABLE], str] = field(
         default_factory=dict, metadata=about("environment variables of the job and its ranks")
+    )
+    ask: tuple[Annotated[str, ASK], ...] = field(
+        default=(),
+        metadata=about("how the site wants nodes asked for, one directive each, as in '-l rt_F={nodes}'"),
+    )
+    submit_args: tuple[Annotated[str, ASK], ...] = field(
+        default=(), metadata=about("further words of the submit command, as in [-g, '{account}']")
     )
     scheduler_args: tuple[Annotated[str, LINE], ...] = field(
         default=(), metadata=about("further options of the job, one directive each, as in --exclusive")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.client import cancel, poll
 from orchestrator.schedulers.local import Local, job_id_of
+from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
 
+NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))
 
-def start(script: Path, text: str) -> str:
+
+def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
     script.write_text(f"#!/usr/bin/env bash\n{text}\n")
-    return Local().job_id(process.run(Local().submit_command(script), timeout_s=20).check("starting").stdout)
+    command = Local().submit_command(script, replace(NOTHING, after=after))
+    return Local().job_id(process.run(command, timeout_s=20).check("starting").stdout)
 
 
 def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
@@ -41,6 +46,24 @@ def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
     assert process.CALLS.total() == before + 1
     for job in jobs:
         cancel(Local(), job, 10)
+
+
+def state_within_5_s(job: str, state: State) -> bool:
+    for _ in range(100):
+        if poll(Local(), [job], 10)[job].state is state:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_job_waits_for_another_under_the_id_that_it_keeps(tmp_path: Path) -> None:
+    first = start(tmp_path / "first.sh", "sleep 60")
+    second = start(tmp_path / "second.sh", "sleep 60", (first,))
+    assert state_within_5_s(second, State.PENDING), "a job that waits for another must be told as pending"
+    assert "waits for other jobs" in poll(Local(), [second], 10)[second].reason
+    cancel(Local(), first, 10)
+    assert state_within_5_s(second, State.RUNNING), "a job must begin once the one it waits for is gone"
+    cancel(Local(), second, 10)
 
 
 def test_a_reused_pid_is_not_the_job() -> None:

@@ -22,7 +22,7 @@ FAILURES = [
     ("E: Failed getting release file http://deb/dists/x/Release", "the base's package mirror has no such suite"),
     ("FATAL: tar: x: Cannot write: No space left on device\nE: Unable to locate package a", "the disk is full"),
     ("Fatal error: Disk quota exceeded", "the disk is full"),
-    ("FATAL: packer failed to pack: while unpacking local image: copy Failed: write /c/busybox: no space left on device",
+    ("FATAL: packer failed to pack: copy Failed: write /c/busybox: no space left on device",
      "the disk is full"),
     ("curl: (6) Could not resolve host: download.open-mpi.org", "download.open-mpi.org cannot be reached"),
     ("FATAL: dial tcp: lookup registry-1.docker.io: no such host", "registry-1.docker.io: cannot be reached"),

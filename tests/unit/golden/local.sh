@@ -16,6 +16,8 @@ record_end() {
 trap record_end EXIT
 trap : TERM INT USR1 USR2  # the supervisor answers these; the shell waits for it
 
+# A folder of this job's own on each node, where the site has one.
+export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
 export SUBMITIT_EXECUTOR=local
 read -r -a stat < "/proc/$$/stat"
 export SUBMITIT_LOCAL_JOB_ID="$$.${stat[21]}"

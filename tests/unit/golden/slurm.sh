@@ -31,8 +31,16 @@ record_end() {
 trap record_end EXIT
 trap : TERM INT USR1 USR2  # the supervisor answers these; the shell waits for it
 
+if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
+  for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
+    # shellcheck disable=SC1090
+    if [[ -r "$init" ]]; then set +u; source "$init"; set -u; break; fi
+  done
+fi
 module load gcc/12.2
 module load openmpi/4.1
+# A folder of this job's own on each node, where the site has one.
+export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
 export NCCL_IB_HCA=mlx5_0,mlx5_1
 export SUBMITIT_EXECUTOR=slurm
 /opt/env/bin/python -u -m submitit.core._submit /shared/runs/digits-1/attempts/1/submitit
