@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.errors import SiteError
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.seam import Request, filled
 from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
@@ -64,11 +64,10 @@ class Plan:
         """
         node, site = self.site.node, self.site
         account = self.run.account or site.account
-        words = {
+        words: dict[str, Any] = {
             "nodes": self.run.nodes,
-            "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
-            "cpus": self.ranks_per_node * node.cpus_per_rank,
+            "cpus_per_rank": node.cpus_per_rank,
             "gpus": node.gpus,
             "account": account,
         }
@@ -85,9 +84,9 @@ class Plan:
             account=None if told else account,
             stdout=attempt.stdout,
             stderr=attempt.stderr,
-            ask=tuple(text.format(**words) for text in site.ask),
+            ask=filled(site.ask, **words),
             extra=site.scheduler_args,
-            submit_args=tuple(text.format(**words) for text in site.submit_args),
+            submit_args=filled(site.submit_args, **words),
             after=after,
         )
 

@@ -6,6 +6,7 @@ and its handling inside the job. Its pause of 0.2 s between submissions is left 
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,39 @@ POLL_TIMEOUT_S = 30.0
 
 
 class Watcher(core.InfoWatcher):
-    """submitit's view of all jobs of one scheduler: one poll for all of them."""
+    """submitit's view of all jobs of one scheduler: one poll for all of them.
+
+    submitit calls task 3 of an array A_3; and a job of submitit's may go on in another of the scheduler's.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
-        self._scheduler = scheduler
+        self.scheduler = scheduler
+        self._standing: dict[str, str] = {}
+
+    def stands_for(self, successor: str, job_id: str) -> None:
+        """From now on the state of `job_id` is that of the scheduler's job `successor`."""
+        if self._standing.get(job_id) != successor:
+            self._standing[job_id] = successor
+            self._finished.discard(job_id)
+            self._last_status_check = float("-inf")
+
+    def known_as(self, job_id: str) -> str:
+        """The scheduler's id for submitit's."""
+        array, _, index = job_id.rpartition("_")
+        if job_id in self._standing:
+            return self._standing[job_id]
+        return self.scheduler.task_id(array, int(index)) if array and index.isdigit() else job_id
 
     def update(self) -> None:
         self._num_calls += 1
-        waiting = sorted(self._registered - self._finished)
-        for job_id, status in poll(self._scheduler, waiting, POLL_TIMEOUT_S).items():
-            self._info_dict[job_id] = {"JobID": job_id, "State": status.state.value, "NodeList": ",".join(status.hosts)}
+        waiting = {self.known_as(job_id): job_id for job_id in sorted(self._registered - self._finished)}
+        for known, status in poll(self.scheduler, list(waiting), POLL_TIMEOUT_S).items():
+            job_id = waiting[known]
+            self._info_dict[job_id] = {"JobID": known, "State": status.state.value, "NodeList": ",".join(status.hosts)}
             if status.state.over:
                 self._finished.add(job_id)
+        self._last_status_check = time.time()
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         return self.get_info(job_id, mode).get("State", State.UNKNOWN.value)

@@ -41,6 +41,21 @@ class Request:
     parallel: int = 0
 
 
+def filled(
+    texts: Sequence[str], *, nodes: int, ranks_per_node: int, cpus_per_rank: int, gpus: int, account: str | None
+) -> tuple[str, ...]:
+    """A site's own words with the numbers of a job in the places that `spec.kinds.PLACEHOLDERS` names."""
+    words = {
+        "nodes": nodes,
+        "ranks": nodes * ranks_per_node,
+        "ranks_per_node": ranks_per_node,
+        "cpus": ranks_per_node * cpus_per_rank,
+        "gpus": gpus,
+        "account": account,
+    }
+    return tuple(text.format_map(words) for text in texts)
+
+
 class Scheduler(ABC):
     """The seam. No function here starts a process or reads the clock, and only `hosts` reads a file."""
 

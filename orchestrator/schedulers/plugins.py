@@ -1,0 +1,255 @@
+"""PBS and Grid Engine for every user of submitit: `submitit.AutoExecutor(folder, cluster="pbs")` or `"gridengine"`.
+
+submitit pickles the function, and its own entry runs it in the job; the directives, the commands and the states are
+those of torusrun's schedulers. What submitit has for Slurm works here: arrays by `map_array` and `batch`, checkpoint
+and requeue before the time limit, several tasks (started by Open MPI's mpirun), `_interrupt()`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from submitit.core import core, plugins, utils
+
+from orchestrator import process, schedulers
+from orchestrator.render.environment import Text, render
+from orchestrator.schedulers.client import cancel
+from orchestrator.schedulers.executors import Watcher
+from orchestrator.schedulers.seam import Request, filled
+
+COMMAND_TIMEOUT_S = 60.0
+
+# Every parameter beside submitit's own, with its default; users write them as pbs_queue, gridengine_ask, and so on.
+OWN: dict[str, Any] = {
+    "queue": None,
+    "account": None,  # PBS: the project (-P); Grid Engine: the project (-P)
+    "ask": (),  # the site's own request, as in ["-l rt_F={nodes}"] or ["-pe mpi {ranks}"]
+    "directives": (),  # further ones, as in ["-m e"]
+    "submit_args": (),  # further words of qsub, as in ["-g", "{account}"]
+    "after": (),  # job ids that must have ended well (Grid Engine: ended) before
+    "setup": (),  # shell lines before the function
+    "teardown": (),  # shell lines after it
+    "array_parallelism": 256,
+    "signal_delay_s": 90,  # how long before the time limit the function is asked to checkpoint
+    "mpirun": "mpirun",  # starts the tasks where there are several
+}
+SHARED = {
+    "name": "submitit",
+    "timeout_min": 5,
+    "mem_gb": None,
+    "nodes": 1,
+    "tasks_per_node": 1,
+    "cpus_per_task": 1,
+    "gpus_per_node": 0,
+    "stderr_to_stdout": False,
+}
+
+
+class ClusterJob(core.Job[core.R]):
+    """A job of submitit's; it may go on in another job of the scheduler's, which then stands for it."""
+
+    watcher: Watcher
+
+    def done(self, force_check: bool = False) -> bool:
+        self._follow()
+        return super().done(force_check)
+
+    @property
+    def state(self) -> str:
+        self._follow()
+        return super().state
+
+    def cancel(self, check: bool = True) -> None:
+        self._follow()
+        cancel(self.watcher.scheduler, self.watcher.known_as(self.job_id), COMMAND_TIMEOUT_S)
+
+    def _interrupt(self, timeout: bool = False) -> None:
+        """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
+        (self.paths.folder / f"{self.job_id}_interrupt").touch()
+
+    def _follow(self) -> None:
+        continued = self.paths.folder / f"{self.job_id}_continues_as"
+        if continued.exists():
+            self.watcher.stands_for(continued.read_text().strip(), self.job_id)
+
+
+class ClusterExecutor(core.PicklingExecutor):
+    """Submits to the scheduler called `cluster`. Parameters: see `update_parameters` and docs/submitit.md."""
+
+    cluster: ClassVar[str]
+    programs: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self, folder: str | Path, max_num_timeout: int = 3, max_pickle_size_gb: float = 1.0, python: str | None = None
+    ) -> None:
+        super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
+        if self.affinity() <= 0:
+            raise RuntimeError(f"{', '.join(self.programs)}: not all on PATH; is this a submit host of {self.cluster}?")
+        self.python = shlex.quote(sys.executable) if python is None else python
+        self.scheduler = schedulers.get(self.cluster)
+        self._throttling = 0.0
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.cluster
+
+    @classmethod
+    def affinity(cls) -> int:
+        return 2 if all(shutil.which(program) for program in cls.programs) else -1
+
+    @classmethod
+    def _equivalence_dict(cls) -> core.EquivalenceDict:
+        return {name: name for name in core.EquivalenceDict.__annotations__}  # type: ignore[return-value]
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return set(OWN)
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        if unknown := sorted(set(kwargs) - set(OWN) - set(SHARED)):
+            valid = "\n  - ".join(f"{name} (default: {value!r})" for name, value in sorted({**SHARED, **OWN}.items()))
+            raise ValueError(f"Unavailable parameter(s): {unknown}\nValid parameters are:\n  - {valid}")
+        super()._internal_update_parameters(**kwargs)
+        self.scheduler.directives(self.request())  # what it cannot ask for is said now
+
+    def request(self, array: int = 0) -> Request:
+        """What a job with these parameters asks its scheduler for."""
+        p = {**SHARED, **OWN, **self.parameters}
+        words = {
+            "nodes": p["nodes"],
+            "ranks_per_node": p["tasks_per_node"],
+            "cpus_per_rank": p["cpus_per_task"],
+            "gpus": p["gpus_per_node"],
+            "account": p["account"],
+        }
+        named = any("{account}" in text for text in (*p["ask"], *p["submit_args"]))
+        return Request(
+            name=p["name"],
+            nodes=p["nodes"],
+            ranks_per_node=p["tasks_per_node"],
+            cpus_per_rank=p["cpus_per_task"],
+            gpus_per_node=p["gpus_per_node"],
+            memory_bytes=int(p["mem_gb"] * 2**30) if p["mem_gb"] else None,
+            time_s=p["timeout_min"] * 60.0,
+            queue=p["queue"],
+            account=None if named else p["account"],
+            stdout=Path(os.devnull),
+            stderr=Path(os.devnull),
+            ask=filled(p["ask"], **words),
+            extra=tuple(p["directives"]),
+            submit_args=filled(p["submit_args"], **words),
+            after=tuple(p["after"]),
+            array=array,
+            parallel=min(array, p["array_parallelism"]),
+        )
+
+    def _internal_process_submissions(
+        self, delayed_submissions: Sequence[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        if len(delayed_submissions) == 1:
+            return super()._internal_process_submissions(list(delayed_submissions))
+        pickles = [self._pickled(delayed) for delayed in delayed_submissions]
+        array = self._submit(self.request(len(pickles)))
+        jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
+        for job, pickled in zip(jobs, pickles, strict=True):
+            job.paths.move_temporary_file(pickled, "submitted_pickle")
+        return jobs
+
+    def _pickled(self, delayed: utils.DelayedSubmission) -> Path:
+        folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        path: Path = folder / f"{uuid.uuid4().hex}.pkl"
+        delayed.set_timeout(self.parameters.get("timeout_min", SHARED["timeout_min"]), self.max_num_timeout)
+        delayed.dump(path)
+        return path
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        return self._submit(self.request())
+
+    def _submit(self, request: Request) -> core.Job[Any]:
+        folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / f"{uuid.uuid4().hex}.sh"
+        script.write_text(self._text(request), encoding="utf-8")
+        said = process.run(self.scheduler.submit_command(script, request), timeout_s=COMMAND_TIMEOUT_S)
+        job = self._job(self.scheduler.job_id(said.check("submitting the job").stdout))
+        job.paths.move_temporary_file(script, "submission_file")
+        return job
+
+    def _job(self, job_id: str) -> core.Job[Any]:
+        return self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
+
+    def _text(self, request: Request) -> str:
+        """The script of a job or an array."""
+        p = {**SHARED, **OWN, **self.parameters}
+        task = f"{self.python} -u -m orchestrator.schedulers.task"
+        if self._num_tasks() > 1:
+            spread = f"-np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
+            task = f"{p['mpirun']} {spread} -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES {task}"
+        return render(
+            "job/submitit.sh.j2",
+            directives=[Text(line) for line in self.scheduler.directives(request)],
+            scheduler=self.cluster,
+            nodes=request.nodes,
+            folder=self.folder,
+            error=Text("out" if p["stderr_to_stdout"] else "err"),
+            cwd=Path.cwd(),
+            setup=[Text(line) for line in p["setup"]],
+            teardown=[Text(line) for line in p["teardown"]],
+            task=Text(task),
+            warn_after_s=max(0, int(request.time_s - p["signal_delay_s"])),
+        )
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        return self._text(self.request())
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return self.scheduler.submit_command(submission_file_path, self.request())
+
+    def _num_tasks(self) -> int:
+        p = {**SHARED, **self.parameters}
+        return int(p["nodes"] * p["tasks_per_node"])
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        raise NotImplementedError("the scheduler's own job_id reads it")
+
+
+class PBSJob(ClusterJob[core.R]):
+    watcher = Watcher(schedulers.get("pbs"))
+
+
+class PBSExecutor(ClusterExecutor):
+    """PBS Pro and OpenPBS."""
+
+    cluster = "pbs"
+    programs = ("qsub", "pbsnodes")
+    job_class = PBSJob
+
+    @classmethod
+    def name(cls) -> str:
+        # submitit takes one executor of a package: its entry points bear fixed names. The list of plug-ins is being
+        # read while it asks for this name, so the second one is added to it here, once.
+        known = plugins._get_plugins()[0]
+        if GridEngineExecutor not in known:
+            known.append(GridEngineExecutor)
+        return cls.cluster
+
+
+class GridEngineJob(ClusterJob[core.R]):
+    watcher = Watcher(schedulers.get("gridengine"))
+
+
+class GridEngineExecutor(ClusterExecutor):
+    """Grid Engine: Univa's, Altair's and the open ones."""
+
+    cluster = "gridengine"
+    programs = ("qsub", "qconf")
+    job_class = GridEngineJob
