@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
         mode=container.build,
         compression=container.compression or "",
         wheelhouse=wheelhouse,
-        temporary=Path(container.temporary).expanduser() if container.temporary else None,
+        temporary=Path(container.temporary) if container.temporary else None,
     )
     path = recipe.find(source)
     name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
@@ -78,7 +79,18 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> En
     def examine(path: Path) -> dict[str, str]:
         return facts.image(path, Container(required(), str(path))).versions
 
-    return builds.build(prepared.name, prepared.inputs, cache(site), required, prepared.options, progress, examine)
+    options = replace(prepared.options, temporary=_here(prepared.options.temporary))
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
+
+
+def _here(folder: Path | None) -> Path | None:
+    """A folder with the variables filled in that hold where the build runs, which may be in a job."""
+    if folder is None:
+        return None
+    expanded = os.path.expandvars(folder.expanduser())
+    if "$" in expanded:
+        raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
+    return Path(expanded)
 
 
 def of_plan(plan: Plan) -> Image | None:

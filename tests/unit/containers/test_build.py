@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import images
 from orchestrator.containers import complaints
 from orchestrator.containers.build import Options, build, command, prepare
 from orchestrator.containers.cache import Cache
@@ -86,3 +87,11 @@ def test_what_cannot_be_built_is_said_first(small: Path, options: Options, varia
     small.write_text(small.read_text() + "python: {packages: [torch==2.13.0]}\n")
     with pytest.raises(UserError, match=says):
         prepare(small, variant, options)
+
+
+def test_the_temporary_folder_is_the_one_of_the_job_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE_OF_THE_JOB", "/local/12")
+    assert images._here(Path("$PLACE_OF_THE_JOB/build")) == Path("/local/12/build")
+    monkeypatch.delenv("PLACE_OF_THE_JOB")
+    with pytest.raises(UserError, match="a variable that is not set here: build in a job"):
+        images._here(Path("$PLACE_OF_THE_JOB"))
