@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import schedulers
 from orchestrator.errors import SiteError
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt
@@ -139,6 +140,8 @@ def read_plan(folder: Path) -> Plan:
 
 def _check(loaded: Loaded) -> None:
     """What must fit between keys, and so cannot be checked one key at a time."""
+    if loaded.site.scheduler not in schedulers.KNOWN:
+        raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
     problems = [loaded.problem(key, message) for key, message in _misfits(loaded.run, loaded.site)]
     if problems:
         raise SpecError(problems)

@@ -15,6 +15,7 @@ from submitit.core import job_environment, utils
 from orchestrator import process, schedulers
 
 SUBMIT_TIMEOUT_S = 60.0
+OF_SUBMITIT = ("slurm", "local")
 RUN_ME_AGAIN = 99  # sge_conf(5): a job that ends with it is scheduled again, under the same id
 
 
@@ -104,8 +105,18 @@ class GridEngineEnvironment(ClusterEnvironment):
 
 
 def here() -> ClusterEnvironment:
-    """The environment for this job; submitit takes one of a package, so the job says which."""
-    return PBSEnvironment() if os.environ.get("SUBMITIT_EXECUTOR") == "pbs" else GridEngineEnvironment()
+    """The environment for this job; submitit takes one of a package, so the job says which.
+
+    Slurm's and this machine's come with submitit; a scheduler of neither kind has what is common to all.
+    """
+    name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
+    if name == PBSEnvironment.scheduler:
+        return PBSEnvironment()
+    if name not in schedulers.KNOWN or name in OF_SUBMITIT or name == GridEngineEnvironment.scheduler:
+        return GridEngineEnvironment()
+    variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).job_variable}
+    other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
+    return other()
 
 
 def _write(path: Path, text: str) -> None:

@@ -61,6 +61,7 @@ class Scheduler(ABC):
 
     name: ClassVar[str]
     template: ClassVar[str]
+    job_variable: ClassVar[str]  # what holds the job's id in the job's environment
 
     @abstractmethod
     def directives(self, request: Request) -> list[str]:

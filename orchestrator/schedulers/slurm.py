@@ -60,6 +60,7 @@ class Slurm(Scheduler):
 
     name = "slurm"
     template = "job/slurm.sh.j2"
+    job_variable = "SLURM_JOB_ID"
 
     def directives(self, request: Request) -> list[str]:
         options = [

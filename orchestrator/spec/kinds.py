@@ -109,6 +109,7 @@ NAME = text_kind(
 VARIABLE = text_kind(
     "an environment variable's name", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and '_', beginning with a letter"
 )
+WORD = text_kind("a lower-case word", r"[a-z][a-z0-9_]*", "use lower-case letters, digits and '_'")
 BIND = text_kind(
     "a bind", r"/[^:,\x00-\x1f]*(:/[^:,\x00-\x1f]*)?(:(ro|rw))?", "write /host, /host:/inside or /host:/inside:ro"
 )

@@ -27,10 +27,16 @@ class Loaded:
     text: str
     source: str
     marks: Marks
+    site_source: str
+    site_marks: Marks
 
     def problem(self, key: str, message: str) -> Problem:
         """A problem with `key` of the run, or with the run as a whole where it does not stand."""
         return Problem(self.marks.get(key, Mark(self.source)), message)
+
+    def site_problem(self, key: str, message: str) -> Problem:
+        """A problem with `key` of the site."""
+        return Problem(self.site_marks.get(key, Mark(self.site_source)), message)
 
 
 def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Loaded:
@@ -38,8 +44,8 @@ def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     text = read_text(Path(path), "run")
     run, marks = read(RunSpec, text, str(path), [*settings, *([f"site={site}"] if site else [])])
     site_path = find_site(run.site, Path(path).parent, marks["site"])
-    loaded_site, _ = read(Site, read_text(site_path, "site"), str(site_path))
-    return Loaded(run, loaded_site, text, str(path), marks)
+    loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
+    return Loaded(run, loaded_site, text, str(path), marks, str(site_path), site_marks)
 
 
 def load_site(name: str) -> Site:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import ARCHITECTURE, ASK, BIND, DURATION, LINE, SIZE, VARIABLE, Limits
+from orchestrator.spec.kinds import ARCHITECTURE, ASK, BIND, DURATION, LINE, SIZE, VARIABLE, WORD, Limits
 from orchestrator.spec.run import about
 
 
@@ -78,7 +78,7 @@ class Container:
 class Site:
     """A cluster, or this machine."""
 
-    scheduler: Literal["slurm", "pbs", "gridengine", "local"] = field(
+    scheduler: Annotated[str, WORD] = field(
         metadata=about("what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, or local (this machine)")
     )
     launcher: Literal["srun", "mpirun", "spawn"] = field(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import typing
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from orchestrator import schedulers
 from orchestrator.planning import plan
 from orchestrator.spec.kinds import bytes_, grid, seconds
+from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.schema import schema
@@ -83,9 +83,17 @@ def test_the_schema_has_every_key_with_its_meaning(cls: type) -> None:
     assert described["additionalProperties"] is False
 
 
-def test_the_site_names_exactly_the_schedulers_there_are() -> None:
-    names = typing.get_args(typing.get_type_hints(Site)["scheduler"])
-    assert [schedulers.get(name).name for name in names] == list(names)
+def test_the_schedulers_go_by_their_names() -> None:
+    assert [schedulers.get(name).name for name in schedulers.KNOWN] == list(schedulers.KNOWN)
+    described = schema(Site, "x")["properties"]["scheduler"]["description"]
+    assert all(name in described for name in schedulers.KNOWN), "the site's key must tell every scheduler there is"
+
+
+def test_a_scheduler_that_there_is_not_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("launcher: srun\nscheduler: slrm\n")
+    (tmp_path / "run.yaml").write_text("name: x\nsite: site.yaml\n")
+    with pytest.raises(SpecError, match=r"site.yaml:2:12: .*no scheduler 'slrm'; did you mean 'slurm'\?"):
+        plan(tmp_path / "run.yaml")
 
 
 def test_the_users_site_comes_before_the_shipped_one(home: Path, tmp_path: Path) -> None:

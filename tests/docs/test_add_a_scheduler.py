@@ -1,0 +1,60 @@
+"""docs/add-a-scheduler.md, followed to the letter: the scheduler that it adds trains the example."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.slurm import packages
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "add-a-scheduler.md").read_text()
+
+
+def block(kind: str, number: int = 0) -> str:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
+
+
+@pytest.fixture
+def tsp() -> None:
+    if not shutil.which("tsp"):
+        if reason := packages.why_not_here():
+            pytest.skip(f"tsp is not on PATH and cannot be installed: {reason}")
+        packages.install_missing({"tsp": "task-spooler"})
+
+
+@pytest.mark.lab
+def test_the_page_adds_a_scheduler_that_trains_the_example(tsp: None, tmp_path: Path) -> None:
+    for name in ("orchestrator", "training", "templates", "containers"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "orchestrator/schedulers/spooler.py").write_text(block("python"))
+    (tmp_path / "templates/job/spooler.sh.j2").write_text(block("jinja"))
+    names = tmp_path / "orchestrator/schedulers/__init__.py"
+    names.write_text(names.read_text().replace("KNOWN = {\n", "KNOWN = {\n" + block("python", 1)))
+    (tmp_path / "site.yaml").write_text(block("yaml") + f"runs: {tmp_path}/runs\n")
+    shutil.copy(ROOT / "examples/digits.yaml", tmp_path)
+    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), "TS_SOCKET": str(tmp_path / "tsp")}
+
+    def torusrun(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "orchestrator", *words]
+        return subprocess.run(argv, cwd=tmp_path, env=env, text=True, capture_output=True, timeout=240)
+
+    try:
+        args = ("digits.yaml", "--site", "./site.yaml", "--set", "grid=2x1")
+        waiting = torusrun("submit", *args, "--set", "train.epochs=15")
+        assert waiting.returncode == 0, waiting.stderr
+        second = torusrun("submit", *args)
+        states = {run["run"]: run["state"] for run in json.loads(torusrun("status", "--json").stdout)["runs"]}
+        assert states[second.stdout.strip()] == "PENDING", "the queue runs one job at a time"
+        assert torusrun("cancel", second.stdout.strip()).returncode == 0
+        done = torusrun("watch", waiting.stdout.strip())
+        assert done.returncode == 0, done.stdout + done.stderr
+        view = json.loads(torusrun("status", waiting.stdout.strip(), "--json").stdout)["runs"][0]
+        assert view["state"] == "COMPLETED" and view["accuracy"] >= 0.98, view
+    finally:
+        subprocess.run(["tsp", "-K"], env=env, timeout=10)
