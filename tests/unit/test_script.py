@@ -24,6 +24,16 @@ modules: [gcc/12.2, "openmpi/4.1"]
 env: {NCCL_IB_HCA: "mlx5_0,mlx5_1"}
 scheduler_args: [--exclusive, "--comment=a \\"b\\" c"]
 """,
+    "gridengine": """scheduler: gridengine
+launcher: mpirun
+queue: gpu.q@@v100
+account: group 1
+ask: ["-pe mpi {ranks}", "-l gpu={gpus}"]
+node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
+modules: [gcc/12.2, "openmpi/4.1"]
+env: {MOTTO: "one\\n#$ -q evil.q"}
+scheduler_args: ["-ac weight=heavy", -m n]
+""",
 }
 
 
