@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from orchestrator import schedulers
 from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
 from orchestrator.runs.folder import Attempt
+from orchestrator.schedulers.remote import mpirun_words
 
 # What a rank's wrapper needs before it has read anything; ssh and its likes pass no variables on.
 PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
@@ -43,7 +45,12 @@ def _srun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
 def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
     # A hostfile is not an order to Open MPI (it puts the launch node first); a rankfile is.
     passed = [word for name in PASSED if name in os.environ for word in ("-x", name)]
-    return ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile), *passed]
+    ordered = ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile), *passed]
+    scheduler = schedulers.get(plan.site.scheduler)
+    shell = plan.site.remote_shell or ("scheduler" if scheduler.lends_shell else None)
+    if shell == "scheduler":
+        return [*ordered, *mpirun_words(scheduler, plan.python)]
+    return [*ordered, "--mca", "plm_rsh_agent", "ssh"] if shell else ordered
 
 
 def _spawn(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:

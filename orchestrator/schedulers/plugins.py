@@ -22,6 +22,7 @@ from orchestrator import process, schedulers
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers.client import cancel
 from orchestrator.schedulers.executors import Watcher
+from orchestrator.schedulers.remote import mpirun_words
 from orchestrator.schedulers.seam import Request, filled
 
 COMMAND_TIMEOUT_S = 60.0
@@ -38,7 +39,7 @@ OWN: dict[str, Any] = {
     "teardown": (),  # shell lines after it
     "array_parallelism": 256,
     "signal_delay_s": 90,  # how long before the time limit the function is asked to checkpoint
-    "mpirun": "mpirun",  # starts the tasks where there are several
+    "mpirun": None,  # a shell command in place of mpirun, which starts the tasks where there are several
 }
 SHARED = {
     "name": "submitit",
@@ -192,7 +193,8 @@ class ClusterExecutor(core.PicklingExecutor):
         task = f"{self.python} -u -m orchestrator.schedulers.task"
         if self._num_tasks() > 1:
             spread = f"-np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
-            task = f"{p['mpirun']} {spread} -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES {task}"
+            passed = "-x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES"
+            task = f"{p['mpirun'] or self._mpirun()} {spread} {passed} {task}"
         return render(
             "job/submitit.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
@@ -206,6 +208,11 @@ class ClusterExecutor(core.PicklingExecutor):
             task=Text(task),
             warn_after_s=max(0, int(request.time_s - p["signal_delay_s"])),
         )
+
+    def _mpirun(self) -> str:
+        if not self.scheduler.lends_shell:
+            return "mpirun"
+        return shlex.join(["mpirun", *mpirun_words(self.scheduler, self.python)]) + ' --hostfile "$PBS_NODEFILE"'
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         return self._text(self.request())

@@ -62,6 +62,7 @@ class Scheduler(ABC):
     name: ClassVar[str]
     template: ClassVar[str]
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
+    lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
 
     @abstractmethod
     def directives(self, request: Request) -> list[str]:
@@ -108,3 +109,10 @@ class Scheduler(ABC):
 
         Raises SiteError when they are not told.
         """
+
+    def remote_command(self, host: str, command: str) -> list[str]:
+        """Inside a job: what runs the shell `command` on another of its hosts, for sites that forbid ssh.
+
+        It lasts as long as the command does. Raises SiteError where the scheduler has no such thing.
+        """
+        raise SiteError(f"{self.name} has no remote shell of its own")

@@ -111,6 +111,13 @@ class Site:
     launcher_args: tuple[Annotated[str, LINE], ...] = field(
         default=(), metadata=about("further arguments of srun or mpirun, one word each")
     )
+    remote_shell: Literal["scheduler", "ssh"] | None = field(
+        default=None,
+        metadata=about(
+            "how mpirun reaches a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
+            "scheduler under pbs, elsewhere what mpirun itself finds"
+        ),
+    )
     stop_before_s: Annotated[float, DURATION] = field(
         default=60.0, metadata=about("ranks are asked to checkpoint this long before the time limit", key="stop_before")
     )

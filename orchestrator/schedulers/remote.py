@@ -1,0 +1,33 @@
+"""How Open MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
+
+`python -m orchestrator.schedulers.remote SCHEDULER HOST COMMAND...` is mpirun's "remote shell agent": as with ssh, the
+words of COMMAND are one command for the shell over there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from orchestrator import schedulers
+from orchestrator.schedulers.seam import Scheduler
+
+
+def main() -> None:
+    name, host, *words = sys.argv[1:]
+    argv = schedulers.get(name).remote_command(host, " ".join(words))
+    os.execvp(argv[0], argv)
+
+
+def mpirun_words(scheduler: Scheduler, python: str) -> list[str]:
+    """What makes mpirun start its daemons through `scheduler`.
+
+    Only the first host has the means, so it starts all of them, and signals and output go to each of them directly:
+    Open MPI 4.1 says itself that its default routes fail otherwise.
+    """
+    agent = f"{python} -m orchestrator.schedulers.remote {scheduler.name}"
+    return ["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct"]
+
+
+if __name__ == "__main__":
+    main()
