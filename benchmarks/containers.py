@@ -18,6 +18,7 @@ from orchestrator.containers.build import COMPRESSIONS
 from orchestrator.containers.command import Container, inside
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.apptainer.images import requirements
+from tests.lab.cluster import Cluster
 from tests.lab.slurm import SlurmLab
 
 ROUNDS = 5
@@ -76,7 +77,9 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     apptainer = ApptainerLab()
     apptainer.install()
-    with SlurmLab() as lab:
+    with Cluster() as cluster:
+        lab = SlurmLab(cluster)
+        lab.start()
         lab.add_to_path(apptainer.path)
         print(_head(lab, apptainer, rounds), flush=True)
         original = apptainer.torch_image(lab)  # built once and kept for later benchmarks

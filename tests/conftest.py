@@ -8,7 +8,9 @@ import pytest
 
 from tests.lab import apptainer
 from tests.lab.apptainer import ApptainerLab
-from tests.lab.slurm import SlurmLab, packages
+from tests.lab.cluster import Cluster, packages
+from tests.lab.gridengine import GridEngineLab
+from tests.lab.slurm import SlurmLab
 
 
 @pytest.fixture
@@ -23,10 +25,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def slurm_lab() -> Iterator[SlurmLab]:
+def cluster() -> Iterator[Cluster]:
+    """Four nodes, which every scheduler's lab shares."""
     _skip_for(packages.why_not_here())
-    with SlurmLab() as lab:
-        yield lab
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_lab(cluster: Cluster) -> SlurmLab:
+    lab = SlurmLab(cluster)
+    lab.start()
+    return lab
+
+
+@pytest.fixture(scope="session")
+def gridengine_lab(cluster: Cluster) -> GridEngineLab:
+    lab = GridEngineLab(cluster)
+    lab.start()
+    return lab
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.slurm import packages
+from tests.lab.cluster import packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "add-a-scheduler.md").read_text()

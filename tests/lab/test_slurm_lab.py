@@ -102,11 +102,11 @@ def test_jobs_are_taken_without_accounting(slurm_lab: SlurmLab) -> None:
 def test_the_controller_comes_back_with_its_jobs(slurm_lab: SlurmLab) -> None:
     job = submit(slurm_lab, "sleep 100", "-N1")
     wait_for(lambda: state(slurm_lab, job) == "RUNNING", 10)
-    slurm_lab.stop_slurmctld()
+    slurm_lab.server.stop()
     try:
         assert "Unable to contact slurm controller" in slurm_lab.run_as_user(["squeue"]).stderr
     finally:
-        slurm_lab.start_slurmctld()
+        slurm_lab.server.start()
     assert slurm_lab.run_as_user(["squeue", "-h", "-j", job, "-o", "%T"]).stdout.strip() == "RUNNING"
     slurm_lab.run_as_user(["scancel", job], check=True)
 

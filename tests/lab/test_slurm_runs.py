@@ -84,12 +84,12 @@ def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> Non
 def test_a_controller_that_is_down_makes_a_run_unknown_and_not_failed(place: Slurm) -> None:
     run = place.submit()
     wait_for_step(run, 5)
-    place.lab.stop_slurmctld()
+    place.lab.server.stop()
     try:
         view = place.view(run)
         assert view["state"] == "UNKNOWN" and "Unable to contact slurm controller" in view["reason"]
     finally:
-        place.lab.start_slurmctld()
+        place.lab.server.start()
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 30)
     assert place.torusrun("cancel", run.name).returncode == 0
     place.watch(run)

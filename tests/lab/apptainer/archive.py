@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.lab.slurm.processes import LabError, run
+from tests.lab.cluster.processes import LabError, run
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 

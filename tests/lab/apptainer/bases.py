@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.lab.slurm.processes import run
+from tests.lab.cluster.processes import run
 
 from . import archive
 

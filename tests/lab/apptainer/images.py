@@ -8,8 +8,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from tests.lab.cluster.processes import LabError, run
 from tests.lab.slurm import SlurmLab
-from tests.lab.slurm.processes import LabError, run
 
 DEFINITION = Path(__file__).with_name("torch.def")
 PACKAGES = ["torch", "scikit-learn"]

@@ -13,11 +13,12 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from tests.lab.slurm import LabError, SlurmLab
-from tests.lab.slurm.processes import run
+from tests.lab.cluster import LabError
+from tests.lab.cluster.cache import FOLDER, cached
+from tests.lab.cluster.processes import run
+from tests.lab.slurm import SlurmLab
 
 from . import archive, bases, images, packages, program
-from .cache import FOLDER, cached
 
 
 class ApptainerLab:

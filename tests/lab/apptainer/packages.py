@@ -6,8 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-from tests.lab.slurm import packages
-from tests.lab.slurm.processes import run
+from tests.lab.cluster import packages
+from tests.lab.cluster.processes import run
 
 PACKAGE_OF = {
     "newuidmap": "uidmap",  # more than one user inside: apt and dpkg change owners

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lab.slurm.processes import LabError, run
+from tests.lab.cluster.processes import LabError, run
 
 from . import archive, packages
 

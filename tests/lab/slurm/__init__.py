@@ -1,7 +1,5 @@
-"""A real Slurm cluster of up to eight nodes on one Debian machine: see lab.py."""
+"""A real Slurm on the labs' cluster: see lab.py."""
 
 from .lab import SlurmLab
-from .processes import LabError
-from .settings import Settings
 
-__all__ = ["LabError", "Settings", "SlurmLab"]
+__all__ = ["SlurmLab"]

@@ -1,85 +1,34 @@
-"""The lab's folder and the files in it: rendered from conf/, plus keys, fake GPUs and host names."""
+"""Slurm's files: rendered from conf/, plus keys and fake GPUs."""
 
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
 import stat
 from pathlib import Path
 from string import Template
 
-from .processes import LabError, run
-from .settings import (
-    CONTROLLER_ADDRESS,
-    CONTROLLER_PORT,
-    DATABASE_PORT,
-    INTERFACE,
-    NODE_PORT,
-    Settings,
-    node_address,
-)
+from ..cluster.settings import CONTROLLER_ADDRESS, INTERFACE, Settings, node_address
 
 TEMPLATES = Path(__file__).with_name("conf")
-FOLDERS = ["etc", "dev", "run", "log", "state", "spool", "munge", "db", "src"]
-FOLDER_MARK = ".torusrun-lab"
+FOLDERS = ["dev", "state", "spool", "munge", "db"]
+CONTROLLER_PORT, NODE_PORT, DATABASE_PORT = 16817, 16818, 16819
 
 
-def make_folder(settings: Settings) -> None:
-    settings.root.mkdir(parents=True, mode=0o755)
-    (settings.root / FOLDER_MARK).touch()
+def make_folders(settings: Settings) -> None:
     for name in FOLDERS:
         (settings.root / name).mkdir(mode=0o755)
     for node in settings.nodes:
         (settings.root / "spool" / node).mkdir()
 
 
-def remove_folder(root: Path) -> None:
-    """Never follows a mount: the checkout is mounted below."""
-    if not root.exists():
-        return
-    if not (root / FOLDER_MARK).exists():
-        raise LabError(f"{root} is not a lab's folder: choose another root, or remove it yourself")
-    for point in mounts_below(root):
-        run(["umount", "--lazy", point])
-    if left := mounts_below(root):
-        raise LabError(f"still mounted: {left}")
-    shutil.rmtree(root)
-
-
-def mounts_below(root: Path) -> list[str]:
-    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return [point for point in points if point.startswith(f"{root}/")]
-
-
-def mount_checkout(repo: Path, src: Path) -> None:
-    """The user's way to the checkout, even when it lies below a folder closed to others."""
-    run(["mount", "--bind", str(repo), str(src)])
-    run(["mount", "-o", "remount,bind,ro", str(src)])
-
-
-def make_user(settings: Settings) -> None:
-    home = str(settings.home)
-    try:
-        known = pwd.getpwnam(settings.user)
-    except KeyError:
-        run(["useradd", "--no-create-home", "--home-dir", home, "--shell", "/bin/bash", settings.user])
-    else:
-        if known.pw_dir != home:
-            run(["usermod", "--home", home, settings.user])
-    settings.home.mkdir(mode=0o755)
-    # Else git refuses to read the checkout, which belongs to another user.
-    (settings.home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
-    (settings.home / "site.yaml").write_text(_rendered("site.yaml", settings, has_cgroups=False))
-    for path in [settings.home, *settings.home.iterdir()]:
-        shutil.chown(path, settings.user, settings.user)
+def site(settings: Settings) -> str:
+    return _rendered("site.yaml", settings, has_cgroups=False)
 
 
 def write(settings: Settings, has_cgroups: bool) -> None:
     for name in ["slurm.conf", "slurmdbd.conf", "gres.conf", "mpi.conf", "cgroup.conf"]:
         (settings.etc / name).write_text(_rendered(name, settings, has_cgroups))
     (settings.etc / "slurmdbd.conf").chmod(0o600)
-    (settings.etc / "hosts").write_text(_hosts(settings))
     _make_key(settings.root / "munge" / "key")
     for number in range(settings.gpus_per_node):
         _make_fake_gpu(settings.root / "dev" / f"gpu{number}")
@@ -112,11 +61,6 @@ def _node_line(node: str, settings: Settings) -> str:
         f"NodeName={node} NodeAddr={node_address(node)} CPUs=8 CoresPerSocket=8 RealMemory=8000 "
         f"Gres=gpu:v100:{settings.gpus_per_node} State=UNKNOWN"
     )
-
-
-def _hosts(settings: Settings) -> str:
-    lines = ["127.0.0.1 localhost", f"{CONTROLLER_ADDRESS} {settings.controller}"]
-    return "\n".join([*lines, *(f"{node_address(node)} {node}" for node in settings.nodes), ""])
 
 
 def _make_key(path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .network import listens
-from .processes import Daemon, run
-from .settings import CONTROLLER_ADDRESS, CONTROLLER_PORT, DATABASE_PORT, Settings
+from ..cluster.network import listens
+from ..cluster.processes import Daemon, run
+from ..cluster.settings import CONTROLLER_ADDRESS, Settings
+from .config import CONTROLLER_PORT, DATABASE_PORT
 
 SMALL_DATABASE = [
     "--no-defaults",

@@ -1,14 +1,11 @@
-"""The Debian packages of the lab: what is missing is installed."""
+"""Slurm's Debian packages."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from .processes import LabError, run
+from ..cluster.packages import SEARCH, install_missing
+from ..cluster.processes import LabError
 
 PACKAGE_OF = {
     "slurmctld": "slurm-wlm",
@@ -16,45 +13,13 @@ PACKAGE_OF = {
     "srun": "slurm-client",
     "munged": "munge",
     "mariadbd": "mariadb-server",
-    "mpirun": "openmpi-bin",
-    "ip": "iproute2",
 }
 # Libraries that Slurm loads at run time: no program of theirs can be looked for. Its PMIx plug-in opens
 # the unversioned libpmix.so, which is in the -dev package.
 PLUGINS = ["slurm-wlm-mysql-plugin", "libpmix-dev"]
-LOCK = Path("/run/torusrun-lab-packages.lock")  # apt does not wait for another apt
-SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def why_not_here() -> str | None:
-    """The reason this machine cannot carry the lab, or None."""
-    if os.geteuid() != 0:
-        return "the Slurm lab needs root (it makes network namespaces)"
-    if not os.path.exists("/etc/debian_version"):
-        return "the Slurm lab is made from Debian's packages, and this is not Debian"
-    return None
 
 
 def install() -> None:
     installed = install_missing(PACKAGE_OF, PLUGINS)
     if not shutil.which("slurmd", path=SEARCH):
         raise LabError(f"slurmd is still missing after installing {installed}")
-
-
-def install_missing(package_of: Mapping[str, str], libraries: Sequence[str] = ()) -> list[str]:
-    """Install the packages whose programs cannot be found, and these libraries; the names of what was missing."""
-    with LOCK.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [package for program, package in package_of.items() if not shutil.which(program, path=SEARCH)]
-        missing += [package for package in libraries if not _installed(package)]
-        if missing:
-            # RUNLEVEL=1 keeps Debian's scripts from starting the packages' own daemons.
-            env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "PATH": SEARCH, "LC_ALL": "C"}
-            install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "--option=DPkg::Lock::Timeout=600"]
-            run(["apt-get", "update", "-qq"], timeout_s=300, env=env)
-            run([*install, *missing], timeout_s=900, env=env)
-    return missing
-
-
-def _installed(package: str) -> bool:
-    return "install ok installed" in run(["dpkg-query", "-W", "-f", "${Status}", package], check=False).stdout

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.lab.slurm.processes import run
+from .processes import run
 
 FOLDER = Path("/var/cache/torusrun-lab")
 

@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cgroups, network
-from .processes import MARK, LabError, children, kill, run, tail, wait_until
-from .settings import NODE_PORT, Settings, node_address
+from . import network
+from .processes import MARK, LabError, children, kill, run, wait_until
+from .settings import Settings
 
 INIT = Path(__file__).with_name("node_init.sh")
 UNSHARE = ["unshare", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -20,12 +20,13 @@ class Node:
         self.name, self.settings = name, settings
         self.env = {**env, MARK: name}
         self.pid_file = settings.root / "run" / f"{name}.pid"
+        self.booted = settings.root / "run" / f"{name}.booted"
         self.log = settings.log(f"{name}.init")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin to boot; wait_booted() returns when slurmd answers."""
-        cgroups.remove([self.name])
+        """Begin to boot: what boots is up when its own lab says so."""
+        self.booted.unlink(missing_ok=True)
         network.plug(self.name)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -47,12 +48,15 @@ class Node:
         self.pid_file.write_text(str(self.process.pid))
 
     def wait_booted(self, timeout_s: float = 20) -> None:
-        wait_until(f"boot of {self.name}", self._answers, timeout_s, self.log)
+        wait_until(f"boot of {self.name}", self.booted.exists, timeout_s, self.log)
 
-    def _answers(self) -> bool:
-        if self.process is not None and self.process.poll() is not None:
-            raise LabError(f"{self.name} went down at once{tail(self.log)}")
-        return network.listens(node_address(self.name), NODE_PORT)
+    def spawn(self, argv: Sequence[str]) -> None:
+        """Begin a program in the node that is already up, as if it had booted with it."""
+        enter = ["nsenter", "-t", str(self.init_pid()), *SPACES]
+        with self.log.open("ab") as log:
+            subprocess.Popen(
+                [*enter, *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            )
 
     def init_pid(self) -> int:
         parent = int(self.pid_file.read_text()) if self.pid_file.exists() else 0

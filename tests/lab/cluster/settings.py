@@ -1,4 +1,4 @@
-"""What can be chosen about the lab, and the names that follow from it."""
+"""What can be chosen about the labs' cluster, and the names that follow from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[3]
 CONTROLLER_ADDRESS = "10.77.0.1"
-CONTROLLER_PORT, NODE_PORT, DATABASE_PORT = 16817, 16818, 16819
 MOST_NODES = 8
 INTERFACE = "eth0"
 
@@ -52,8 +51,9 @@ class Settings:
         return self.root / "etc"
 
     @property
-    def slurm_conf(self) -> Path:
-        return self.etc / "slurm.conf"
+    def boot(self) -> Path:
+        """What a node runs when it boots: a script per scheduler, given the node's name."""
+        return self.root / "boot.d"
 
     def log(self, name: str) -> Path:
         return self.root / "log" / f"{name}.log"

@@ -5,6 +5,10 @@ hostname "$1"
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount --bind "$2/etc/hosts" /etc/hosts
-slurmd -D -N "$1" &
-# Not exec: process 1 must also reap what the job steps leave behind.
+for script in "$2"/boot.d/*.sh; do
+  if [ -e "$script" ]; then sh "$script" "$1" & fi
+done
+touch "$2/run/$1.booted"
+# Not exec: process 1 must also reap what the jobs leave behind.
+sleep infinity &
 wait

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from .processes import LabError
@@ -32,9 +31,10 @@ def environment(settings: Settings, interpreter: str) -> dict[str, str]:
     }
 
 
-def check_python(interpreter: str, run_as_user: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def check_python(interpreter: str, settings: Settings, env: dict[str, str]) -> None:
+    who = {"user": settings.user, "group": settings.user, "extra_groups": [], "cwd": settings.home, "env": env}
     try:
-        done = run_as_user([interpreter, "-c", "import sys"])
+        done = subprocess.run([interpreter, "-c", "import sys"], text=True, capture_output=True, timeout=60, **who)
         trouble = done.stderr if done.returncode else ""
     except PermissionError as error:
         trouble = str(error)

@@ -65,6 +65,12 @@ class Daemon:
             raise LabError(f"{self.name} ended at once{tail(self.log)}")
         return self.ready()
 
+    @property
+    def pid(self) -> int:
+        if self.process is None:
+            raise LabError(f"{self.name} is not running: start() it first")
+        return self.process.pid
+
     def stop(self, timeout_s: float = 10) -> None:
         if self.process is None:
             return
@@ -85,7 +91,7 @@ def marked(root: Path) -> list[int]:
 
 def _belongs(environ: bytes, root: Path) -> bool:
     """A program may have scrubbed MARK from what it started, but hardly these."""
-    signs = [f"\0{MARK}=", f"\0SLURM_CONF={root}/", f"\0HOME={root}/"]
+    signs = [f"\0{MARK}=", f"\0SLURM_CONF={root}/", f"\0SGE_ROOT={root}/", f"\0HOME={root}/"]
     return any(sign.encode() in environ for sign in signs)
 
 

@@ -1,0 +1,8 @@
+"""A cluster of up to eight nodes on one Debian machine, which several schedulers share: see cluster.py and lab.py."""
+
+from .cluster import Cluster
+from .lab import Lab
+from .processes import LabError
+from .settings import Settings
+
+__all__ = ["Cluster", "Lab", "LabError", "Settings"]

@@ -1,0 +1,103 @@
+"""The machine that the labs' schedulers share: nodes in namespaces of this one, an ordinary user, the checkout.
+
+Everything lies in one folder, made afresh by start() and removed by stop(). One cluster at a time on a machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from . import folder, network, packages, user
+from .node import Node
+from .processes import MARK, LabError, kill_marked, wait_until
+from .settings import REPO, Settings
+
+LOCK = Path("/run/torusrun-lab.lock")
+
+
+class Cluster:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.python = user.python(REPO, self.settings.src)
+        self.env = {"PATH": packages.SEARCH, "LANG": "C.UTF-8"}
+        self.user_env = {**self.env, **user.environment(self.settings, self.python), MARK: "user"}
+        self.node = {name: Node(name, self.settings, self.env) for name in self.settings.nodes}
+        self._undo: list[Callable[[], None]] = []
+        self._lock: TextIO | None = None
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, wait_s: float = 900) -> None:
+        if reason := packages.why_not_here():
+            raise LabError(reason)
+        packages.install_missing(packages.PACKAGE_OF)
+        wait_until("the lab that another session has in use", lambda: self._lock_is_ours(), wait_s)
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._sweep()
+            folder.make(self.settings)
+            folder.make_user(self.settings)
+            folder.mount_hosts(self.settings)
+            folder.mount_checkout(REPO, self.settings.src)
+            user.check_python(self.python, self.settings, self.user_env)
+            network.make(self.settings.nodes)
+            for node in self.node.values():
+                node.start()
+            for node in self.node.values():
+                node.wait_booted()
+            undo.pop_all()
+
+    def boots(self, name: str, script: str) -> None:
+        """From now on every node runs this shell script when it boots; those that are up run it now."""
+        path = self.settings.boot / f"{name}.sh"
+        path.write_text(script)
+        for node in self.node.values():
+            node.spawn(["/bin/sh", str(path), node.name])
+
+    def at_the_end(self, undo: Callable[[], None]) -> None:
+        """What a scheduler leaves outside the folder of the cluster and its processes."""
+        self._undo.append(undo)
+
+    def stop(self) -> None:
+        """Also ends a cluster that another process started and left running."""
+        if not self._lock_is_ours():
+            raise LabError(f"another session has the lab in use (lock {LOCK}): wait for its end")
+        self._sweep()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _sweep(self) -> None:
+        """Remove this cluster, or what a killed earlier one left; nothing in it is worth a gentle end."""
+        kill_marked(self.settings.root)
+        network.remove()
+        while self._undo:
+            self._undo.pop()()
+        folder.unmount_hosts(self.settings)
+        folder.remove(self.settings.root)
+        for node in self.node.values():
+            node.reap()
+
+    def _lock_is_ours(self) -> bool:
+        """Take the lock unless another session has it."""
+        if self._lock is None:
+            lock = LOCK.open("a")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                return False
+            self._lock = lock
+        return True
