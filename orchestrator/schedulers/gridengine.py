@@ -8,16 +8,14 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from signal import Signals
+from signal import SIGKILL, Signals
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.states import State, Status
 
-DAYS = 31  # how far back the records of all jobs are read: longer than any job that somebody still asks about
 PROLOG_S = 60  # what a site may do for a job before its time begins to count
-
 # The letters that qstat makes its states of (sge_status(5)), and what those say that are not ordinary.
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
@@ -31,16 +29,17 @@ WORDS = {
 
 # The codes of `failed` after which a job has run to its end all the same: its exit status counts.
 RAN = {0, 12, 13, 14, 15, 16}
-LIMIT, SIGNALLED = 37, 100
+QDEL = ", from qdel or for want of memory: the record does not tell"
 # What else a code means than that the job failed; Grid Engine's own words for it are in the record.
 MEANS = {
     19: (State.NODE_FAIL, "its host, or Grid Engine's daemon there, went down"),
     21: (State.NODE_FAIL, "its host, restarted most likely, no longer knew it"),
-    24: (State.LOST, "it was to run again, and no later record says that it did"),
     25: (State.LOST, "it was to run again, and no later record says that it did"),
 }
 
-Record = Mapping[str, str]  # one record of qacct
+Record = Mapping[str, str]  # one record of qacct, of which this is read
+READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", "exit_status", "ru_wallclock",
+        "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
 class GridEngine(Scheduler):
@@ -65,7 +64,9 @@ class GridEngine(Scheduler):
             "-r n",  # a rerun would run under the same attempt; `resume` makes a new one
         ]
         if request.memory_bytes:
-            options.append(f"-l mem_free={_megabytes_per_slot(request)}M")
+            # For a rank as if it were a slot: a site may have made mem_free a thing that each slot takes. Not h_vmem,
+            # which limits addresses, and programs for GPUs reserve those without measure.
+            options.append(f"-l mem_free={math.ceil(request.memory_bytes / request.ranks_per_node / 2**20)}M")
         if request.queue:
             options.append(f"-q {_word(request.queue)}")
         if request.account:
@@ -90,32 +91,38 @@ class GridEngine(Scheduler):
         return f"{job_id}.{index + 1}"
 
     def status_command(self, job_ids: Sequence[str]) -> list[str]:
-        # -g d: every task of an array; -r: what a job waits for. -g t, which tells all hosts, prints a row for every
-        # slot, and a node may have hundreds.
-        return ["qstat", "-u", self._user, "-xml", "-r", "-g", "d"]
+        # -f: by host, with its state (-ne: those in use); -r: what a job waits for; -g d: every task of an array.
+        # -g t would tell a job's hosts as well, but in a row for every slot.
+        return ["qstat", "-u", self._user, "-xml", "-f", "-ne", "-r", "-g", "d"]
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         said.check("asking Grid Engine for the states of jobs")
         try:
-            jobs = ET.fromstring(said.stdout).iter("job_list")
+            root = ET.fromstring(said.stdout)
         except ET.ParseError as error:
             raise SiteError(f"asking Grid Engine for the states of jobs: its XML cannot be read: {error}") from None
-        return {_key(job.findtext("JB_job_number", ""), job.findtext("tasks")): _status(job) for job in jobs}
+        jobs = {_id(job): job for job in root.iter("job_list")}
+        hosts: dict[str, dict[str, bool]] = {job_id: {} for job_id in jobs}
+        for queue in root.iter("Queue-List"):
+            host, silent = queue.findtext("name", "").rpartition("@")[2], "u" in queue.findtext("state", "")
+            for job in queue.iter("job_list"):
+                hosts[_id(job)][host] = silent
+        return {job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        # qacct takes one job: for several, the user's records of the last days hold them. -j alone is every job.
-        jobs = sorted({job_id.partition(".")[0] for job_id in job_ids})
-        one = len(jobs) == 1
-        return ["qacct", "-o", self._user, *(["-j", *jobs] if one else ["-d", str(DAYS), "-j"])]
+        # qacct takes one job or all (-j alone); -d would leave out jobs that lost their host, which have no times.
+        jobs = {job_id.partition(".")[0] for job_id in job_ids}
+        return ["qacct", "-o", self._user, "-j", *(jobs if len(jobs) == 1 else ())]
 
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
-        # Without any job that ended there is no accounting file, and a job that is not in it is an error to qacct.
+        # Before the first job ended there is no accounting file, and a job that is not in it is an error to qacct.
         if said.exit_code == 1 and re.search(r"accounting: No such file|job id \d+ not found", said.stderr):
             return {}
         said.check("asking Grid Engine's accounting")
         records: dict[str, list[Record]] = {}
         for text in re.split(r"^=+\n", said.stdout, flags=re.MULTILINE):
-            record = {key: value.strip() for key, _, value in (line.partition(" ") for line in text.splitlines())}
+            pairs = (line.partition(" ") for line in text.splitlines())
+            record = {key: value.strip() for key, _, value in pairs if key in READ}
             if "jobnumber" in record:
                 records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
         return {key: _ended(found) for key, found in records.items()}
@@ -153,9 +160,7 @@ def _one_slot(request: Request) -> tuple[str, ...]:
 def _directive(option: str) -> str:
     """An option as qsub reads it from a line of the script."""
     if "#" in option:
-        raise UserError(
-            f"{option!r}: a '#' ends a line of Grid Engine's options; write this one in the site's 'submit_args'"
-        )
+        raise UserError(f"{option!r}: Grid Engine's directives end at a '#'; write it in the site's 'submit_args'")
     return f"#$ {option}"
 
 
@@ -169,36 +174,29 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _megabytes_per_slot(request: Request) -> int:
-    """A rank's part of its node's memory, as if a rank were a slot.
-
-    As `mem_free`: Grid Engine multiplies it by the slots where a site made it consumable, and compares it with what
-    a host has free where not. `h_vmem` is a limit on the address space, of which a GPU's program has no measure.
-    """
-    return math.ceil((request.memory_bytes or 0) / request.ranks_per_node / 2**20)
-
-
 def _key(job: str, task: str | None) -> str:
     """The id of a job, or of a task of an array."""
     return f"{job}.{task}" if task and task.isdigit() else job
 
 
-def _status(job: ET.Element) -> Status:
-    """One job of qstat's XML, or one task."""
+def _id(job: ET.Element) -> str:
+    return _key(job.findtext("JB_job_number", ""), job.findtext("tasks"))
+
+
+def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
+    """One job of qstat's XML, or one task; `hosts` are the ones it has, and whether each is silent."""
     letters, job_id = job.findtext("state", ""), job.findtext("JB_job_number", "")
     if not letters or set(letters) - LETTERS:
         return Status(State.UNKNOWN, f"Grid Engine says {letters!r}, which this torusrun does not know")
     reasons = [WORDS[letter] for letter in letters if letter in WORDS]
-    if "E" in letters:
-        why = f"it could not be started, for a reason that qstat -j {job_id} tells; as it is, it will not start"
-        return Status(State.PENDING, "; ".join([f"{letters}: {why}", *reasons]))
     if "q" not in letters:
-        host = job.findtext("queue_name", "").rpartition("@")[2]
-        return Status(State.RUNNING, "; ".join(reasons), (host,) if host and job.findtext("slots") == "1" else ())
-    if "h" in letters:
+        reasons += [f"{host} does not answer Grid Engine" for host, silent in hosts.items() if silent]
+        return Status(State.RUNNING, "; ".join(reasons), tuple(hosts))
+    if "E" in letters:
+        reasons.append(f"it could not be started (qstat -j {job_id} says why); as it is, it will not start")
+    elif "h" in letters:
         awaited = [element.text or "" for element in job.iter("predecessor_jobs")]
-        held = f"it waits for {', '.join(awaited)}" if awaited else f"held: qrls {job_id} lets it go"
-        reasons.append(held)
+        reasons.append(f"it waits for job {', '.join(awaited)}" if awaited else f"held: qrls {job_id} lets it go")
     return Status(State.PENDING, "; ".join(reasons))
 
 
@@ -216,22 +214,25 @@ def _ended(records: list[Record]) -> Status:
 def _end(record: Record) -> tuple[State, str]:
     """The end that a record tells of, and what it means in words."""
     code, status = _number(record, "failed"), _number(record, "exit_status")
-    if code == LIMIT:
+    if code == 37:
         return _limit(record)
     if (by := record.get("deleted_by", "NONE")) != "NONE":  # Univa and Altair
         return State.CANCELLED, f"deleted by {by}"
     if code in MEANS:
         return MEANS[code]
-    if status > 128 and code in {*RAN, SIGNALLED}:
-        return State.FAILED, _signal(status - 128)
-    if code in RAN:
+    if status > 128 and code == 100:
+        return State.FAILED, f"ended by {_signal(status - 128)}" + (QDEL if status == 128 + SIGKILL else "")
+    if status > 128 and code in RAN:
+        return State.FAILED, f"a program in it ended by {_signal(status - 128)}"
+    if code in RAN and status == 0 and _number(record, "ru_minflt") == 0:  # no program runs without a page fault
+        return State.CANCELLED, "without a trace of its processes, as after qdel -f"
+    if code in RAN and status >= 0:
         return (State.FAILED if status else State.COMPLETED), f"exit status {status}" if code else ""
-    return State.FAILED, ""
+    return (State.FAILED if code > 0 else State.UNKNOWN), ""
 
 
 def _signal(number: int) -> str:
-    name = Signals(number).name if number in Signals._value2member_map_ else f"signal {number}"
-    return f"{name}, by qdel or for want of memory: the record does not tell" if name == "SIGKILL" else name
+    return Signals(number).name if number in Signals._value2member_map_ else f"signal {number}"
 
 
 def _limit(record: Record) -> tuple[State, str]:
