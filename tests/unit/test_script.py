@@ -1,13 +1,15 @@
 """Job scripts: golden text for every scheduler, and values that try to be commands."""
 
 import os
+import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
 import pytest
 
-from orchestrator import attempts
+from orchestrator import attempts, schedulers
 from orchestrator.planning import Plan, plan
 from orchestrator.render.environment import render, templates
 from orchestrator.runs.folder import RunFolder
@@ -23,6 +25,14 @@ node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
 modules: [gcc/12.2, "openmpi/4.1"]
 env: {NCCL_IB_HCA: "mlx5_0,mlx5_1"}
 scheduler_args: [--exclusive, "--comment=a \\"b\\" c"]
+""",
+    "pbs": """scheduler: pbs
+launcher: mpirun
+queue: rt_HF
+account: group 1
+node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB}
+modules: [hpcx/2.20]
+scheduler_args: ["-m e"]
 """,
     "gridengine": """scheduler: gridengine
 launcher: mpirun
@@ -60,6 +70,20 @@ def test_a_script_is_what_it_was(name: str, tmp_path: Path) -> None:
     assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])
+def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(f"name: digits\nsite: {name}\nnodes: 4\naccount: gaa50000\n")
+    made = plan(tmp_path / "run.yaml")
+    made = Plan("digits-1", made.run, replace(made.site, python="/opt/env/bin/python"), Path("/r/digits-1"), "/opt/py")
+    attempt = RunFolder(made.folder).attempt(1)
+    submit = schedulers.get(made.site.scheduler).submit_command(attempt.script, made.request(attempt))
+    text = f"# {shlex.join(submit)}\n{attempts.script(made, attempt)}"
+    golden = GOLDEN / f"{name}.sh"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text(), "if the change is meant, run once with UPDATE_GOLDEN=1 and read the diff"
+
+
 HOSTILE = ["$(touch pwned)", "`touch pwned`", "a'b\"c", "; touch pwned #", "a\nb", "\\", "${HOME}", "*", "", "é\u2028"]
 
 
@@ -89,7 +113,7 @@ def test_a_value_that_a_template_is_not_given_is_an_error(tmp_path: Path) -> Non
 
 
 def test_every_template_is_used_by_a_golden_file() -> None:
-    used = {f"{name}.sh.j2" for name in SITES} | {"body.sh.j2"}
+    used = {f"{name}.sh.j2" for name in SITES} | {"body.sh.j2", "submitit.sh.j2"}
     assert {path.name for path in (templates() / "job").iterdir()} == used
 
 

@@ -1,0 +1,286 @@
+"""PBS's commands and parsers, from what real OpenPBS servers answered (recorded/openpbs)."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import process
+from orchestrator.errors import SiteError
+from orchestrator.process import Finished
+from orchestrator.schedulers import client
+from orchestrator.schedulers.pbs import PBS
+from orchestrator.schedulers.seam import Request
+from orchestrator.states import State, Status
+
+RECORDED = Path(__file__).parent / "recorded" / "openpbs"
+REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
+
+
+def transcripts(number: str) -> list[Finished]:
+    """Every command of one transcript, with what it said."""
+    (path,) = RECORDED.glob(f"{number}*.txt")
+    found = re.findall(
+        r"^\$ (.*?)\n--- stdout\n(.*?)--- stderr\n(.*?)--- exit (\d+)", path.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [Finished(tuple(command.split()), int(code), out, err) for command, out, err, code in found]
+
+
+def said(number: str, command: str, which: int = 0) -> Finished:
+    matching = [said for said in transcripts(number) if " ".join(said.argv).startswith(command)]
+    assert len(matching) > which, f"the transcript {number} has no {command!r}"
+    return matching[which]
+
+
+def kept(name: str, exit_code: int = 0) -> Finished:
+    return Finished(("qstat",), exit_code, (RECORDED / f"{name}.json").read_text(errors="replace"), "")
+
+
+def only(found: dict[str, Status]) -> Status:
+    assert len(found) == 1, f"one job was recorded, these were read: {sorted(found)}"
+    return next(iter(found.values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "says"),
+    [
+        ("finished_ok", State.COMPLETED, ""),
+        ("failed_exit7", State.FAILED, "exit code 7"),
+        ("finished_command_job", State.COMPLETED, ""),
+        ("qdel_running", State.CANCELLED, "deleted by its user, alice@pbs1"),
+        ("walltime_exceeded", State.TIMEOUT, "reached its time limit (exit status -29)"),
+        ("dropped_by_dependency", State.CANCELLED, "dropped by its dependency (afternotok:3.pbs1@pbs1"),
+        ("held_dependency", State.PENDING, "it waits for other jobs (afterok:3.pbs1@pbs1"),
+        ("stuck_dependent_H", State.PENDING, "it waits for other jobs (afterok:1116.pbs1@pbs1)"),
+        ("held_user", State.PENDING, "held by its user; qrls lets it go"),
+        ("queued_can_never_run", State.PENDING, "ncpus (R: 100 A: 32 T: 32); as it is, it will not start"),
+        ("queued_stopped_queue", State.PENDING, "Not Running: Queue not started."),
+        ("waiting_W", State.PENDING, "waits for its time"),
+        ("running_2nodes", State.RUNNING, ""),
+        ("rerun_after_node_crash", State.RUNNING, ""),
+        ("rel2306_running", State.RUNNING, ""),
+        ("array_parent_running", State.RUNNING, ""),
+        ("head_empty", State.PENDING, "held by its user"),
+    ],
+)
+def test_a_state_is_told_apart(name: str, state: State, says: str) -> None:
+    status = only(PBS().parse_status(kept(name)))
+    assert status.state is state and says in status.reason, status
+
+
+def test_the_hosts_are_told_in_their_order() -> None:
+    assert only(PBS().parse_status(kept("running_2nodes"))).hosts == ("hnode001", "hnode002")
+
+
+def test_the_release_tells_all_jobs_in_json() -> None:
+    assert len(PBS().parse_status(kept("rel2306_two_jobs"))) == 2
+
+
+def test_the_development_version_tells_of_the_first_job_only_and_the_rest_is_asked_for_as_text() -> None:
+    told = next(s for s in transcripts("05b") if " ".join(s.argv).startswith("qstat -x -f -F json 33 50 31"))
+    assert told.stdout.strip() == "['33.pbs1']", "the recording shows one of three"
+
+
+@pytest.mark.parametrize("name", ["rel2306_bad_nan", "rel2306_bad_point5"])
+def test_json_that_is_none_leaves_jobs_to_the_text(name: str) -> None:
+    assert PBS().parse_status(kept(name)) == {}
+
+
+@pytest.mark.parametrize("name", ["head_nan", "head_plus", "head_point5", "head_backslash", "rel2306_bad_backslash"])
+def test_values_that_look_like_numbers_do_not_disturb(name: str) -> None:
+    assert only(PBS().parse_status(kept(name))).state is State.PENDING
+
+
+def test_numbers_in_place_of_strings_are_read() -> None:
+    job = '{"Jobs": {"1.s": {"job_state": "F", "Job_Name": 7, "comment": 12, "Exit_status": "3", "exec_host": 5}}}'
+    assert PBS().parse_status(Finished(("qstat",), 0, job, ""))["1.s"] == Status(
+        State.FAILED, "PBS says exit code 3", ("5",)
+    )
+
+
+def test_an_array_and_its_tasks_are_told_one_by_one() -> None:
+    found = PBS().parse_status(kept("array_t_running"))
+    assert list(found) == ["55[].pbs1", *(PBS().task_id("55[].pbs1", index) for index in (1, 3, 5))]
+    assert {status.state for status in found.values()} <= {State.RUNNING, State.COMPLETED, State.PENDING}, found
+
+
+# Text: the same jobs, with lines wrapped in the middle of a word.
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("2.pbs1", State.FAILED, "exit code 7"),
+        ("7.pbs1", State.TIMEOUT, "reached its time limit"),
+        ("13.pbs1", State.CANCELLED, "deleted by its user, alice@pbs1"),
+        ("17.pbs1", State.CANCELLED, "deleted by its user"),  # qdel -W force
+        ("19.pbs1", State.FAILED, "its shell was ended by SIGKILL (exit status 265)"),
+        ("20.pbs1", State.FAILED, "its shell was ended by SIGTERM (exit status 271)"),  # 271, and nobody deleted it
+        ("22.pbs1", State.FAILED, "its shell was ended by SIGSEGV (exit status 267)"),
+        ("25.pbs1", State.FAILED, "a program in it was ended by SIGINT (exit status 130)"),
+    ],
+)
+def test_an_end_in_text(job: str, state: State, says: str) -> None:
+    status = PBS().parse_accounting(said("04", f"qstat -xf {job}"))[job]
+    assert status.state is state and says in status.reason, status
+
+
+def test_lines_that_are_wrapped_are_joined() -> None:
+    text = said("01", "qstat -x -f 0.pbs1")
+    assert "\n\t" in text.stdout, "the recording has wrapped lines"
+    assert PBS().parse_accounting(text)["0.pbs1"] == only(PBS().parse_status(kept("finished_ok")))
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("125.pbs1", State.PENDING, "Insufficient amount of resource: host"),  # -r y: back in the queue, old end shown
+        ("126.pbs1", State.NODE_FAIL, "its first node was lost"),
+        ("127.pbs1", State.NODE_FAIL, "its first node was lost"),
+        ("128.pbs1", State.RUNNING, ""),  # a sister is lost, and the server says R for minutes
+    ],
+)
+def test_a_job_whose_node_died(job: str, state: State, says: str) -> None:
+    shown = said("08", f"qstat -xf {job}")
+    whole = replace(shown, stdout=f"Job Id: {job}\n{shown.stdout}")  # the recording left the first line out
+    status = PBS().parse_accounting(whole)[job]
+    assert status.state is state and says in status.reason, status
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "says"),
+    [
+        (-14, State.NODE_FAIL, "other than its first"),
+        (-4, State.NODE_FAIL, "started anew"),
+        (-27, State.OOM, "more memory"),
+        (-3, State.FAILED, "could not be started"),
+        (-99, State.FAILED, "a reason of its own (exit status -99)"),
+        (254, State.FAILED, "exit code 254"),
+        (127, State.FAILED, "exit code 127"),
+        (137, State.FAILED, "a program in it was ended by SIGKILL"),
+        (0, State.COMPLETED, ""),
+    ],
+)
+def test_an_exit_status_has_a_meaning(code: int, state: State, says: str) -> None:
+    text = f"Job Id: 1.s\n    job_state = F\n    Exit_status = {code}\n"
+    status = PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"]
+    assert status.state is state and says in status.reason, status
+
+
+def test_an_administrator_is_told_from_the_user() -> None:
+    text = "Job Id: 1.s\n    Job_Owner = a@h\n    job_state = F\n    Exit_status = 271\n"
+    text += "    comment = Job run at Fri and terminated by root@h\n"
+    status = PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"]
+    assert (status.state, status.reason) == (State.CANCELLED, "deleted by root@h, who is not its user")
+
+
+def test_a_deleted_job_that_never_ran_is_no_failure() -> None:
+    status = PBS().parse_accounting(said("02", "qstat -xf 37.pbs1"))["37.pbs1"]
+    assert (status.state, "never ran" in status.reason) == (State.CANCELLED, True), status
+
+
+@pytest.mark.parametrize("letter", ["M", "Z", ""])
+def test_a_state_that_is_not_known_is_said_aloud(letter: str) -> None:
+    text = f"Job Id: 1.s\n    job_state = {letter}\n"
+    assert PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"].state is State.UNKNOWN
+
+
+# What PBS answers when it does not know, and when it is not there.
+
+
+def test_an_unknown_job_is_absent_and_the_others_are_told() -> None:
+    assert PBS().parse_status(kept("unknown_job", 153)) == {}
+    mixed = said("04", "qstat -x -f -F json 999999 2.pbs1")
+    assert mixed.exit_code == 153 and list(PBS().parse_status(mixed)) == ["2.pbs1"]
+
+
+@pytest.mark.parametrize("command", ["qstat", "qsub", "qdel"])
+def test_a_server_that_is_down_is_never_no_jobs(command: str) -> None:
+    for answer in (s for s in transcripts("10") if s.argv[0] == command and "cannot connect" in s.stderr):
+        with pytest.raises(SiteError, match="cannot connect to server"):
+            PBS().parse_status(answer)
+        with pytest.raises(SiteError, match="cannot connect to server"):
+            PBS().parse_accounting(answer)
+
+
+def test_valid_json_of_a_server_that_is_down_does_not_deceive() -> None:
+    with pytest.raises(SiteError):
+        PBS().parse_status(kept("server_down", 255))
+
+
+def test_a_server_without_history_answers_all_the_same() -> None:
+    without = Finished(("qstat",), 0, "", "qstat: PBS is not configured to maintain job history")
+    assert PBS().parse_status(without) == {} == PBS().parse_accounting(without)
+
+
+REFUSED = [(s.argv, s) for s in transcripts("02") if s.argv[0] == "qsub" and s.exit_code]
+
+
+@pytest.mark.parametrize("answer", [s for _, s in REFUSED], ids=[" ".join(a)[:50] for a, _ in REFUSED])
+def test_a_refusal_is_told_in_the_schedulers_words(answer: Finished) -> None:
+    with pytest.raises(SiteError, match=f"exit code {answer.exit_code}: ") as told:
+        answer.check("submitting the job")
+    words = (answer.stderr.strip() or answer.stdout.strip()).splitlines()[0]
+    assert words in str(told.value)
+
+
+def test_every_exit_code_of_the_table_was_recorded() -> None:
+    numbers = ("01", "02", "04", "05b", "06", "08", "10", "14")
+    codes = {said.exit_code for number in numbers for said in transcripts(number)}
+    assert {153, 35, 170, 173, 187, 166, 188, 160, 162, 255, 2, 1, 168} <= codes, sorted(codes)
+
+
+# Commands and directives.
+
+
+@pytest.mark.parametrize(("printed", "job"), [("1.pbs1\n", "1.pbs1"), ("27[].pbs1\n", "27[].pbs1")])
+def test_the_id_of_a_submitted_job(printed: str, job: str) -> None:
+    assert PBS().job_id(printed) == job
+
+
+@pytest.mark.parametrize("printed", ["", "qsub: queued", "job 12"])
+def test_without_an_id_there_is_an_error(printed: str) -> None:
+    with pytest.raises(SiteError, match="did not print a job id"):
+        PBS().job_id(printed)
+
+
+def test_the_directives() -> None:
+    request = replace(REQUEST, after=("1.s", "2.s"), array=20, parallel=5, extra=("-m e",))
+    assert PBS().directives(request) == [
+        f"#PBS {option}" for option in (
+            "-N digits-1", "-l select=4:ncpus=6:mpiprocs=2:ngpus=2:mem=3072mb", "-l place=scatter",
+            "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r n", "-q rt_HF", "-P gag1",
+            "-W depend=afterok:1.s:2.s", "-J 0-19%5", "-m e",
+        )
+    ]  # fmt: skip
+
+
+def test_a_site_asks_in_its_own_words() -> None:
+    lines = PBS().directives(replace(REQUEST, ask=("-l select=4:mpiprocs=8",), account="a b", time_s=360000))
+    assert "#PBS -l select=4:mpiprocs=8" in lines and not any("ncpus" in line or "scatter" in line for line in lines)
+    assert '#PBS -P "a b"' in lines and "#PBS -l walltime=100:00:00" in lines
+
+
+def test_the_hosts_inside_a_job(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes"
+    nodes.write_text("hnode002\nhnode002\nhnode001\nhnode001\n")
+    assert PBS().hosts({"PBS_NODEFILE": str(nodes)}, "x") == ["hnode002", "hnode001"]
+    nodes.write_text("")
+    for environment in ({}, {"PBS_NODEFILE": str(nodes)}, {"PBS_NODEFILE": str(tmp_path / "none")}):
+        with pytest.raises(SiteError):
+            PBS().hosts(environment, "x")
+
+
+def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [f"{n}.pbs1" for n in range(1000)]
+    jobs = ", ".join(f'"{job_id}": {{"job_state": "R"}}' for job_id in ids)
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], *, timeout_s: float) -> Finished:
+        asked.append(argv)
+        return Finished(tuple(argv), 0, f'{{"Jobs": {{{jobs}}}}}', "")
+
+    monkeypatch.setattr(process, "run", run)
+    assert {status.state for status in client.poll(PBS(), ids, 10).values()} == {State.RUNNING}
+    assert asked == [PBS().status_command(ids)], "one command must tell of all jobs"
