@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from orchestrator import attempts, images, planning, schedulers
@@ -21,6 +21,8 @@ from orchestrator.watch.poll import views
 from orchestrator.watch.view import View, read_record
 from training.checkpoint.manifest import Checkpoint, newest_complete
 
+LOOK_S = 0.2
+NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
 FORCE = "ask again later, or, if you know that its job is gone, resume it with --force"
 
 plan = planning.plan
@@ -61,14 +63,29 @@ class Run:
         return newest_complete(self.folder.checkpoints)
 
     def cancel(self) -> None:
-        """End the run. The ranks are asked to write a checkpoint first. Raises UserError when it is over already."""
+        """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
         view = self.status()
         if view.state.over:
             raise UserError(f"{self.id} is over already: {view.state.value}, {view.reason}")
         if view.job is None:
             raise UserError(f"{self.id} has no known job to cancel: {view.reason}")
         ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
-        cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
+        if not self._ends_by_itself(view):
+            cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
+
+    def _ends_by_itself(self, view: View) -> bool:
+        """Give an attempt that has begun the time to write its checkpoint; whether it came to its end in that time.
+
+        Were its job ended at once, not every scheduler would leave its processes the time.
+        """
+        if not ledger.last(ledger.events(self.folder.ledger), "started", view.attempt):
+            return False
+        until_s = monotonic() + self.plan.site.kill_after_s + NOTICED_S
+        while monotonic() < until_s:
+            if self.folder.attempt(view.attempt).end.exists():
+                return True
+            sleep(LOOK_S)
+        return False
 
     def resume(self, *, time: str | None = None, force: bool = False, new_image: bool = False) -> Checkpoint | None:
         """Submit the next attempt, with another time limit if asked; the checkpoint it goes on from, None for step 0.

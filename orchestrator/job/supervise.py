@@ -50,6 +50,7 @@ class Supervisor:
         self.attempt = attempt
         self.plan: Plan = read_plan(run.folder)
         self.stop: StopRequest | None = None
+        self.ledger_size = 0
         self.ends: dict[int, RankEnd] = {}
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
@@ -106,6 +107,18 @@ class Supervisor:
         asked = ledger.last(ledger.events(self.folder.ledger), "cancel_requested", self.attempt.number)
         return StopRequest(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
 
+    def _cancelled_meanwhile(self) -> StopRequest | None:
+        """As `_cancelled`, at the price of a stat while nobody writes to the ledger.
+
+        Some schedulers give the processes of a job that they end little time or none, so a cancellation is first asked
+        for here.
+        """
+        size = self.folder.ledger.stat().st_size
+        if size == self.ledger_size:
+            return None
+        self.ledger_size = size
+        return self._cancelled()
+
     def _watch(self, launcher: subprocess.Popen[bytes]) -> int:
         """Wait for the launcher, passing requests to stop on, until it ends or has to be ended. Its exit code."""
         deadline_s = self.started_s + self.plan.run.time_s - self.plan.site.stop_before_s
@@ -116,6 +129,7 @@ class Supervisor:
                 self.stop = StopRequest(
                     State.TIMEOUT, f"its time limit of {self.plan.run.time_s:g} s is near", certain=True
                 )
+            self.stop = self.stop or self._cancelled_meanwhile()
             if self.stop and stopping_s == float("inf"):
                 stopping_s = now_s
                 launcher.send_signal(signal.SIGUSR2)

@@ -118,7 +118,6 @@ class ClusterExecutor(core.PicklingExecutor):
             valid = "\n  - ".join(f"{name} (default: {value!r})" for name, value in sorted({**SHARED, **OWN}.items()))
             raise ValueError(f"Unavailable parameter(s): {unknown}\nValid parameters are:\n  - {valid}")
         super()._internal_update_parameters(**kwargs)
-        self.scheduler.directives(self.request())  # what it cannot ask for is said now
 
     def request(self, array: int = 0) -> Request:
         """What a job with these parameters asks its scheduler for."""

@@ -1,19 +1,27 @@
 """The places of the end-to-end suite, and one undisturbed run in each to compare with."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import Local, Place, Slurm
+from tests.e2e.places import PBS, GridEngine, Local, Place, Slurm
 
-PLACES = [pytest.param("local", id="local"), pytest.param("slurm", id="slurm", marks=pytest.mark.lab)]
+# A new scheduler is tested by a line here: its place, made from pytest's fixtures.
+PLACES: dict[str, Callable[[pytest.FixtureRequest], Place]] = {
+    "local": lambda request: Local(request.getfixturevalue("tmp_path_factory").mktemp("local")),
+    "slurm": lambda request: Slurm(request.getfixturevalue("slurm_lab")),
+    "gridengine": lambda request: GridEngine(request.getfixturevalue("gridengine_lab")),
+    "pbs": lambda request: _pbs(),
+}
 
 
-@pytest.fixture(scope="session", params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    if request.param == "slurm":
-        return Slurm(request.getfixturevalue("slurm_lab"))
-    return Local(tmp_path_factory.mktemp("local"))
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(name, marks=[] if name == "local" else pytest.mark.lab) for name in PLACES],
+)
+def place(request: pytest.FixtureRequest) -> Place:
+    return PLACES[request.param](request)
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +35,10 @@ def undisturbed(place: Place) -> Path:
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr
     return run
+
+
+def _pbs() -> PBS:
+    """PBS is in no package registry, so it is the one lab that CI may do without."""
+    if reason := PBS.why_not_here():
+        pytest.skip(reason)
+    return PBS()

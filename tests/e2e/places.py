@@ -1,19 +1,20 @@
-"""Where a run can take place: each place drives the same command line, on this machine or on a real Slurm."""
+"""Where a run can take place: each place drives the same command line, on this machine or on a real cluster."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-
-from tests.lab.slurm import SlurmLab
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
@@ -33,27 +34,64 @@ train:
 
 
 class Place(ABC):
-    """A site with a folder of its own for specs, and the means to do harm to a run there."""
+    """A site with a folder of its own for specs, and the means to do harm to a run there.
+
+    `digits` are the layouts in which the example is trained; `cluster` is submitit's name for the scheduler.
+    """
 
     folder: Path
     layout: str
     digits: list[list[str]]
+    cluster: str
 
     @abstractmethod
-    def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
-        """`torusrun WORDS` as the user of this place, from the folder of specs."""
+    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+        """A program as the user of this place, in the folder of specs; 'python' is the one that has torusrun."""
+
+    @abstractmethod
+    def start(self, argv: list[str]) -> subprocess.Popen[str]:
+        """Begin a program in the same way."""
 
     @abstractmethod
     def kill(self, host: str, pid: int) -> None:
         """SIGKILL a process on a host of this place."""
 
+    def down(self) -> AbstractContextManager[None] | None:
+        """While it lasts the scheduler is down; None where there is nothing to be down."""
+        return None
+
+    def frozen(self) -> AbstractContextManager[None] | None:
+        """While it lasts the scheduler answers nobody, and its commands hang; None where none can hang."""
+        return None
+
+    def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
+        """`torusrun WORDS` as the user of this place, from the folder of specs."""
+        return self.run(["python", "-m", "orchestrator", *words], timeout_s)
+
     def submit(self, *words: str) -> Path:
         """Submit the place's spec; the run's folder."""
-        spec = self.folder / "run.yaml"
-        spec.write_text(SPEC.format(layout=self.layout))
-        said = self.torusrun("submit", str(spec), *words)
+        self.write_spec()
+        said = self.torusrun("submit", "run.yaml", *words)
         assert said.returncode == 0, f"submit failed: {said.stderr}"
         return Path(self.view(said.stdout.split()[0])["folder"])
+
+    def write_spec(self) -> None:
+        self.put("run.yaml", SPEC.format(layout=self.layout))
+
+    def put(self, name: str, text: str) -> None:
+        """A file in the folder of specs, written as the user."""
+        said = self.run(["sh", "-c", f"printf %s {shlex.quote(text)} > {shlex.quote(name)}"])
+        assert said.returncode == 0, said.stderr
+
+    def site(self, name: str, **changes: str) -> str:
+        """The place's site with other lines, in a file of its own."""
+        lines = [line for line in self.site_text().splitlines() if line.split(":")[0] not in changes]
+        changed = [*lines, *(f"{key}: {value}" for key, value in changes.items())]
+        self.put(name, "\n".join(changed) + "\n")
+        return name
+
+    def site_text(self) -> str:
+        return (self.folder / "site.yaml").read_text()
 
     def view(self, run: Path | str) -> dict[str, Any]:
         said = self.torusrun("status", run.name if isinstance(run, Path) else run, "--json")
@@ -69,6 +107,7 @@ class Local(Place):
 
     layout = "grid: 2x2"
     digits = [[]]
+    cluster = "local"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,29 +117,106 @@ class Local(Place):
         site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\nstop_before: 10s\nkill_after: 10s\n"
         (folder / "site.yaml").write_text(f"{site}runs: {folder}/runs\n")
 
-    def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
-        argv = [sys.executable, "-m", "orchestrator", *words]
-        return subprocess.run(argv, cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=timeout_s)
+    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+        return subprocess.run(
+            self._argv(argv), cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=timeout_s
+        )
+
+    def start(self, argv: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(self._argv(argv), cwd=self.folder, env=self.env, text=True)
+
+    def _argv(self, argv: list[str]) -> list[str]:
+        return [sys.executable if word == "python" else word for word in argv]
 
     def kill(self, host: str, pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-class Slurm(Place):
-    """The lab: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
+class InLab(Place):
+    """A lab's cluster: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
 
     layout = "nodes: 2\ngrid: 2x2"
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "4x2")]
 
-    def __init__(self, lab: SlurmLab) -> None:
+    def __init__(self, lab: Any, name: str) -> None:
         self.lab = lab
-        self.folder = lab.home
+        self.cluster = name
+        self.folder = lab.home / f"{name}-runs"
+        self.folder.mkdir(exist_ok=True)
+        shutil.chown(self.folder, lab.settings.user, lab.settings.user)
+        (self.folder / "site.yaml").write_text(lab.site_file.read_text())
 
-    def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
-        return self.lab.run_as_user([self.lab.python, "-m", "orchestrator", *words], timeout_s=timeout_s)
+    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+        return self.lab.run_as_user(self._argv(argv), timeout_s=timeout_s, cwd=self.folder)
+
+    def start(self, argv: list[str]) -> subprocess.Popen[str]:
+        return self.lab.popen_as_user(self._argv(argv), cwd=self.folder)
+
+    def _argv(self, argv: list[str]) -> list[str]:
+        return [str(self.lab.python) if word == "python" else word for word in argv]
 
     def kill(self, host: str, pid: int) -> None:
         assert self.lab.exec_on(host, ["kill", "-9", str(pid)]).returncode == 0
+
+    def down(self) -> AbstractContextManager[None]:
+        return self.lab.down()
+
+    def frozen(self) -> AbstractContextManager[None]:
+        return self.lab.freeze()
+
+
+class Slurm(InLab):
+    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "4x2")]
+
+    def __init__(self, lab: Any) -> None:
+        super().__init__(lab, "slurm")
+
+
+class GridEngine(InLab):
+    digits = [["--site", "gridengine-lab", "--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
+
+    def __init__(self, lab: Any) -> None:
+        super().__init__(lab, "gridengine")
+
+
+class PBS(Place):
+    """A PBS that is there already: its commands are on PATH, or TORUSRUN_PBS_LAB is the command that enters one.
+
+    Its user has a site 'pbs-lab', and a python3 with torusrun and torch that the nodes have too.
+    """
+
+    layout = "nodes: 2\ngrid: 2x2"
+    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
+    cluster = "pbs"
+
+    def __init__(self) -> None:
+        self.prefix = shlex.split(os.environ.get("TORUSRUN_PBS_LAB", ""))
+        home = subprocess.run([*self.prefix, "sh", "-c", 'echo "$HOME"'], text=True, capture_output=True, timeout=60)
+        self.folder = Path(home.stdout.strip()) / "torusrun-suite"
+        self.run(["mkdir", "-p", str(self.folder)])
+        site = Path(home.stdout.strip()) / ".config/torusrun/sites/pbs-lab.yaml"
+        assert site.exists(), f"describe this PBS in {site}: docs/development.md says how"
+        self.run(["cp", str(site), "site.yaml"])
+
+    @staticmethod
+    def why_not_here() -> str | None:
+        if "TORUSRUN_PBS_LAB" in os.environ or shutil.which("pbsnodes"):
+            return None
+        return "no PBS: no pbsnodes on PATH, and TORUSRUN_PBS_LAB does not name the command that enters one"
+
+    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+        return subprocess.run(self._argv(argv), text=True, capture_output=True, timeout=timeout_s)
+
+    def start(self, argv: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(self._argv(argv), text=True)
+
+    def _argv(self, argv: list[str]) -> list[str]:
+        words = ["python3" if word == "python" else word for word in argv]
+        return [*self.prefix, "sh", "-c", f"cd {shlex.quote(str(self.folder))} 2> /dev/null; {shlex.join(words)}"]
+
+    def kill(self, host: str, pid: int) -> None:
+        """By a job on that host, which is all that a user needs."""
+        said = self.run(["qsub", "-l", f"select=1:ncpus=0:host={host}", "--", "/bin/kill", "-9", str(pid)])
+        assert said.returncode == 0, said.stderr
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:

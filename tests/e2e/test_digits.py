@@ -9,9 +9,8 @@ from tests.e2e.places import ROOT, Place, metrics
 
 
 def run_digits(place: Place, *words: str) -> tuple[Path, str]:
-    example = place.folder / "digits.yaml"
-    example.write_text((ROOT / "examples" / "digits.yaml").read_text())
-    said = place.torusrun("submit", str(example), "--site", "./site.yaml", *words, "--wait")
+    place.put("digits.yaml", (ROOT / "examples" / "digits.yaml").read_text())
+    said = place.torusrun("submit", "digits.yaml", "--site", "./site.yaml", *words, "--wait")
     assert said.returncode == 0, said.stdout + said.stderr
     return Path(place.view(said.stdout.split()[0])["folder"]), said.stdout
 

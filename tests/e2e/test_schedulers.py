@@ -1,0 +1,120 @@
+"""What a scheduler does to runs, the same on each: dependencies, refusals, being down, hanging, losing its client."""
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import Place, ledger, metrics, until, wait_for_step
+
+SHORT = ("--set", "train.epochs=2")
+
+
+def submit_after(place: Place, awaited: Path) -> Path:
+    said = place.torusrun("submit", "run.yaml", *SHORT, "--after", awaited.name)
+    assert said.returncode == 0, said.stderr
+    return Path(place.view(said.stdout.split()[0])["folder"])
+
+
+def test_a_run_waits_for_another_to_complete(place: Place) -> None:
+    first = place.submit("--set", "train.epochs=6")
+    second = submit_after(place, first)
+    assert place.view(second)["state"] == "PENDING", "a run must wait for the one it was submitted after"
+    assert place.watch(second).returncode == 0, place.view(second)
+    done_s, started_s = ledger(first, "ended")[-1]["t"], ledger(second, "started")[-1]["t"]
+    assert done_s <= started_s, "the second run began before the first had ended"
+
+
+def test_a_run_whose_dependency_fails_never_runs(place: Place) -> None:
+    first = place.submit()
+    second = submit_after(place, first)
+    wait_for_step(first, 5)
+    started = json.loads((first / "attempts/1/ranks/0000.start.json").read_text())
+    place.kill(started["host"], started["pid"])
+    until(lambda: place.view(first)["state"] == "FAILED", "the first run to fail")
+    until(lambda: place.view(second)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the second run to be dropped")
+    view = place.view(second)
+    assert view["state"] == "CANCELLED" and not metrics(second, "start"), view
+    assert "never ran" in view["reason"] or "Dependency" in view["reason"] or "dependency" in view["reason"], view
+    refused = place.torusrun("submit", "run.yaml", "--after", first.name)
+    assert refused.returncode == 2 and "can only wait for one to come" in refused.stderr
+
+
+def test_a_queue_that_there_is_not_is_refused_and_leaves_nothing(place: Place) -> None:
+    if place.cluster == "local":
+        return  # this machine has no queues
+    before = set((place.submit(*SHORT).parent).iterdir())
+    said = place.torusrun("submit", "run.yaml", "--set", "queue=nosuch")
+    assert said.returncode == 3 and said.stderr.count("\n") <= 2 and "nosuch" in said.stderr or "queue" in said.stderr
+    assert set(next(iter(before)).parent.iterdir()) == before, "a refused run must leave no folder"
+
+
+def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place) -> None:
+    down = place.down()
+    if down is None:
+        return  # nothing that could be down
+    run = place.submit()
+    wait_for_step(run, 5)
+    with down:
+        view = place.view(run)
+        assert view["state"] == "UNKNOWN" and view["reason"], view
+        said = place.torusrun("submit", "run.yaml")
+        assert said.returncode == 3 and "Traceback" not in said.stderr, said.stderr
+    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
+    assert place.torusrun("cancel", run.name).returncode == 0
+    until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
+
+
+def test_a_scheduler_that_hangs_costs_its_timeout_and_no_run(place: Place) -> None:
+    frozen = place.frozen()
+    if frozen is None:
+        return  # nothing that could hang
+    hasty = place.site("hasty.yaml", command_timeout="3s")
+    run = place.submit("--set", f"site={hasty}")
+    wait_for_step(run, 5)
+    with frozen:
+        started_s = time.monotonic()
+        view = place.view(run)
+        assert view["state"] == "UNKNOWN" and "did not answer within 3 s" in view["reason"], view
+        assert time.monotonic() - started_s < 15, "a hanging command must be given up after its timeout"
+    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
+    assert place.torusrun("cancel", run.name).returncode == 0
+    until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
+
+
+def test_a_client_that_is_killed_while_it_submits_leaves_a_run_that_is_told_truly(place: Place) -> None:
+    """Whether the job came into being, nobody knows until it begins: then the job itself says so."""
+    frozen = place.frozen()
+    if frozen is None:
+        return
+    before = {run["run"] for run in json.loads(place.torusrun("status", "--json").stdout)["runs"]}
+    runs = place.submit(*SHORT).parent
+    known = {path.name for path in runs.iterdir()} | before
+    with frozen:
+        client = place.start(["python", "-m", "orchestrator", "submit", "run.yaml", *SHORT])
+        new = until(lambda: [p for p in runs.iterdir() if p.name not in known and (p / "ledger.jsonl").exists()],
+                    "the run folder of the client")  # fmt: skip
+        time.sleep(1)
+        client.kill()
+        client.wait()
+    run = new[0]
+    view = place.view(str(run))
+    assert view["state"] in ("UNKNOWN", "PENDING", "RUNNING", "COMPLETED"), view
+    if view["state"] == "UNKNOWN":
+        assert "was cut off" in view["reason"] and run.name in view["reason"], view
+    with contextlib.suppress(AssertionError):  # it may never have been submitted: that is a true answer too
+        until(lambda: place.view(str(run))["state"] == "COMPLETED", "the job that was submitted after all", 45)
+    assert place.view(str(run))["state"] in ("UNKNOWN", "COMPLETED")
+
+
+@pytest.mark.parametrize("what", ["function", "array", "checkpoint"])
+def test_a_script_written_with_submitit_alone(place: Place, what: str) -> None:
+    """The same script in every place: only the cluster's name differs."""
+    if (place.cluster, what) == ("local", "checkpoint"):
+        return  # submitit's own local jobs are not run again
+    place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
+    said = place.run(["python", "with_submitit.py", place.cluster, what], timeout_s=420)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert f"{what}: well" in said.stdout
