@@ -9,10 +9,13 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.gridengine import GridEngine
 from orchestrator.schedulers.seam import Request
+from orchestrator.states import State
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
-ENGINE = GridEngine("alice")
+ENGINE = GridEngine("labuser")
 IDS = [str(n) for n in range(1, 1001)]
+WAITING = "qw Rq hqw hRwq Eqw Ehqw EhRqw"  # sge_status(5)
+RUNNING = "r hr t Rr Rt s ts S tS T tT Rs Rts RS RtS RT RtT dr dt dRr dRt ds dS dT dRs dRS dRT"
 
 
 def recorded(name: str) -> Finished:
@@ -31,10 +34,9 @@ def request(**changes: object) -> Request:
     return Request(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def qstat(state: str, **elements: str) -> Finished:
+def qstat(state: str) -> Finished:
     """qstat about one job in this state."""
-    inner = "".join(f"<{name}>{text}</{name}>" for name, text in {"state": state, **elements}.items())
-    job = f"<job_list><JB_job_number>5</JB_job_number>{inner}</job_list>"
+    job = f"<job_list><JB_job_number>5</JB_job_number><state>{state}</state></job_list>"
     return Finished(("qstat",), 0, f"<job_info><job_info>{job}</job_info></job_info>", "")
 
 
@@ -84,9 +86,14 @@ def test_what_a_site_says_to_qsub_itself_comes_before_the_script() -> None:
     assert command == ["qsub", "-terse", "-V", "-g", "gaa50000", "/r/job.sh"]
 
 
-@pytest.mark.parametrize(("said", "job"), [("16\n", "16"), ("20.1-3:1\n", "20"), ("a site's greeting\n17\n", "17")])
-def test_the_id_of_a_submitted_job(said: str, job: str) -> None:
-    assert ENGINE.job_id(said) == job
+def test_no_arguments_pass_through_a_shell() -> None:
+    assert "-b" not in ENGINE.submit_command(Path("/r/job.sh"), request()), "qsub -b y: a login shell reads them again"
+
+
+def test_the_id_of_a_submitted_job() -> None:
+    assert ENGINE.job_id(recorded("qsub").stdout) == "1"
+    assert ENGINE.job_id(recorded("qsub_array").stdout) == "9"
+    assert ENGINE.job_id("a site's greeting\n17\n") == "17"
 
 
 def test_no_id_says_where_to_look() -> None:
@@ -96,3 +103,173 @@ def test_no_id_says_where_to_look() -> None:
 
 def test_tasks_count_from_1_to_grid_engine() -> None:
     assert ENGINE.task_id("12", 3) == "12.4"
+
+
+def test_the_recordings_are_of_the_commands_in_use() -> None:
+    assert list(recorded("qstat").argv) == ENGINE.status_command(IDS)
+    assert list(recorded("qacct").argv) == ENGINE.accounting_command(IDS)
+    assert list(recorded("qacct_one").argv) == ENGINE.accounting_command(["2"])
+
+
+def test_a_thousand_jobs_are_one_command_and_the_tasks_of_an_array_one_job() -> None:
+    assert len(ENGINE.status_command(IDS)) < 12 and len(ENGINE.accounting_command(IDS)) < 12
+    assert ENGINE.accounting_command(["12.1", "12.2"]) == ["qacct", "-o", "labuser", "-j", "12"]
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("18", State.RUNNING, ""), ("20.1", State.RUNNING, ""), ("20.3", State.PENDING, ""), ("25", State.PENDING, ""),
+        ("19", State.RUNNING, ""), ("21", State.PENDING, "held: qrls 21 lets it go"),
+        ("22", State.PENDING, "it waits for job 18, 21"), ("23", State.RUNNING, ""),  # waits for a job that is not
+        ("24", State.PENDING, "qstat -j 24 says why); as it is, it will not start"),
+        ("26", State.RUNNING, "suspended by qmod"), ("27", State.PENDING, "rescheduled"),
+        ("29", State.RUNNING, "being deleted"),
+    ],
+)  # fmt: skip
+def test_qstat(job: str, state: State, says: str) -> None:
+    status = ENGINE.parse_status(recorded("qstat"))[job]
+    assert status.state is state and says in status.reason and bool(says) == bool(status.reason)
+
+
+def test_qstat_tells_the_hosts_and_no_task_that_is_not_one() -> None:
+    found = ENGINE.parse_status(recorded("qstat"))
+    assert found["19"].hosts == ("node2", "node3", "node4") and found["20.3"].hosts == ()
+    assert "20" not in found
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [("30", "node3 does not answer"), ("31", "being deleted; node3 does not"), ("33", "node3 does not answer")],
+)
+def test_a_job_on_a_host_that_went_down_runs_as_far_as_anybody_knows(job: str, says: str) -> None:
+    status = ENGINE.parse_status(recorded("qstat_silent"))[job]
+    assert status.state is State.RUNNING and says in status.reason
+
+
+def test_a_parallel_job_that_lost_a_host_says_so_though_grid_engine_calls_it_running() -> None:
+    found = ENGINE.parse_status(recorded("qstat_silent"))
+    assert found["19"].reason == "node3 does not answer Grid Engine" and found["18"].reason == ""
+
+
+@pytest.mark.parametrize(
+    ("letters", "state"),
+    [
+        *((word, State.PENDING) for word in WAITING.split()),
+        *((word, State.RUNNING) for word in RUNNING.split()),
+    ],
+)
+def test_every_state_that_grid_engine_documents_is_known(letters: str, state: State) -> None:
+    assert ENGINE.parse_status(qstat(letters))["5"].state is state
+
+
+@pytest.mark.parametrize("letters", ["P", "", "zz"])
+def test_a_state_of_another_grid_engine_is_unknown_aloud(letters: str) -> None:
+    status = ENGINE.parse_status(qstat(letters))["5"]
+    assert status.state is State.UNKNOWN and repr(letters) in status.reason
+
+
+def test_no_jobs_are_an_answer_and_a_qmaster_that_is_down_is_none() -> None:
+    assert ENGINE.parse_status(recorded("qstat_nothing")) == {}
+    with pytest.raises(SiteError, match="unable to send message to qmaster"):
+        ENGINE.parse_status(recorded("qstat_down"))
+
+
+@pytest.mark.parametrize("cut", [0, 300])
+def test_xml_that_is_cut_off_says_nothing_about_jobs(cut: int) -> None:
+    with pytest.raises(SiteError, match="XML cannot be read"):
+        ENGINE.parse_status(Finished(("qstat",), 0, recorded("qstat").stdout[:cut], ""))
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        ("1", State.COMPLETED, "exit status 0"), ("2", State.FAILED, "exit status 7"),
+        ("3", State.FAILED, "ended by SIGSEGV"), ("4", State.FAILED, "a program in it ended by SIGKILL"),
+        ("5", State.FAILED, "application error"), ("6", State.TIMEOUT, "it ran for 5 s"), ("7", State.OOM, "h_vmem=1"),
+        ("8", State.FAILED, "from qdel or for want of memory"), ("9.1", State.COMPLETED, ""), ("9.2", State.FAILED, ""),
+        ("10", State.COMPLETED, ""), ("13", State.FAILED, "changing into working directory"),
+        ("27", State.LOST, "it was to run again"), ("30", State.NODE_FAIL, "its host"), ("31", State.NODE_FAIL, ""),
+        ("32", State.CANCELLED, "qdel -f"),
+    ],
+)  # fmt: skip
+def test_qacct(job: str, state: State, says: str) -> None:
+    status = ENGINE.parse_accounting(recorded("qacct"))[job]
+    assert status.state is state and says in status.reason and status.reason.startswith("Grid Engine's accounting says")
+
+
+def test_the_record_of_a_parallel_job_is_its_own_and_not_that_of_a_task() -> None:
+    """The task on ge3 was ended by a signal; the job went well."""
+    status = ENGINE.parse_accounting(recorded("qacct_parallel"))["1"]
+    assert status.state is State.COMPLETED and status.hosts == ("ge4", "ge1", "ge2", "ge3")
+
+
+def test_of_several_runs_the_last_counts() -> None:
+    assert recorded("qacct").stdout.count("jobnumber    11 ") > 1
+    assert "ended by SIGKILL" in ENGINE.parse_accounting(recorded("qacct"))["11"].reason
+
+
+@pytest.mark.parametrize("name", ["qacct_unknown", "qacct_no_file"])
+def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed(name: str) -> None:
+    assert ENGINE.parse_accounting(recorded(name)) == {}
+
+
+def test_accounting_that_fails_says_nothing_about_jobs() -> None:
+    said = Finished(("qacct",), 1, "no jobs running since startup\n", "/sge/common/accounting: Permission denied\n")
+    with pytest.raises(SiteError, match="Permission denied"):
+        ENGINE.parse_accounting(said)
+
+
+@pytest.mark.parametrize(
+    ("values", "state", "says"),
+    [
+        # A job that caught the notice of its time limit, and ended by itself 25 s after.
+        (dict(failed="37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", exit_status="0", ru_wallclock="29s",
+              category="-l h_rt=4"), State.TIMEOUT, "29 s"),
+        # Its time came first, whatever memory it had asked for.
+        (dict(failed="37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", exit_status="137", ru_wallclock="603s",
+              category="-l h_rt=600,h_vmem=4G -pe mpi 8"), State.TIMEOUT, "603 s"),
+        (dict(failed="0", exit_status="0", ru_minflt="604"), State.COMPLETED, "exit status 0"),
+        (dict(failed="15  : in epilog", exit_status="3", ru_minflt="604"), State.FAILED, "exit status 3"),
+        (dict(failed="21  : in recognizing job", exit_status="0"), State.NODE_FAIL, "no longer knew it"),
+        (dict(failed="8   : in prolog", exit_status="0"), State.FAILED, "in prolog"),
+        (dict(failed="", exit_status=""), State.UNKNOWN, ""),
+        # Univa's and Altair's records.
+        (dict(failed="100 : assumedly after job", deleted_by="root", exit_status="137"), State.CANCELLED, "by root"),
+        (dict(failed="0", deleted_by="NONE", exit_status="0", ru_wallclock="0.020", ru_minflt="1407"),
+         State.COMPLETED, ""),
+    ],
+)  # fmt: skip
+def test_an_end(values: dict[str, str], state: State, says: str) -> None:
+    status = ENGINE.parse_accounting(qacct(**values))["5"]
+    assert status.state is state and says in status.reason
+
+
+def test_a_job_is_ended_by_qdel_and_a_task_too() -> None:
+    assert ENGINE.cancel_command("9.2") == ["qdel", "9.2"]
+    with pytest.raises(SiteError, match="does not exist"):
+        recorded("qdel_unknown").check("cancelling job 99999")
+
+
+@pytest.mark.parametrize("variable", ["PE_HOSTFILE", "SGE_JOB_HOSTLIST"])
+def test_the_hosts_of_a_job_come_in_its_order(variable: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(recorded("pe_hostfile").stdout)
+    found = ENGINE.hosts({"JOB_ID": "10", variable: str(tmp_path / "hosts")}, "node3")
+    assert found == ["node3", "node1", "node2"]
+
+
+def test_a_job_without_a_parallel_environment_has_the_host_it_is_on() -> None:
+    assert ENGINE.hosts({"JOB_ID": "10"}, "node3") == ["node3"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "not inside a Grid Engine job"),
+        ({"JOB_ID": "10", "PE_HOSTFILE": "/no/such/file"}, "/no/such/file: .* cannot be read: No such file"),
+        ({"JOB_ID": "10", "PE_HOSTFILE": "/dev/null"}, "/dev/null: .* is empty"),
+    ],
+)
+def test_hosts_that_are_not_told_are_not_guessed(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(SiteError, match=says):
+        ENGINE.hosts(environment, "login")
