@@ -23,10 +23,12 @@ def mpirun_words(scheduler: Scheduler, python: str) -> list[str]:
     """What makes mpirun start its daemons through `scheduler`.
 
     Only the first host has the means, so it starts all of them, and signals and output go to each of them directly:
-    Open MPI 4.1 says itself that its default routes fail otherwise.
+    Open MPI 4.1 says itself that its default routes fail otherwise. A daemon has to stay in the session that it was
+    started in: PBS ends what is left of a task whose first process has ended, at times before the daemon is at work.
     """
     agent = f"{python} -m orchestrator.schedulers.remote {scheduler.name}"
-    return ["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct"]
+    direct = ["--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct", "--leave-session-attached"]
+    return ["--mca", "plm_rsh_agent", agent, *direct]
 
 
 if __name__ == "__main__":
