@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+#$ -N try
+#$ -pe mpi 4
+#$ -l gpu=2
+#$ -l h_rt=1:30:00
+#$ -S /bin/bash
+#$ -j y
+#$ -o /dev/null
+#$ -notify
+#$ -r n
+#$ -l mem_free=768M
+#$ -q gpu
+#$ -P g1
+#$ -m e
+umask 077
+export SUBMITIT_EXECUTOR=gridengine TORUSRUN_NODES=2
+# The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
+id="$JOB_ID"
+[[ "${SGE_TASK_ID:-undefined}" == undefined ]] || id="${JOB_ID}_$((SGE_TASK_ID - 1))"
+folder='/shared/my logs/%j'
+folder="${folder//%j/$id}"
+folder="${folder//%A/${id%%_*}}"
+folder="${folder//%a/${id##*_}}"
+mkdir -p "$folder"
+log="$folder/${id}_0_log"
+exec >> "$log.out" 2>> "$log.err"
+cd /usr || exit
+module load x
+
+mpirun -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -m orchestrator.schedulers.task "$folder" &
+child=$!
+# The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
+(
+  for ((waited = 0; waited < 5340; waited += 2)); do
+    if [[ -e "$folder/${id}_interrupt" ]]; then rm -f "$folder/${id}_interrupt"; break; fi
+    sleep 2
+  done
+  kill -USR2 "$child"
+) &
+timer=$!
+trap : TERM USR1 USR2  # the scheduler sends these to every process of the job
+wait "$child"; code=$?
+while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
+kill "$timer" 2> /dev/null
+echo over
+exit "$code"

@@ -1,0 +1,145 @@
+"""The submitit plug-ins: what parameters become, what a job's environment tells, and what installing them costs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import submitit
+from submitit.core import plugins as of_submitit
+from submitit.core.utils import DelayedSubmission
+
+from orchestrator import schedulers
+from orchestrator.process import Finished
+from orchestrator.schedulers import environments, executors
+from orchestrator.schedulers.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
+from orchestrator.states import State
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class HerePBS(PBSExecutor):
+    """As on a submit host."""
+
+    programs = ("sh",)
+
+
+class HereGridEngine(GridEngineExecutor):
+    programs = ("sh",)
+
+
+def test_submitit_knows_both_and_a_machine_without_them_is_told_so(tmp_path: Path) -> None:
+    assert {"pbs", "gridengine", "slurm", "local"} <= set(of_submitit.get_executors())
+    assert {type(env).__name__ for env in of_submitit.get_job_environments().values()} >= {"GridEngineEnvironment"}
+    if PBSExecutor.affinity() < 0:
+        with pytest.raises(RuntimeError, match="pbsnodes: not all on PATH; is this a submit host of pbs"):
+            submitit.AutoExecutor(tmp_path, cluster="pbs")
+
+
+def test_importing_submitit_loads_nothing_of_ours() -> None:
+    program = "import sys, submitit; print([m for m in sys.modules if m.startswith('orchestrator')])"
+    said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+def test_choosing_an_executor_loads_no_torch() -> None:
+    program = (
+        "import sys, submitit; submitit.AutoExecutor.which(); print('torch' in sys.modules, 'rich' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60, check=True)
+    assert said.stdout.strip() == "False False"
+
+
+@pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
+def test_the_script_of_a_function(cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr")
+    executor = cls("/shared/my logs/%j", python="/opt/env/bin/python")
+    executor.update_parameters(
+        name="try", timeout_min=90, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
+        queue="gpu", account="g1", directives=["-m e"], setup=["module load x"], teardown=["echo over"],
+        signal_delay_s=60, ask=["-pe mpi {ranks}", "-l gpu={gpus}"] if cls is HereGridEngine else [],
+    )  # fmt: skip
+    text = executor._text(executor.request())
+    golden = GOLDEN / f"submitit-{cls.cluster}.sh"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text(), "if the change is meant, run once with UPDATE_GOLDEN=1 and read the diff"
+    assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
+
+
+def test_an_unknown_parameter_lists_the_valid_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Unavailable parameter\(s\): \['quue'\](.|\n)*- queue \(default: None\)"):
+        HerePBS(tmp_path).update_parameters(quue="x")
+
+
+def test_every_parameter_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "submitit.md").read_text()
+    missing = [name for name in OWN if f"`{name}`" not in text]
+    assert not missing, f"docs/submitit.md does not tell of {missing}"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "variables", "job", "rank"),
+    [
+        ("pbs", {"PBS_JOBID": "7.srv"}, "7.srv", 0),
+        ("pbs", {"PBS_JOBID": "7[3].srv", "PBS_ARRAY_ID": "7[].srv", "PBS_ARRAY_INDEX": "3"}, "7[].srv_3", 0),
+        ("pbs", {"PBS_JOBID": "9.srv", "TORUSRUN_CONTINUES": "7.srv"}, "7.srv", 0),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}, "7", 0),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "4"}, "7_3", 0),
+        ("gridengine", {"JOB_ID": "7", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, "7", 3),
+    ],
+)
+def test_a_jobs_environment(
+    cluster: str, variables: dict[str, str], job: str, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"SUBMITIT_EXECUTOR": cluster, "TORUSRUN_NODES": "2", **variables}.items():
+        monkeypatch.setenv(name, value)
+    env = environments.here()
+    assert (env.name(), env.activated(), env.job_id, env.global_rank) == (cluster, True, job, rank)
+    assert env.node == (1 if rank == 3 else 0)
+
+
+def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:
+    assert executors.Watcher(schedulers.get("pbs")).known_as("7[].srv_3") == "7[3].srv"
+    assert executors.Watcher(schedulers.get("gridengine")).known_as("7_3") == "7.4"
+
+
+def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], *, timeout_s: float) -> Finished:
+        asked.append(argv)
+        jobs = '{"1.s": {"job_state": "F", "Exit_status": 0}, "9.s": {"job_state": "R"}}'
+        return Finished(tuple(argv), 0, f'{{"Jobs": {jobs}}}', "")
+
+    monkeypatch.setattr("orchestrator.process.run", run)
+    watcher = executors.Watcher(schedulers.get("pbs"))
+    for job_id in ("1.s", "2.s"):
+        watcher.register_job(job_id)
+    watcher.stands_for("9.s", "2.s")
+    assert watcher.get_state("2.s", mode="force") == State.RUNNING.value
+    assert watcher.get_state("1.s", mode="cache") == State.COMPLETED.value
+    assert len(asked) == 1 and set(asked[0][5:]) == {"1.s", "9.s"}, asked
+
+
+def test_a_requeued_task_of_an_array_is_asked_for_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[list[str]] = []
+
+    def run(argv: list[str | Path], *, timeout_s: float, environment: dict[str, str]) -> Finished:
+        submitted.append([*map(str, argv), environment["TORUSRUN_CONTINUES"]])
+        return Finished(("qsub",), 0, "9.s\n", "")
+
+    monkeypatch.setattr("orchestrator.process.run", run)
+    for name, value in {"PBS_JOBID": "7[3].s", "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SUBMITIT_FOLDER", str(tmp_path))
+    (tmp_path / "7[].s_submission.sh").write_text(
+        "#!/bin/bash\n#PBS -N x\n#PBS -J 0-4%2\n#PBS -W depend=afterok:1.s\n:\n"
+    )
+    DelayedSubmission(abs, 1)
+    environments.PBSEnvironment()._requeue(2)
+    again = tmp_path / "7[].s_3_again.sh"
+    assert again.read_text() == "#!/bin/bash\n#PBS -N x\n:\n"
+    assert submitted == [["qsub", "-V", "-W", "depend=afterany:7[3].s", str(again), "7[].s_3"]]
+    assert (tmp_path / "7[].s_3_continues_as").read_text() == "9.s"
