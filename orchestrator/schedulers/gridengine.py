@@ -34,7 +34,7 @@ QDEL = ", from qdel or for want of memory: the record does not tell"
 MEANS = {
     19: (State.NODE_FAIL, "its host, or Grid Engine's daemon there, went down"),
     21: (State.NODE_FAIL, "its host, restarted most likely, no longer knew it"),
-    25: (State.LOST, "it was to run again, and no later record says that it did"),
+    25: (State.LOST, "it was to run again, and was deleted before that, most likely"),
 }
 
 Record = Mapping[str, str]  # one record of qacct, of which this is read
