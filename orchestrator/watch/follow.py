@@ -6,22 +6,26 @@ import time
 from collections.abc import Iterator
 
 from orchestrator.runs.folder import RunFolder
-from orchestrator.states import Status
+from orchestrator.states import State, Status
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import View, read_record
 
 LOOK_S = 0.5
 FIRST_POLL_S = 1.0
 SLOWEST_POLL_S = 30.0
+RECORDS_LAG_S = 15.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records know of its end
 
 
 def follow(run: RunFolder) -> Iterator[View]:
     """Views of a run until it is over, the last one being its end."""
     delay_s, next_poll_s = FIRST_POLL_S, 0.0
     view = views([run])[0]
+    seen_s = time.monotonic()
     while True:
         yield view
-        if view.state.over:
+        if view.state is not State.LOST:
+            seen_s = time.monotonic()
+        if view.state.over and (view.state is not State.LOST or time.monotonic() > seen_s + RECORDS_LAG_S):
             return
         time.sleep(LOOK_S)
         record = read_record(run)

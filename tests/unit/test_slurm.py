@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
+from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.seam import Request
 from orchestrator.schedulers.slurm import STATES, Slurm
 from orchestrator.states import State
@@ -124,3 +125,25 @@ def test_the_hosts_of_a_job_come_in_its_order() -> None:
     assert Slurm().hosts({"SLURM_JOB_NODELIST": "node[1-2,4]"}, "node1") == ["node1", "node2", "node4"]
     with pytest.raises(SiteError, match="not inside a Slurm job"):
         Slurm().hosts({}, "login")
+
+
+def test_a_site_that_keeps_no_records_has_none() -> None:
+    said = Finished(("sacct",), 1, "", "Slurm accounting storage is disabled\n")
+    assert Slurm().parse_accounting(said) == {}
+
+
+def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: answers[argv[0]])
+    status = poll(Slurm(), ["7"], 10)["7"]
+    assert status.state is State.UNKNOWN and "accounting could not be asked" in status.reason
+
+
+def test_a_job_waits_for_others_and_is_dropped_with_them() -> None:
+    lines = Slurm().directives(request(after=("5", "6")))
+    assert "#SBATCH --dependency=afterok:5:6" in lines and "#SBATCH --kill-on-invalid-dep=yes" in lines
+
+
+def test_a_site_asks_in_its_own_words() -> None:
+    lines = Slurm().directives(request(ask=("--nodes=4", "--gres=gpu:v100:4")))
+    assert "#SBATCH --gres=gpu:v100:4" in lines and not any("ntasks" in line or "gpu:2" in line for line in lines)
