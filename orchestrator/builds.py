@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator import images, schedulers
 from orchestrator.errors import SiteError
 from orchestrator.images import Prepared
+from orchestrator.planning import in_its_words
 from orchestrator.runs.records import End
 from orchestrator.schedulers.client import cancel, poll
 from orchestrator.schedulers.script import job_script
@@ -72,7 +73,8 @@ def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
     return Request(
         name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
         gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
-        queue=site.queue, account=site.account, stdout=folder / "job.out", stderr=folder / "job.err",
+        queue=site.queue, stdout=folder / "job.out", stderr=folder / "job.err", extra=site.scheduler_args,
+        **in_its_words(site, 1, node.ranks, site.account),
     )  # fmt: skip
 
 

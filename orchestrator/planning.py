@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import schedulers
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt
 from orchestrator.schedulers.seam import Request, filled
@@ -65,14 +65,6 @@ class Plan:
         """
         node, site = self.site.node, self.site
         account = self.run.account or site.account
-        words: dict[str, Any] = {
-            "nodes": self.run.nodes,
-            "ranks_per_node": self.ranks_per_node,
-            "cpus_per_rank": node.cpus_per_rank,
-            "gpus": node.gpus,
-            "account": account,
-        }
-        told = any("{account}" in text for text in (*site.ask, *site.submit_args))
         return Request(
             name=self.run_id,
             nodes=self.run.nodes,
@@ -82,13 +74,11 @@ class Plan:
             memory_bytes=node.memory_bytes,
             time_s=self.run.time_s,
             queue=self.run.queue or site.queue,
-            account=None if told else account,
             stdout=attempt.stdout,
             stderr=attempt.stderr,
-            ask=filled(site.ask, **words),
             extra=site.scheduler_args,
-            submit_args=filled(site.submit_args, **words),
             after=after,
+            **in_its_words(site, self.run.nodes, self.ranks_per_node, account),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +93,31 @@ class Plan:
             "spec": as_written(self.run),
             "site": as_written(self.site),
         }
+
+
+def in_its_words(site: Site, nodes: int, ranks_per_node: int, account: str | None) -> dict[str, Any]:
+    """What a request says in the site's own words: `ask`, `submit_args`, and the account unless these name it.
+
+    Raises UserError when they name an account and there is none.
+    """
+    if _names_account(site) and not account:
+        raise UserError("the site names {account} in what it asks its scheduler for: write 'account' into its file")
+    numbers: dict[str, Any] = {
+        "nodes": nodes,
+        "ranks_per_node": ranks_per_node,
+        "cpus_per_rank": site.node.cpus_per_rank,
+        "gpus": site.node.gpus,
+        "account": account,
+    }
+    return {
+        "ask": filled(site.ask, **numbers),
+        "submit_args": filled(site.submit_args, **numbers),
+        "account": None if _names_account(site) else account,
+    }
+
+
+def _names_account(site: Site) -> bool:
+    return any("{account}" in text for text in (*site.ask, *site.submit_args))
 
 
 def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Plan:
@@ -164,8 +179,7 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield "train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks; try {near}"
     if run.train.warmup_epochs > run.train.epochs:
         yield "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
-    asked = any("{account}" in text for text in (*site.ask, *site.submit_args))
-    if asked and not (run.account or site.account):
+    if _names_account(site) and not (run.account or site.account):
         yield "account", "'account' is missing: the site names it in what it asks its scheduler for; write who pays"
     if run.time_s <= site.stop_before_s:
         yield "time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)"
