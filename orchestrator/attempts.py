@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -113,5 +114,10 @@ def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
         title=f"torusrun {__version__}: attempt {attempt.number} of run {plan.run_id}",
         python=plan.python,
         modules=plan.site.modules,
-        environment=plan.environment,
+        environment={**_python_path(), **plan.environment},
     )
+
+
+def _python_path() -> dict[str, str]:
+    """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
+    return {"PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {}

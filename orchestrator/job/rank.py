@@ -75,7 +75,8 @@ def _run(
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
     launch["environment"] = {**fabric(launch["hcas"], local_rank, here), **launch["environment"]}
     command, environment = _command(launch, numbers)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # inherited: mpirun sends it to the training too, which it would kill
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # mpirun sends them to the training too, which they would kill
+        signal.signal(number, signal.SIG_IGN)
     with open(attempt.rank_log(rank), "ab") as log:
         child = process.start(command, environment=environment, output=log, parent_death=signal.SIGKILL)
     write_json(

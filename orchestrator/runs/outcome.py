@@ -25,7 +25,7 @@ def resolve(events: list[Event], attempt: int, end: End | None, job: Status | No
         return Status(job.state, f"ending: {end.reason}", job.hosts) if end else job
     if end:
         return Status(job.state, f"{end.reason}; {job.reason}") if job.state in SCHEDULER_KNOWS else _status(end)
-    if job.state is State.LOST and last(events, "cancel_requested", attempt):
+    if job.state in (State.LOST, State.FAILED) and last(events, "cancel_requested", attempt):
         return Status(State.CANCELLED, f"cancelled by its user; {job.reason}")
     if job.state is State.LOST:
         return Status(State.LOST, f"{job.reason}, and the job left no record of its end")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Sequence
@@ -71,16 +72,14 @@ class PBSEnvironment(ClusterEnvironment):
 
     def _requeue(self, countdown: int) -> None:
         paths, job_id = self.paths, self.job_id
-        script = paths.folder / f"{job_id}_again.sh"
         lines = paths.submission_file.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend"))]
-        script.write_text("".join(kept), encoding="utf-8")
-        wait_for = f"depend=afterany:{os.environ['PBS_JOBID']}"
-        said = process.run(
-            ["qsub", "-V", "-W", wait_for, script],
-            timeout_s=SUBMIT_TIMEOUT_S,
-            environment={**process.clean_environment(), "TORUSRUN_CONTINUES": job_id},
-        )
+        first, *rest = (line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend")))
+        script = paths.folder / f"{job_id}_again.sh"
+        wait_for = f"#PBS -W depend=afterany:{os.environ['PBS_JOBID']}\n"
+        head = rest.index("umask 077\n")  # where the directives end
+        goes_on = f"export TORUSRUN_CONTINUES={shlex.quote(job_id)}\n"
+        script.write_text("".join([first, wait_for, *rest[:head], goes_on, *rest[head:]]), encoding="utf-8")
+        said = process.run(["qsub", script], timeout_s=SUBMIT_TIMEOUT_S)
         successor = schedulers.get("pbs").job_id(said.check("submitting the job that goes on").stdout)
         _write(paths.folder / f"{job_id}_continues_as", successor)
 

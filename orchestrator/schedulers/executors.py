@@ -19,6 +19,7 @@ from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.states import State
 
 POLL_TIMEOUT_S = 30.0
+RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records know of its end
 
 
 class Watcher(core.InfoWatcher):
@@ -31,6 +32,7 @@ class Watcher(core.InfoWatcher):
         super().__init__()
         self.scheduler = scheduler
         self._standing: dict[str, str] = {}
+        self._seen_s: dict[str, float] = {}
 
     def stands_for(self, successor: str, job_id: str) -> None:
         """From now on the state of `job_id` is that of the scheduler's job `successor`."""
@@ -52,7 +54,12 @@ class Watcher(core.InfoWatcher):
         for known, status in poll(self.scheduler, list(waiting), POLL_TIMEOUT_S).items():
             job_id = waiting[known]
             self._info_dict[job_id] = {"JobID": known, "State": status.state.value, "NodeList": ",".join(status.hosts)}
-            if status.state.over:
+            if (
+                status.state is State.LOST
+                and time.time() < self._seen_s.setdefault(job_id, time.time()) + RECORDS_LAG_S
+            ):
+                self._info_dict[job_id]["State"] = State.UNKNOWN.value
+            elif status.state.over:
                 self._finished.add(job_id)
         self._last_status_check = time.time()
 

@@ -71,7 +71,8 @@ class PBS(Scheduler):
             f"-l walltime={_clock(request.time_s)}",
             "-o /dev/null",
             "-e /dev/null",
-            "-r n",  # a rerun would run under the same attempt; `resume` makes a new one
+            # A rerun would run under the same attempt; `resume` makes a new one. PBS has no arrays that are not rerun.
+            "-r y" if request.array else "-r n",
         ]
         if request.queue:
             options.append(f"-q {_word(request.queue)}")
@@ -84,7 +85,8 @@ class PBS(Scheduler):
         return [f"#PBS {option}" for option in [*options, *request.extra]]
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return ["qsub", "-V", *request.submit_args, str(script)]
+        # Without -V: OpenPBS 23.06.06 takes it and hands nothing on (qsub.c, env_array_to_varlist), others everything.
+        return ["qsub", *request.submit_args, str(script)]
 
     def job_id(self, stdout: str) -> str:
         match = re.search(r"^(\d+(?:\[\])?\.[\w.-]+)\s*$", stdout, re.MULTILINE)

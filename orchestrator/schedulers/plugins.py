@@ -35,6 +35,7 @@ OWN: dict[str, Any] = {
     "directives": (),  # further ones, as in ["-m e"]
     "submit_args": (),  # further words of qsub, as in ["-g", "{account}"]
     "after": (),  # job ids that must have ended well (Grid Engine: ended) before
+    "env": ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),  # variables that the job gets
     "setup": (),  # shell lines before the function
     "teardown": (),  # shell lines after it
     "array_parallelism": 256,
@@ -202,6 +203,7 @@ class ClusterExecutor(core.PicklingExecutor):
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),
+            env={name: os.environ[name] for name in p["env"] if name in os.environ},
             setup=[Text(line) for line in p["setup"]],
             teardown=[Text(line) for line in p["teardown"]],
             task=Text(task),

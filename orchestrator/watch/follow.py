@@ -13,7 +13,7 @@ from orchestrator.watch.view import View, read_record
 LOOK_S = 0.5
 FIRST_POLL_S = 1.0
 SLOWEST_POLL_S = 30.0
-RECORDS_LAG_S = 15.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records know of its end
+RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records know of its end
 
 
 def follow(run: RunFolder) -> Iterator[View]:

@@ -250,7 +250,7 @@ def test_the_directives() -> None:
     assert PBS().directives(request) == [
         f"#PBS {option}" for option in (
             "-N digits-1", "-l select=4:ncpus=6:mpiprocs=2:ngpus=2:mem=3072mb", "-l place=scatter",
-            "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r n", "-q rt_HF", "-P gag1",
+            "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r y", "-q rt_HF", "-P gag1",
             "-W depend=afterok:1.s:2.s", "-J 0-19%5", "-m e",
         )
     ]  # fmt: skip
@@ -260,6 +260,11 @@ def test_a_site_asks_in_its_own_words() -> None:
     lines = PBS().directives(replace(REQUEST, ask=("-l select=4:mpiprocs=8",), account="a b", time_s=360000))
     assert "#PBS -l select=4:mpiprocs=8" in lines and not any("ncpus" in line or "scatter" in line for line in lines)
     assert '#PBS -P "a b"' in lines and "#PBS -l walltime=100:00:00" in lines
+
+
+def test_a_job_is_not_run_again_but_the_tasks_of_an_array_have_to_be() -> None:
+    assert "#PBS -r n" in PBS().directives(REQUEST), "a rerun would run under the same attempt"
+    assert "#PBS -r y" in PBS().directives(replace(REQUEST, array=2)), "qsub refuses arrays that are not rerunable"
 
 
 def test_the_hosts_inside_a_job(tmp_path: Path) -> None:

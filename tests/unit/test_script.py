@@ -47,6 +47,11 @@ scheduler_args: ["-ac weight=heavy", -m n]
 }
 
 
+@pytest.fixture(autouse=True)
+def no_path_of_the_developers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
 def planned(tmp_path: Path, site: str, run: str = "nodes: 1\n") -> Plan:
     (tmp_path / "site.yaml").write_text(f"{site}python: /opt/env/bin/python\nruns: /shared/runs\n")
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: site.yaml\n{run}")

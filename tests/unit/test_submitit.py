@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import submitit
 from submitit.core import plugins as of_submitit
-from submitit.core.utils import DelayedSubmission
 
 from orchestrator import schedulers
 from orchestrator.process import Finished
@@ -54,6 +53,9 @@ def test_choosing_an_executor_loads_no_torch() -> None:
 @pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
 def test_the_script_of_a_function(cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/usr")
+    for name in OWN["env"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", "/my/code")
     executor = cls("/shared/my logs/%j", python="/opt/env/bin/python")
     executor.update_parameters(
         name="try", timeout_min=90, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
@@ -123,23 +125,22 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
     assert len(asked) == 1 and set(asked[0][5:]) == {"1.s", "9.s"}, asked
 
 
-def test_a_requeued_task_of_an_array_is_asked_for_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requeued_task_of_an_array_goes_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted: list[list[str]] = []
 
-    def run(argv: list[str | Path], *, timeout_s: float, environment: dict[str, str]) -> Finished:
-        submitted.append([*map(str, argv), environment["TORUSRUN_CONTINUES"]])
+    def run(argv: list[str | Path], *, timeout_s: float) -> Finished:
+        submitted.append([*map(str, argv)])
         return Finished(("qsub",), 0, "9.s\n", "")
 
     monkeypatch.setattr("orchestrator.process.run", run)
     for name, value in {"PBS_JOBID": "7[3].s", "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SUBMITIT_FOLDER", str(tmp_path))
-    (tmp_path / "7[].s_submission.sh").write_text(
-        "#!/bin/bash\n#PBS -N x\n#PBS -J 0-4%2\n#PBS -W depend=afterok:1.s\n:\n"
-    )
-    DelayedSubmission(abs, 1)
+    script = "#!/bin/bash\n#PBS -N x\n#PBS -J 0-4%2\n#PBS -W depend=afterok:1.s\numask 077\n:\n"
+    (tmp_path / "7[].s_submission.sh").write_text(script)
     environments.PBSEnvironment()._requeue(2)
     again = tmp_path / "7[].s_3_again.sh"
-    assert again.read_text() == "#!/bin/bash\n#PBS -N x\n:\n"
-    assert submitted == [["qsub", "-V", "-W", "depend=afterany:7[3].s", str(again), "7[].s_3"]]
+    head, body = "#!/bin/bash\n#PBS -W depend=afterany:7[3].s\n#PBS -N x\n", "umask 077\n:\n"
+    assert again.read_text() == f"{head}export TORUSRUN_CONTINUES='7[].s_3'\n{body}"
+    assert submitted == [["qsub", str(again)]]
     assert (tmp_path / "7[].s_3_continues_as").read_text() == "9.s"

@@ -25,7 +25,8 @@ record_end() {
   mv "$attempt/.end.json.script" "$attempt/end.json"
 }
 trap record_end EXIT
-trap : TERM INT USR1 USR2  # the supervisor answers these; the shell waits for it
+trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
+trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
   for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do

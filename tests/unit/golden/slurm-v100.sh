@@ -27,7 +27,8 @@ record_end() {
   mv "$attempt/.end.json.script" "$attempt/end.json"
 }
 trap record_end EXIT
-trap : TERM INT USR1 USR2  # the supervisor answers these; the shell waits for it
+trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
+trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 # A folder of this job's own on each node, where the site has one.
 export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"

@@ -13,6 +13,7 @@
 #$ -P g1
 #$ -m e
 umask 077
+export PYTHONPATH=/my/code
 export SUBMITIT_EXECUTOR=gridengine TORUSRUN_NODES=2
 # The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
 id="$JOB_ID"

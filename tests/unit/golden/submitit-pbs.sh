@@ -10,6 +10,7 @@
 #PBS -P g1
 #PBS -m e
 umask 077
+export PYTHONPATH=/my/code
 export SUBMITIT_EXECUTOR=pbs TORUSRUN_NODES=2
 # The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
 id="${PBS_ARRAY_INDEX:+${PBS_ARRAY_ID}_$PBS_ARRAY_INDEX}"
