@@ -1,0 +1,88 @@
+"""Placements by construction: the answers that the search starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.placement.problem import Problem
+
+
+def candidates(problem: Problem) -> Iterator[list[int]]:
+    """Answers worth improving: as given, by the tree, with remainders packed, and the last two by columns."""
+    yield list(problem.fabric.kinds)
+    tree = sorted(problem.fabric.kinds)
+    yield tree
+    row, rows = _shape(problem)
+    if row > 1:
+        yield aligned(problem, row)
+        yield packed(problem, row)
+        if rows > 1:
+            for kinds in (tree, aligned(problem, rows), packed(problem, rows)):
+                yield [kinds[(p % row) * rows + p // row] for p in range(row * rows)]
+
+
+def _shape(problem: Problem) -> tuple[int, int]:
+    torus = problem.rings.torus
+    return torus[:2] if torus else (1, problem.rings.positions)
+
+
+def _blocks(problem: Problem) -> list[tuple[tuple[int, ...], int, int]]:
+    """(path from the top, kind, hosts) in the order of the tree."""
+    fabric = problem.fabric
+    return [(tuple(reversed(fabric.paths[kind])), kind, count) for kind, count in enumerate(fabric.counts)]
+
+
+def aligned(problem: Problem, row: int) -> list[int]:
+    """Leaf after leaf, each time the one that ends nearest to the end of a row, switch by switch."""
+    waiting, kinds = _blocks(problem), list[int]()
+    path: tuple[int, ...] = ()
+    while waiting:
+        near = max(_shared(path, block[0]) for block in waiting)
+        start = len(kinds)
+        best = min(
+            (block for block in waiting if _shared(path, block[0]) == near),
+            key=lambda block: ((-start - block[2]) % row, -block[2], block[1]),
+        )
+        waiting.remove(best)
+        path = best[0]
+        kinds += [best[1]] * best[2]
+    return kinds
+
+
+def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """How many switches two paths from the top share, their last ones left aside."""
+    return next((i for i, (x, y) in enumerate(zip(a[:-1], b[:-1], strict=False)) if x != y), len(a[:-1]))
+
+
+def packed(problem: Problem, row: int) -> list[int]:
+    """Whole rows of one leaf; the remainders packed, each in one piece where that works, into rows beside a leaf."""
+    whole = {kind: count // row for _, kind, count in _blocks(problem)}
+    pieces = [(count % row, kind) for _, kind, count in _blocks(problem) if count % row]
+    shared = _fill(sorted(pieces, reverse=True), row)
+    kinds: list[int] = []
+    for mixed in shared:
+        first, last = mixed[0], mixed[-1]
+        kinds += [first] * (row * whole.pop(first, 0))
+        kinds += mixed
+        kinds += [last] * (row * whole.pop(last, 0))
+    for kind, count in whole.items():
+        kinds += [kind] * (row * count)
+    return kinds
+
+
+def _fill(pieces: Sequence[tuple[int, int]], row: int) -> list[list[int]]:
+    """Rows made of pieces (size, kind): best fit, largest first; a piece is broken only when none fits a gap."""
+    waiting, made = list(pieces), list[list[int]]()
+    while waiting:
+        size, kind = waiting.pop(0)
+        line = [kind] * size
+        while len(line) < row:
+            gap = row - len(line)
+            fit = next((piece for piece in waiting if piece[0] <= gap), None) or waiting[-1]
+            waiting.remove(fit)
+            line += [fit[1]] * min(gap, fit[0])
+            if fit[0] > gap:
+                waiting.append((fit[0] - gap, fit[1]))
+                waiting.sort(reverse=True)
+        made.append(line)
+    return made
