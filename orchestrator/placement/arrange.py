@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orchestrator.cluster.model import Cluster
 from orchestrator.errors import SiteError
 from orchestrator.placement.bound import cut_bound_s_per_byte
-from orchestrator.placement.construct import candidates
+from orchestrator.placement.construct import candidates, orders
 from orchestrator.placement.exact import LARGEST, exact
 from orchestrator.placement.fabric import fabric
 from orchestrator.placement.load import Loads, loads
@@ -17,7 +17,9 @@ from orchestrator.placement.rings import Rings
 from orchestrator.placement.search import anneal, descend
 from orchestrator.placement.spares import without_spares
 
-EFFORT = 12_000  # pairs of positions looked at, shared out among the starts
+EFFORT = 240_000  # pairs of positions looked at, shared out among starts and rounds
+LARGE = 200  # positions, from which on a sixth of the effort is spent: construction is worth more there
+WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # of the largest load beside the total, in each round
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,26 @@ def solve(problem: Problem, effort: int = EFFORT) -> tuple[list[int], bool]:
             return kinds, True
         if kinds not in starts:
             starts.append(kinds)
-    best = min(starts, key=problem.cost)
+    tries = effort // (20 * problem.rings.positions)
+    starts = sorted([*starts, *orders(problem, min(tries, 200))], key=problem.cost)
+    best = starts[0]
     if problem.rings.positions <= LARGEST:
         best, proved = exact(problem, best)
         if proved:
             return best, True
-    for start in sorted(starts, key=problem.cost)[:3]:
-        best = min(best, descend(problem, start, effort // 4), key=problem.cost)
-    if problem.cost(best) != problem.bound:
-        best = min(best, anneal(problem, best, effort // 2, seed=0), key=problem.cost)
-        best = descend(problem, best, effort // 4)
+    share = effort if problem.rings.positions < LARGE else effort // 6
+    return _search(problem, [best, *starts[1:4]], share)
+
+
+def _search(problem: Problem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
+    """Improve several starts until one meets the bound or `effort` is spent."""
+    share = effort // len(WEIGHTS)
+    best = min((descend(problem, start, share // 2) for start in starts), key=problem.cost)
+    for i, weight in enumerate(WEIGHTS):
+        largest, _ = problem.cost(best)
+        if problem.cost(best) == problem.bound:
+            return best, True
+        floor = problem.bound[0] if i % 4 < 2 else largest
+        warm = anneal(problem, best, share, i, floor, weight)
+        best = min(best, descend(problem, warm, share // 8), key=problem.cost)
     return best, problem.cost(best) == problem.bound

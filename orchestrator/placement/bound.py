@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
+from functools import cache
 
 from orchestrator.placement.fabric import Fabric
 from orchestrator.placement.rings import Rings
@@ -23,7 +23,7 @@ def fewest_crossing(rings: Rings, nodes: int) -> float:
     return 0.0
 
 
-@lru_cache(maxsize=None)
+@cache
 def _boundary(row: int, rows: int, row_hop: float, column_hop: float, chosen: int) -> float:
     """The least sum of hops leaving `chosen` cells of a torus with `rows` rings of `row` cells.
 

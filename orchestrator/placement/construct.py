@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 
 from orchestrator.placement.problem import Problem
@@ -18,7 +19,23 @@ def candidates(problem: Problem) -> Iterator[list[int]]:
         yield packed(problem, row)
         if rows > 1:
             for kinds in (tree, aligned(problem, rows), packed(problem, rows)):
-                yield [kinds[(p % row) * rows + p // row] for p in range(row * rows)]
+                yield by_columns(kinds, row, rows)
+
+
+def by_columns(kinds: Sequence[int], row: int, rows: int) -> list[int]:
+    """What was meant for the positions row by row, column by column."""
+    return [kinds[(p % row) * rows + p // row] for p in range(row * rows)]
+
+
+def orders(problem: Problem, tries: int) -> Iterator[list[int]]:
+    """Leaf after leaf in random orders, by rows and by columns; the same ones every time."""
+    chance = random.Random(0)
+    counts, (row, rows) = problem.fabric.counts, _shape(problem)
+    leaves = list(range(len(counts)))
+    for i in range(tries):
+        chance.shuffle(leaves)
+        kinds = [kind for kind in leaves for _ in range(counts[kind])]
+        yield by_columns(kinds, row, rows) if i % 2 and row > 1 else kinds
 
 
 def _shape(problem: Problem) -> tuple[int, int]:
@@ -71,18 +88,38 @@ def packed(problem: Problem, row: int) -> list[int]:
 
 
 def _fill(pieces: Sequence[tuple[int, int]], row: int) -> list[list[int]]:
-    """Rows made of pieces (size, kind): best fit, largest first; a piece is broken only when none fits a gap."""
-    waiting, made = list(pieces), list[list[int]]()
+    """Rows made of pieces (size, kind), largest first; a piece is broken only where none or several fill a gap.
+
+    The larger pieces stand at the ends of a row, where they touch the whole rows of their leaf; a piece in the middle
+    touches nothing of its own, which costs as many column hops as it is long.
+    """
+    waiting, made = sorted(pieces), list[list[int]]()
     while waiting:
-        size, kind = waiting.pop(0)
-        line = [kind] * size
-        while len(line) < row:
-            gap = row - len(line)
-            fit = next((piece for piece in waiting if piece[0] <= gap), None) or waiting[-1]
-            waiting.remove(fit)
-            line += [fit[1]] * min(gap, fit[0])
-            if fit[0] > gap:
-                waiting.append((fit[0] - gap, fit[1]))
-                waiting.sort(reverse=True)
-        made.append(line)
+        first = waiting.pop()
+        chosen = _exactly(waiting, row - first[0])
+        if chosen is None:
+            chosen, gap = [], row - first[0]
+            while gap:
+                size, kind = next((piece for piece in reversed(waiting) if piece[0] <= gap), waiting[0])
+                waiting.remove((size, kind))
+                chosen.append((min(size, gap), kind))
+                if size > gap:
+                    waiting = sorted([*waiting, (size - gap, kind)])
+                gap -= min(size, gap)
+        else:
+            for piece in chosen:
+                waiting.remove(piece)
+        chosen.sort()
+        made.append([kind for size, kind in (first, *chosen) for _ in range(size)])
     return made
+
+
+def _exactly(pieces: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]] | None:
+    """The fewest pieces that fill `gap` to the last place, or None."""
+    ways: dict[int, list[tuple[int, int]]] = {0: []}
+    for piece in reversed(pieces):
+        for filled, chosen in list(ways.items()):
+            total = filled + piece[0]
+            if total <= gap and (total not in ways or len(ways[total]) > len(chosen) + 1):
+                ways[total] = [*chosen, piece]
+    return ways.get(gap)

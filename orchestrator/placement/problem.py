@@ -27,7 +27,7 @@ class Problem:
 
     @cached_property
     def unit_s(self) -> float:
-        """Costs are told in this unit, so that rounding means the same everywhere: the fastest host's time for a byte."""
+        """Costs are told in this unit, the fastest host's time for a byte, so that rounding is the same everywhere."""
         return 1.0 / max(self.fabric.host_bytes_per_s)
 
     @cached_property

@@ -1,8 +1,9 @@
 """Local search: hosts of two positions change places as long as that pays.
 
 What is made smaller is not the largest load itself, which most exchanges leave as it is, but the sum over the uplinks
-of what lies above a floor that no placement can beat, to the fourth power, and then the bytes over all uplinks. The
-answer is the cheapest seen by the real cost.
+of what lies above a floor, with a weight, and the bytes over all uplinks. With the bound for a floor the search lowers
+the largest load, with the largest load itself it lowers the total beneath it. The answer is the cheapest seen by the
+real cost.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from collections.abc import Sequence
 
 from orchestrator.placement.problem import Problem
 
-WEIGHT = 1000.0  # of the excess over the floor, beside the total
+STRICT = 1000.0  # weight of the excess over the floor, beside the total
 
 
 class Swapper:
     """An answer, the loads it makes, and what an exchange would change."""
 
-    def __init__(self, problem: Problem, kinds: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, kinds: Sequence[int], floor: float, weight: float) -> None:
         self.problem, self.kinds = problem, list(kinds)
         self.crossed, self.beside = problem.fabric.crossed, problem.rings.neighbours
         self.carried = problem.uplink_bytes(kinds)
-        self.cost, self.floor = problem.uplink_cost, problem.bound[0]
+        self.cost, self.floor, self.weight = problem.uplink_cost, floor, weight
         self.host_cost, self.egress = problem.host_cost, problem.egress
 
     def changes(self, p: int, q: int) -> dict[int, float]:
@@ -54,7 +55,7 @@ class Swapper:
 
     def _excess(self, cost: float) -> float:
         over = (cost - self.floor) / self.floor if cost > self.floor > 0 else 0.0
-        return WEIGHT * over * over * over * over + WEIGHT * over
+        return self.weight * (over + over * over * over * over)
 
     def exchange(self, p: int, q: int, delta: dict[int, float]) -> None:
         self.kinds[p], self.kinds[q] = self.kinds[q], self.kinds[p]
@@ -64,7 +65,7 @@ class Swapper:
 
 def descend(problem: Problem, kinds: Sequence[int], tries: int) -> list[int]:
     """Exchange pairs on the borders between leaves until none helps, or after `tries` pairs."""
-    state = Swapper(problem, kinds)
+    state = Swapper(problem, kinds, problem.bound[0], STRICT)
     best, best_cost = list(kinds), problem.cost(kinds)
     improved = True
     while improved and tries > 0:
@@ -93,20 +94,33 @@ def _pairs(state: Swapper) -> list[tuple[int, int]]:
     return [(p, q) for i, p in enumerate(border) for q in border[i + 1 :]]
 
 
-def anneal(problem: Problem, kinds: Sequence[int], tries: int, seed: int) -> list[int]:
-    """Random exchanges, worse ones too while it is warm; the same seed gives the same answer."""
+def anneal(problem: Problem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float) -> list[int]:
+    """Random exchanges, worse ones too while it is warm; every fourth seed starts cooler, and so nearer to `kinds`.
+
+    An exchange brings a position a host of the kind that one of its neighbours has.
+
+    The same seed gives the same answer.
+    """
     chance = random.Random(seed)
-    state = Swapper(problem, kinds)
+    state = Swapper(problem, kinds, floor, weight)
+    near = [list(neighbours) for neighbours in state.beside]
+    places = [[p for p, k in enumerate(kinds) if k == kind] for kind in range(len(problem.fabric.paths))]
     best, best_cost = list(kinds), problem.cost(kinds)
-    warm = max(max(near.values(), default=0.0) for near in state.beside)
-    for i in range(tries):
-        p, q = chance.randrange(len(kinds)), chance.randrange(len(kinds))
-        if state.kinds[p] == state.kinds[q]:
+    hops = [bytes_ for near in state.beside for bytes_ in near.values()]
+    warm = max(hops) / (8 if seed % 4 == 3 else 1)
+    cooling = (min(hops) / warm / 8) ** (1 / tries)
+    for _ in range(tries):
+        warm *= cooling
+        p = chance.randrange(len(kinds))
+        wanted = state.kinds[chance.choice(near[p])]
+        if wanted == state.kinds[p]:
             continue
+        q = chance.choice(places[wanted])
         delta = state.changes(p, q)
         gain = state.gain(p, q, delta)
-        heat = warm * (1 - i / tries) ** 2
-        if gain >= 0 or (heat > 0 and chance.random() < 2.0 ** (gain / heat)):
+        if gain >= 0 or chance.random() < 2.0 ** (gain / warm):
+            places[wanted][places[wanted].index(q)] = p
+            places[state.kinds[p]][places[state.kinds[p]].index(p)] = q
             state.exchange(p, q, delta)
             if gain > 0 and (cost := problem.cost(state.kinds)) < best_cost:
                 best, best_cost = list(state.kinds), cost
