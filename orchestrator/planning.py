@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cluster.profile import cluster
 from orchestrator.errors import SiteError
+from orchestrator.placement.arrange import Arrangement, arrange
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt
 from orchestrator.schedulers.seam import Request, filled
@@ -119,6 +121,17 @@ def _image_beside(run: RunSpec, folder: Path) -> RunSpec:
     if run.image is None or not ("/" in run.image or run.image.endswith((".yaml", ".yml", ".sif"))):
         return run
     return replace(run, image=str(folder / Path(run.image).expanduser()))
+
+
+def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
+    """The hosts in the order of the network, or None where nothing is known of it or they are not as many as planned.
+
+    Raises SiteError when the topology cannot be had, or does not know one of the hosts.
+    """
+    if len(set(hosts)) < plan.run.nodes:
+        return None
+    known = cluster(plan.site, hosts)
+    return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
 
 
 def read_plan(folder: Path) -> Plan:

@@ -1,9 +1,9 @@
-"""Slurm's compressed host lists, expanded in order: never a set, since order is what places ranks."""
+"""Slurm's compressed host lists, expanded and written in order: never a set, since order is what places ranks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import SiteError
 
@@ -14,6 +14,43 @@ def expand(text: str) -> list[str]:
     for word in _words(text.strip()):
         hosts += _expand_word(word, text)
     return hosts
+
+
+def fold(hosts: Sequence[str]) -> str:
+    """The inverse of `expand`: hosts in order, runs of following numbers in brackets; no order, no repeat is lost.
+
+    Raises SiteError for a name that a host list cannot hold.
+    """
+    if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
+        raise SiteError(f"{strange[0]!r} cannot stand in a host list")
+    parts: list[tuple[tuple[str, str] | None, list[str]]] = []  # (what stands around the number, numbers or the name)
+    for host in hosts:
+        match = re.fullmatch(r"(.*?)([0-9]+)([^0-9]*)", host)
+        around = (match[1], match[3]) if match else None
+        if match and parts and parts[-1][0] == around:
+            parts[-1][1].append(match[2])
+        else:
+            parts.append((around, [match[2] if match else host]))
+    return ",".join(_folded(around, words) for around, words in parts)
+
+
+def _folded(around: tuple[str, str] | None, words: list[str]) -> str:
+    if around is None:
+        return words[0]
+    inner = ",".join(_ranges(words))
+    return f"{around[0]}[{inner}]{around[1]}" if len(words) > 1 else f"{around[0]}{inner}{around[1]}"
+
+
+def _ranges(numbers: list[str]) -> Iterator[str]:
+    """07, 08 and 10 as 07-08 and 10: numbers of a range are as wide as its first."""
+    start = end = numbers[0]
+    for number in numbers[1:]:
+        if number == str(int(end) + 1).zfill(len(start)):
+            end = number
+            continue
+        yield start if start == end else f"{start}-{end}"
+        start = end = number
+    yield start if start == end else f"{start}-{end}"
 
 
 def _words(text: str) -> Iterator[str]:
