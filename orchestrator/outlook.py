@@ -54,11 +54,12 @@ class Outlook:
     def _others(self) -> list[str]:
         lines = ["other shapes, time of one all-reduce of ResNet-50 (51.1 MB) by latency + most loaded links:"]
         for choice in (*self.grids[:SHOWN], *self.levels[:1]):
-            dims = "x".join(map(str, choice.dims))
-            lines.append(
-                f"  {dims:14}{choice.total_s * 1e3:8.2f} ms = {choice.latency_s * 1e3:.2f} + "
-                f"{choice.transfer_s * 1e3:.2f}{'   (three levels: not built into the training)' * (len(choice.dims) > 2)}"
+            dims, parts = (
+                "x".join(map(str, choice.dims)),
+                f"{choice.latency_s * 1e3:.2f} + {choice.transfer_s * 1e3:.2f}",
             )
+            note = "   (three levels: the training has two)" if len(choice.dims) > 2 else ""
+            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms = {parts}{note}")
         return lines
 
     def svg(self) -> str:

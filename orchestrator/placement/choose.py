@@ -18,8 +18,7 @@ from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement, arrange
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
-MOST = 24  # shapes that are placed
-EFFORT = 2_000  # pairs of positions for each: the construction, little more
+MOST = 24  # shapes that are placed, by construction alone
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def choices(
     """
     count = nodes or len(dict.fromkeys(hosts))
     found = [
-        _cost(arrange(dims, hosts, ranks_per_node, cluster, EFFORT), cluster, gradient_bytes)
+        _cost(arrange(dims, hosts, ranks_per_node, cluster, effort=0), cluster, gradient_bytes)
         for dims in shapes(count, ranks_per_node, levels)
     ]
     return sorted(found, key=lambda choice: (choice.total_s, choice.dims))

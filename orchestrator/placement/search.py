@@ -9,7 +9,7 @@ real cost.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from orchestrator.placement.problem import Problem
 
@@ -85,13 +85,13 @@ def descend(problem: Problem, kinds: Sequence[int], tries: int) -> list[int]:
     return best
 
 
-def _pairs(state: Swapper) -> list[tuple[int, int]]:
+def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
     """Pairs of positions whose exchange can help: both beside another kind of host, the hottest leaves' first."""
     border = [p for p, near in enumerate(state.beside) if any(state.kinds[q] != state.kinds[p] for q in near)]
     paths = state.problem.fabric.paths
     heat = [max((state.carried[u] * state.cost[u] for u in path), default=0.0) for path in paths]
     border.sort(key=lambda p: -heat[state.kinds[p]])
-    return [(p, q) for i, p in enumerate(border) for q in border[i + 1 :]]
+    return ((p, q) for i, p in enumerate(border) for q in border[i + 1 :])
 
 
 def anneal(problem: Problem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float) -> list[int]:
