@@ -65,8 +65,8 @@ def node_type(node: Node) -> NodeType:
     return NodeType(
         gpus,
         nics,
-        Link(node.network_bytes_per_s, node.network_latency_us * 1e-6),
-        Link(node.inside_bytes_per_s, node.inside_latency_us * 1e-6),
+        Link(node.network_bytes_per_s, node.network_latency_us / 1e6),
+        Link(node.inside_bytes_per_s, node.inside_latency_us / 1e6),
     )
 
 
