@@ -151,9 +151,8 @@ def compare(title: str, cases: Sequence[Problem], peers: Sequence[str], proof: b
     print(f"\n{title}: {len(cases)} cases")
     if proof:
         print(f"  equal to the exhaustive optimum in {optimal} of {len(cases)} ({100 * optimal / len(cases):.1f} %)")
-    print(
-        f"  proved optimal {proved}; largest link over the bound: mean {statistics.mean(gaps):.4f}, worst {max(gaps):.3f}"
-    )
+    over = f"mean {statistics.mean(gaps):.4f}, worst {max(gaps):.3f}"
+    print(f"  proved optimal {proved}; largest link over the bound: {over}")
     head = f"  {'order':27}{'largest link, x ours':>22}{'':>10}{'better':>8}{'worse':>7}{'median time':>13}"
     print(f"{head}\n  {'':27}{'median':>11}{'mean':>11}{'worst':>10}{'than ours':>15}{'x ours':>13}")
     ours_s = statistics.median(taken["ours"])
