@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.cluster.hostlist import fold
@@ -12,6 +12,7 @@ from orchestrator.cluster.profile import cluster
 from orchestrator.errors import UserError
 from orchestrator.placement import compare
 from orchestrator.placement.arrange import Arrangement, arrange
+from orchestrator.placement.binding import Binding, bindings
 from orchestrator.placement.choose import Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
@@ -45,6 +46,9 @@ class Outlook:
             ]
         )
 
+    def _bindings(self) -> tuple[Binding, ...]:
+        return bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)
+
     def _certificate(self) -> str:
         over = self.arrangement.over_bound
         if self.arrangement.optimal:
@@ -69,6 +73,7 @@ class Outlook:
         return {
             "hosts": list(self.arrangement.hosts),
             "spares": list(self.arrangement.spares),
+            "local_ranks": [asdict(binding) for binding in self._bindings()],
             "optimal": self.arrangement.optimal,
             "over_bound": self.arrangement.over_bound,
             "orders": [row.as_json() for row in self.compared],

@@ -50,6 +50,9 @@ def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {link["name"] for link in shown["links"]} == {*HOSTS, "rack1", "rack2", "rack3"}
     assert {len(link["bytes_per_byte"]) for link in shown["links"]} == {2}
     assert [row["order"] for row in shown["orders"]][:2] == ["by the network", "alphabetical"]
+    assert [(each["gpu"], each["hca"]) for each in shown["local_ranks"]] == [
+        (0, "mlx5_0"), (1, "mlx5_0"), (2, "mlx5_1"), (3, "mlx5_1")
+    ]  # fmt: skip
     assert any(grid["dims"] == [4, 8] for grid in shown["grids"])
     assert json.loads(said(capsys, files / "run.yaml", "--json"))["placement"] is None
 
