@@ -17,28 +17,27 @@ def expand(text: str) -> list[str]:
 
 
 def fold(hosts: Sequence[str]) -> str:
-    """The inverse of `expand`: hosts in order, runs of following numbers in brackets; no order, no repeat is lost.
+    """The inverse of `expand`, and of `scontrol show hostnames`: in order, runs of following numbers in brackets.
 
     Raises SiteError for a name that a host list cannot hold.
     """
     if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
         raise SiteError(f"{strange[0]!r} cannot stand in a host list")
-    parts: list[tuple[tuple[str, str] | None, list[str]]] = []  # (what stands around the number, numbers or the name)
+    parts: list[tuple[str | None, list[str]]] = []  # (what stands before the number, numbers), or (None, [the name])
     for host in hosts:
-        match = re.fullmatch(r"(.*?)([0-9]+)([^0-9]*)", host)
-        around = (match[1], match[3]) if match else None
-        if match and parts and parts[-1][0] == around:
-            parts[-1][1].append(match[2])
+        match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads nothing after a bracket, so a number must come last
+        before, word = match.groups() if match else (None, host)
+        if before is not None and parts and parts[-1][0] == before:
+            parts[-1][1].append(word)
         else:
-            parts.append((around, [match[2] if match else host]))
-    return ",".join(_folded(around, words) for around, words in parts)
+            parts.append((before, [word]))
+    return ",".join(_folded(before, words) for before, words in parts)
 
 
-def _folded(around: tuple[str, str] | None, words: list[str]) -> str:
-    if around is None:
-        return words[0]
-    inner = ",".join(_ranges(words))
-    return f"{around[0]}[{inner}]{around[1]}" if len(words) > 1 else f"{around[0]}{inner}{around[1]}"
+def _folded(before: str | None, words: list[str]) -> str:
+    if len(words) == 1:
+        return f"{before or ''}{words[0]}"
+    return f"{before}[{','.join(_ranges(words))}]"
 
 
 def _ranges(numbers: list[str]) -> Iterator[str]:
