@@ -1,8 +1,8 @@
 """Placement measured: torusrun's torus over gloo on two shaped racks, in our order, alphabetical and random.
 
 `python -m benchmarks.placement_wire [ROUNDS]` as root. Nodes are named across the racks, as a scheduler that fills
-racks in turn names them, so that alphabetical order is not the order of the network. The prediction is the largest
-link time of the load model, as a ratio to ours; no constant is fitted.
+racks in turn names them, so that alphabetical order is not the order of the network. The prediction is the load
+model's, as a ratio to ours: phase after phase, each as long as its most loaded link. No constant is fitted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import torch.distributed as dist
 from benchmarks.shaped_racks import ShapedRacks
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
-from orchestrator.placement.load import Loads, loads
+from orchestrator.placement.load import link_loads
+from orchestrator.placement.phases import phases
+from orchestrator.placement.rings import Rings
 from training.sync.torus import Torus
 
 NODE_BITS_PER_S = 100e6
@@ -81,9 +83,10 @@ def _rank(namespace: str, rank: int, grid: tuple[int, int], rounds: int, folder:
         (folder / "times").write_text(json.dumps(times_s[1:]))
 
 
-def phases_s(found: Loads) -> float:
-    """The model's time per byte: the levels one after the other, each as long as its own most loaded link."""
-    return found.phase_s_per_byte(0) + found.phase_s_per_byte(1)
+def predicted_s(rings: Rings, known: Cluster, order: Sequence[str]) -> float:
+    """The model's time per byte: phase after phase, each as long as its most loaded link; gloo's rows exchange."""
+    found = link_loads([phase.flows for phase in phases(rings, exchange=True)], known, order)
+    return sum(found.phase_s_per_byte(i) for i in range(len(phases(rings))))
 
 
 def main() -> None:
@@ -103,7 +106,7 @@ def main() -> None:
                 base_s = base = None
                 for title, order in (("ours", ours.hosts), ("alphabetical", names), ("random", shuffled)):
                     time_s = measured_s(lab, order, grid, rounds)
-                    model = phases_s(loads(ours.rings, known, order))
+                    model = predicted_s(ours.rings, known, order)
                     base_s, base = base_s or time_s, base or model
                     error = model / base / (time_s / base_s) - 1
                     print(

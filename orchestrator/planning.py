@@ -13,11 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.cluster.profile import cluster
 from orchestrator.errors import SiteError
-from orchestrator.placement.arrange import Arrangement, arrange
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt
 from orchestrator.schedulers.seam import Request, filled
@@ -27,6 +25,9 @@ from orchestrator.spec.read import read_value
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
+
+if TYPE_CHECKING:
+    from orchestrator.placement.arrange import Arrangement
 
 SCHEMA = 1
 
@@ -128,8 +129,11 @@ def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
 
     Raises SiteError when the topology cannot be had, or does not know one of the hosts.
     """
-    if len(set(hosts)) < plan.run.nodes:
+    if plan.site.topology is None or len(set(hosts)) < plan.run.nodes:
         return None
+    from orchestrator.cluster.profile import cluster  # costs most of what starting `status` may cost
+    from orchestrator.placement.arrange import arrange
+
     known = cluster(plan.site, hosts)
     return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from orchestrator.cluster.model import Cluster, Link
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.rings import Rings
+from orchestrator.placement.rings import Flows, Rings
 
 
 @dataclass(frozen=True)
@@ -66,21 +66,35 @@ class Loads:
 
 
 def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
-    """The loads of every link with the host `names[p]` on position p. Raises SiteError for unknown hosts."""
+    """The loads of every link, level by level, with the host `names[p]` on position p.
+
+    Raises SiteError for unknown hosts.
+    """
+    return link_loads(rings.levels, cluster, names)
+
+
+def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
+    """The loads of every link for any parts of the traffic, such as `phases`; they stand in `LinkLoad.levels`.
+
+    A link is loaded by the busier of its two directions.
+    """
     hosts = cluster.only(names)
     tree = fabric(cluster, hosts)
-    levels = range(len(rings.dims))
-    own = [[0.0 for _ in levels] for _ in hosts]
-    up = [[0.0 for _ in levels] for _ in tree.uplinks]
-    for level, flows in enumerate(rings.levels):
+    ways = [set(tree.paths[kind]) for kind in tree.kinds]
+    own = [[[0.0, 0.0] for _ in parts] for _ in hosts]
+    over = [[[0.0, 0.0] for _ in parts] for _ in tree.uplinks]
+    for part, flows in enumerate(parts):
         for (a, b), bytes_ in flows.items():
-            own[a][level] += bytes_
-            for uplink in tree.crossed[tree.kinds[a]][tree.kinds[b]]:
-                up[uplink][level] += bytes_ / 2  # the other half goes through it in the other direction
+            own[a][part][0] += bytes_
+            own[b][part][1] += bytes_
+            for uplink in ways[a] - ways[b]:
+                over[uplink][part][0] += bytes_
+            for uplink in ways[b] - ways[a]:
+                over[uplink][part][1] += bytes_
     return Loads(
-        tuple(LinkLoad(h.name, "host", h.network, 1, tuple(own[i])) for i, h in enumerate(hosts))
+        tuple(LinkLoad(h.name, "host", h.network, 1, tuple(map(max, own[i]))) for i, h in enumerate(hosts))
         + tuple(
-            LinkLoad(name, "uplink", link, tree.below[i], tuple(up[i]))
+            LinkLoad(name, "uplink", link, tree.below[i], tuple(map(max, over[i])))
             for i, name in enumerate(tree.uplinks)
             if (link := cluster.switch[name].uplink)
         )

@@ -13,7 +13,8 @@ from orchestrator.errors import SiteError
 from orchestrator.placement.arrange import arrange, solve
 from orchestrator.placement.bound import cut_bound_s_per_byte
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.load import loads
+from orchestrator.placement.load import link_loads, loads
+from orchestrator.placement.phases import phases
 from orchestrator.placement.rings import Rings
 from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
 
@@ -154,3 +155,23 @@ def test_one_node_and_one_rack_have_nothing_to_decide() -> None:
 def test_a_host_that_the_topology_does_not_know() -> None:
     with pytest.raises(SiteError, match="the test does not know 1 of 2 hosts: x9"):
         arrange((4, 2), ["r0n00", "x9"], 4, racks([2]))
+
+
+@given(st.sampled_from([(4, 4), (8, 2), (2, 8), (2, 2, 4), (4, 2, 2)]), st.integers(0, 5), st.booleans())
+def test_the_phases_carry_what_the_levels_carry(dims: tuple[int, ...], seed: int, exchange: bool) -> None:
+    cluster = racks([3, 5]) if dims[0] == 2 else racks([1, 3])
+    rings = Rings(dims, 2 if len(names(cluster)) == 8 else 4)
+    order = shuffled(cluster, seed)
+    parts = phases(rings, exchange)
+    assert sum(part.steps for part in parts) == 2 * sum(size - 1 for size in dims)
+    split, whole = link_loads([part.flows for part in parts], cluster, order), loads(rings, cluster, order)
+    if not exchange:
+        for mine, theirs in zip(split.links, whole.links, strict=True):
+            assert mine.bytes_per_byte == pytest.approx(theirs.bytes_per_byte)
+
+
+def test_an_exchange_loads_a_node_of_two_ranks_otherwise_than_a_ring() -> None:
+    """Rows of 4 over two nodes: each of 2 ranks sends n/4 to each of the 2 others; the ring has one hop of 3/4 n."""
+    rings, two = Rings((4, 1), 2), racks([2])
+    first, *_, last = (link_loads([part.flows], two, names(two)).links[0] for part in phases(rings, exchange=True))
+    assert (first.bytes_per_byte, last.bytes_per_byte) == (1.0, 0.75)
