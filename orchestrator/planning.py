@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import schedulers
 from orchestrator.errors import SiteError, UserError
@@ -26,6 +26,9 @@ from orchestrator.spec.read import read_value
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
+
+if TYPE_CHECKING:
+    from orchestrator.placement.arrange import Arrangement
 
 SCHEMA = 1
 
@@ -135,6 +138,20 @@ def _image_beside(run: RunSpec, folder: Path) -> RunSpec:
     if run.image is None or not ("/" in run.image or run.image.endswith((".yaml", ".yml", ".sif"))):
         return run
     return replace(run, image=str(folder / Path(run.image).expanduser()))
+
+
+def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
+    """The hosts in the order of the network, or None where nothing is known of it or they are not as many as planned.
+
+    Raises SiteError when the topology cannot be had, or does not know one of the hosts.
+    """
+    if plan.site.topology is None or len(set(hosts)) < plan.run.nodes:
+        return None
+    from orchestrator.cluster.profile import cluster  # costs most of what starting `status` may cost
+    from orchestrator.placement.arrange import arrange
+
+    known = cluster(plan.site, hosts)
+    return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
 
 
 def read_plan(folder: Path) -> Plan:

@@ -1,1 +1,1 @@
-"""What the machine is: for now, its hosts in order."""
+"""What the machine is: hosts in order, the node they are copies of, the switches above them."""

@@ -1,9 +1,9 @@
-"""Slurm's compressed host lists, expanded in order: never a set, since order is what places ranks."""
+"""Slurm's compressed host lists, expanded and written in order: never a set, since order is what places ranks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import SiteError
 
@@ -14,6 +14,42 @@ def expand(text: str) -> list[str]:
     for word in _words(text.strip()):
         hosts += _expand_word(word, text)
     return hosts
+
+
+def fold(hosts: Sequence[str]) -> str:
+    """The inverse of `expand`, and of `scontrol show hostnames`: in order, runs of following numbers in brackets.
+
+    Raises SiteError for a name that a host list cannot hold.
+    """
+    if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
+        raise SiteError(f"{strange[0]!r} cannot stand in a host list")
+    parts: list[tuple[str | None, list[str]]] = []  # (what stands before the number, numbers), or (None, [the name])
+    for host in hosts:
+        match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads nothing after a bracket, so a number must come last
+        before, word = match.groups() if match else (None, host)
+        if before is not None and parts and parts[-1][0] == before:
+            parts[-1][1].append(word)
+        else:
+            parts.append((before, [word]))
+    return ",".join(_folded(before, words) for before, words in parts)
+
+
+def _folded(before: str | None, words: list[str]) -> str:
+    if len(words) == 1:
+        return f"{before or ''}{words[0]}"
+    return f"{before}[{','.join(_ranges(words))}]"
+
+
+def _ranges(numbers: list[str]) -> Iterator[str]:
+    """07, 08 and 10 as 07-08 and 10: numbers of a range are as wide as its first."""
+    start = end = numbers[0]
+    for number in numbers[1:]:
+        if number == str(int(end) + 1).zfill(len(start)):
+            end = number
+            continue
+        yield start if start == end else f"{start}-{end}"
+        start = end = number
+    yield start if start == end else f"{start}-{end}"
 
 
 def _words(text: str) -> Iterator[str]:

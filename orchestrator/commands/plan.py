@@ -1,16 +1,18 @@
 """
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
+  torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
-from orchestrator.errors import DONE
+from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
     from orchestrator.planning import Plan
@@ -19,14 +21,56 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_file(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every value that was left to its default")
+    parser.add_argument(
+        "--hosts",
+        metavar="FILE",
+        help="place the ranks on these hosts: one a line, or a list as in n[1-8]; more are spares",
+    )
+    parser.add_argument("--svg", metavar="FILE", help="draw the placement into FILE")
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.outlook import outlook
     from orchestrator.planning import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
-    print(json.dumps(planned.as_json(), indent=1) if args.json else _words(planned))
+    if args.svg and not args.hosts:
+        raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
+    placed = outlook(planned, _hosts(Path(args.hosts))) if args.hosts else None
+    if args.svg and placed:
+        _write(Path(args.svg), placed.svg())
+    if args.json:
+        print(json.dumps({**planned.as_json(), "placement": placed.as_json() if placed else None}, indent=1))
+    else:
+        print(_words(planned))
+        print(f"\n{placed.text()}" if placed else _later(planned))
     return DONE
+
+
+def _hosts(path: Path) -> list[str]:
+    from orchestrator.cluster.hostlist import expand
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--hosts {path}: cannot be read: {error}") from None
+    hosts = [host for line in lines if line.strip() for host in expand(line.split()[0])]
+    if not hosts:
+        raise UserError(f"--hosts {path}: there are no hosts in it; write one a line")
+    return hosts
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None
+
+
+def _later(planned: Plan) -> str:
+    if planned.site.topology is None:
+        return "placement   in the scheduler's order: the site has no topology"
+    return "placement   by the network, once the hosts are known; --hosts FILE shows it for hosts of yours"
 
 
 def _words(planned: Plan) -> str:

@@ -6,18 +6,20 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from orchestrator import images, process, schedulers
-from orchestrator.errors import TorusrunError
+from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.job import stage
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
 from orchestrator.job.verdict import StopRequest, cause, verdict
 from orchestrator.placement.mapping import Placement, place
-from orchestrator.planning import Plan, read_plan
+from orchestrator.planning import Plan, arranged, read_plan
 from orchestrator.runs import ledger, metrics
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, RankEnd
@@ -96,7 +98,18 @@ class Supervisor:
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
         hosts = scheduler.hosts(os.environ, socket.gethostname())
-        return place(self.plan.grid, hosts, self.plan.ranks_per_node)
+        return place(self.plan.grid, self._ordered(hosts), self.plan.ranks_per_node)
+
+    def _ordered(self, hosts: list[str]) -> Sequence[str]:
+        """The hosts by the network where the site tells of it. An order is no reason to lose an allocation."""
+        try:
+            arrangement = arranged(self.plan, hosts)
+        except SiteError as error:
+            reason = f"the hosts keep the scheduler's order: {error}"
+            print(f"torusrun: {reason}", file=sys.stderr, flush=True)
+            ledger.append(self.folder.ledger, "unordered", self.attempt.number, reason=reason)
+            return hosts
+        return arrangement.hosts if arrangement else hosts
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
         reason = f"told to end by {signal.Signals(number).name} from outside"

@@ -90,6 +90,28 @@ def bytes_(text: str) -> int:
     return int(float(match[1]) * UNITS_BYTES[match[2]])
 
 
+def bytes_per_s(text: str) -> float:
+    """'12.5GB/s' or '100Gbit/s' as bytes per second."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([kMGT]?)bit|([A-Za-z]+))/s", text)
+    if match and match[2] is not None:
+        rate = float(match[1]) * UNITS_BYTES[f"{match[2]}B"] / 8
+    elif match and match[3] in UNITS_BYTES:
+        rate = float(match[1]) * UNITS_BYTES[match[3]]
+    else:
+        raise ValueError("is not a bandwidth; write it as 12.5GB/s or 100Gbit/s")
+    if not rate > 0:
+        raise ValueError("must be above 0; write it as 12.5GB/s or 100Gbit/s")
+    return rate
+
+
+def share(text: str) -> float:
+    """'1/3' or '0.5' as a number above 0."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+))?", text)
+    if not match or not float(match[1]) or match[2] and not int(match[2]):
+        raise ValueError("is not a share; write it as 1/3 or 0.5, above 0")
+    return float(match[1]) / int(match[2] or 1)
+
+
 def grid(text: str) -> tuple[int, int]:
     """'4x2' as (4, 2): rows of 4 ranks, 2 of them."""
     match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
@@ -100,6 +122,8 @@ def grid(text: str) -> tuple[int, int]:
 
 DURATION = Kind("a duration", r"^(\d+:[0-5]\d:[0-5]\d|(\d+(\.\d+)?[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
 SIZE = Kind("a size", r"^\d+(\.\d+)? ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
+RATE = Kind("a bandwidth", r"^\d+(\.\d+)? ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
+SHARE = Kind("a share", r"^\d+(\.\d+)?(e-?\d+)?(/\d+)?$", share, repr)
 GRID = Kind("a grid", r"^[1-9]\d*x[1-9]\d*$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
 NAME = text_kind(
     "a name",

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import ARCHITECTURE, ASK, BIND, DURATION, LINE, SIZE, VARIABLE, WORD, Limits
+from orchestrator.spec.kinds import (
+    ARCHITECTURE,
+    ASK,
+    BIND,
+    DURATION,
+    LINE,
+    RATE,
+    SHARE,
+    SIZE,
+    VARIABLE,
+    WORD,
+    Limits,
+)
 from orchestrator.spec.run import about
 
 
@@ -27,6 +39,60 @@ class Node:
     )
     interface: Annotated[str, LINE] | None = field(
         default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")
+    )
+    network_bytes_per_s: Annotated[float, RATE] = field(
+        default=12.5e9, metadata=about("bandwidth of all its adapters together, one way", key="network")
+    )
+    inside_bytes_per_s: Annotated[float, RATE] = field(
+        default=50e9, metadata=about("bandwidth from one GPU of a node to another, one way", key="inside")
+    )
+    network_latency_us: Annotated[float, Limits(at_least=0)] = field(
+        default=5.0, metadata=about("microseconds of a message between nodes")
+    )
+    inside_latency_us: Annotated[float, Limits(at_least=0)] = field(
+        default=3.0, metadata=about("microseconds of a message within a node")
+    )
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Which node hangs on which switch, so that ranks can be ordered by the network."""
+
+    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = field(
+        metadata=about(
+            "what tells it: names (of hosts, by pattern), switches (below), slurm, pbs, gridengine (asked for it), "
+            "or infiniband (a file that ibnetdiscover wrote)"
+        )
+    )
+    pattern: Annotated[str, LINE] = field(
+        default=r"\D*(?P<number>\d+).*",
+        metadata=about("of names: a regular expression with a group 'number', or a group 'rack' that names the rack"),
+    )
+    rack_nodes: Annotated[int, Limits(at_least=1)] | None = field(
+        default=None, metadata=about("of names: nodes to a rack, as in 34; they are numbered on from rack to rack")
+    )
+    first: Annotated[int, Limits(at_least=0)] = field(default=1, metadata=about("of names: the first node's number"))
+    attribute: Annotated[str, LINE] | None = field(
+        default=None,
+        metadata=about(
+            "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
+            "racks' host groups begin (default: @rack)"
+        ),
+    )
+    file: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("a file that holds what the source would say, in place of asking")
+    )
+    switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = field(
+        default_factory=dict, metadata=about("of switches: each one's hosts, as in rack1: 'g[0001-0034]'")
+    )
+    uplink: Annotated[float, SHARE] = field(
+        default=1.0, metadata=about("a rack's uplink as a share of what its nodes can send together, as in 1/3")
+    )
+    slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = field(
+        default_factory=dict, metadata=about("hosts and switches whose link is slower: the share that is left")
+    )
+    dead_gpus: dict[Annotated[str, LINE], int] = field(
+        default_factory=dict, metadata=about("hosts with GPUs that do not work: how many")
     )
 
 
@@ -85,6 +151,9 @@ class Site:
         metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
     )
     node: Node = field(default_factory=Node, metadata=about("one node"))
+    topology: Topology | None = field(
+        default=None, metadata=about("what hangs where; without it ranks fill the hosts in the scheduler's order")
+    )
     queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue of its jobs"))
     account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays"))
     runs: Annotated[str, LINE] = field(

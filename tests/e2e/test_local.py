@@ -129,3 +129,13 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(local: Local) -> None:
         assert_same_bits(run, undisturbed)
     finally:
         subprocess.run(["umount", "-l", small], check=True, timeout=10)
+
+
+def test_a_topology_that_cannot_be_had_costs_the_order_and_not_the_run(local: Local) -> None:
+    site = local.folder / "site.yaml"
+    site.write_text(site.read_text() + "topology: {source: slurm, file: /nowhere/topology.conf}\n")
+    run = local.submit("--set", "train.epochs=1", "--wait")
+    assert local.view(run)["state"] == "COMPLETED"
+    noted = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    (reason,) = [entry["reason"] for entry in noted if entry["event"] == "unordered"]
+    assert "keep the scheduler's order: topology.file /nowhere/topology.conf cannot be read" in reason

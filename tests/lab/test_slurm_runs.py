@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import process
-from orchestrator.cluster.hostlist import expand
+from orchestrator.cluster.hostlist import expand, fold
 from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.slurm import Slurm as Backend
 from orchestrator.states import State
@@ -36,6 +36,20 @@ def test_mpirun_keeps_a_grid_whose_rows_span_nodes(place: Slurm) -> None:
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
     assert place.view(run)["grid"] == [8, 1]
+
+
+def test_ranks_stand_in_the_order_of_the_network(place: Slurm) -> None:
+    """Two racks whose nodes alternate by name: Slurm's own order would cross the uplinks at every hop."""
+    racks = '{source: switches, switches: {ra: "node[1,3]", rb: "node[2,4]"}, uplink: 1/2}'
+    run = place.submit("--set", f"site={site(place, 'racks.yaml', topology=racks)}", "--set", "nodes=4",
+                       "--set", "grid=2x4", "--set", "train.epochs=2")  # fmt: skip
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    (started,) = ledger(run, "started")
+    assert started["hosts"] == ["node1", "node3", "node2", "node4"]
+    for rank in range(8):
+        start = json.loads((run / "attempts" / "1" / "ranks" / f"{rank:04d}.start.json").read_text())
+        assert start["host"] == started["hosts"][rank // 2], "every rank compared its place with the placement"
 
 
 def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place: Slurm) -> None:
@@ -147,6 +161,8 @@ def test_host_lists_expand_as_slurm_expands_them(slurm_lab: SlurmLab) -> None:
         text = ",".join([*(word() for _ in range(draw.randrange(1, 4))), "login1"])
         theirs = slurm_lab.admin(["scontrol", "show", "hostnames", text]).stdout.split()
         assert expand(text) == theirs, text
+        draw.shuffle(theirs)
+        assert slurm_lab.admin(["scontrol", "show", "hostnames", fold(theirs)]).stdout.split() == theirs
 
 
 def test_a_spec_of_a_run_is_kept_to_the_letter(place: Slurm) -> None:

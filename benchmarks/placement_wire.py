@@ -1,0 +1,120 @@
+"""Placement measured: torusrun's torus over gloo on two shaped racks, in our order, alphabetical and random.
+
+`python -m benchmarks.placement_wire [ROUNDS]` as root. Nodes are named across the racks, as a scheduler that fills
+racks in turn names them, so that alphabetical order is not the order of the network. The prediction is the load
+model's, as a ratio to ours: phase after phase, each as long as its most loaded link. No constant is fitted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.shaped_racks import ShapedRacks
+from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.placement.arrange import arrange
+from orchestrator.placement.load import link_loads
+from orchestrator.placement.phases import phases
+from orchestrator.placement.rings import Rings
+from training.sync.torus import Torus
+
+NODE_BITS_PER_S = 100e6
+ELEMENTS = 1_000_000  # of 4 bytes
+RANKS_PER_NODE = 2
+RACKS = {"ra": ["n1", "n3"], "rb": ["n2", "n4"]}
+CLONE_NEWNET = 0x40000000
+
+
+def cluster(uplink_bits_per_s: float) -> Cluster:
+    node, uplink = Link(NODE_BITS_PER_S / 8), Link(uplink_bits_per_s / 8)
+    hosts = [Host(name, rack, node, RANKS_PER_NODE) for rack, names in RACKS.items() for name in names]
+    switches = [Switch("top"), *(Switch(rack, "top", uplink) for rack in RACKS)]
+    return Cluster(NodeType(RANKS_PER_NODE, (), node, Link(4e9)), tuple(hosts), tuple(switches))
+
+
+def measured_s(lab: ShapedRacks, order: Sequence[str], grid: tuple[int, int], rounds: int) -> float:
+    """The median time of one all-reduce with two consecutive ranks on every host of `order`."""
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(grid[0] * grid[1]):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    _rank(lab.namespace(order[rank // RANKS_PER_NODE]), rank, grid, rounds, Path(folder))
+                    status = 0
+                finally:
+                    os._exit(status)
+            children.append(child)
+        if any([os.waitpid(child, 0)[1] for child in children]):
+            raise SystemExit("a rank failed")
+        return statistics.median(json.loads((Path(folder) / "times").read_text()))
+
+
+def _rank(namespace: str, rank: int, grid: tuple[int, int], rounds: int, folder: Path) -> None:
+    with open(namespace) as handle:
+        if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    torch.set_num_threads(1)
+    ranks = grid[0] * grid[1]
+    dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), ranks), rank=rank, world_size=ranks)
+    torus, times_s = Torus(*grid), []
+    for _ in range(rounds + 1):
+        buffer = torch.full((ELEMENTS,), float(rank))
+        dist.barrier()
+        started_s = time.perf_counter()
+        torus.sum_(buffer)
+        dist.barrier()
+        times_s.append(time.perf_counter() - started_s)
+        assert buffer[0] == buffer[-1] == ranks * (ranks - 1) / 2, "a wrong sum"
+    if rank == 0:
+        (folder / "times").write_text(json.dumps(times_s[1:]))
+
+
+def predicted_s(rings: Rings, known: Cluster, order: Sequence[str]) -> float:
+    """The model's time per byte: phase after phase, each as long as its most loaded link; gloo's rows exchange."""
+    found = link_loads([phase.flows for phase in phases(rings, exchange=True)], known, order)
+    return sum(found.phase_s_per_byte(i) for i in range(len(phases(rings))))
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}")
+    links = f"nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s, {4 * ELEMENTS / 1e6:.0f} MB"
+    print(f"2 racks x 2 nodes x 2 ranks; {links}, median of {rounds} all-reduces\n")
+    print(f"{'uplink':>10} {'grid':>5} {'order':14}{'hosts':14}{'ms':>7}{'x ours':>8}{'predicted':>11}{'error':>8}")
+    for share in (2, 4):
+        uplink_bits_per_s = NODE_BITS_PER_S * 2 / share
+        known = cluster(uplink_bits_per_s)
+        names = sorted(host.name for host in known.hosts)
+        with ShapedRacks(RACKS, NODE_BITS_PER_S, uplink_bits_per_s) as lab:
+            for grid in ((2, 4), (4, 2)):
+                ours = arrange(grid, names, RANKS_PER_NODE, known)
+                shuffled = random.Random(2).sample(names, len(names))
+                base_s = base = None
+                for title, order in (("ours", ours.hosts), ("alphabetical", names), ("random", shuffled)):
+                    time_s = measured_s(lab, order, grid, rounds)
+                    model = predicted_s(ours.rings, known, order)
+                    base_s, base = base_s or time_s, base or model
+                    error = model / base / (time_s / base_s) - 1
+                    print(
+                        f"{share:>8}:1 {grid[0]}x{grid[1]:<3} {title:14}{','.join(order):14}{time_s * 1e3:7.0f}"
+                        f"{time_s / base_s:8.2f}{model / base:11.2f}{error * 100:+7.1f}%",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Racks of nodes in network namespaces, every link shaped: nodes on a bridge per rack, the bridges on one above.
+
+Everything lies inside namespaces of its own and goes with them. Needs root, iproute2 and the tbf queueing discipline.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+
+class ShapedRacks:
+    """`racks` maps a rack's name to its nodes; rates are in bits per second, each way. Use it in a `with`."""
+
+    def __init__(self, racks: Mapping[str, Sequence[str]], node_bits_per_s: float, uplink_bits_per_s: float) -> None:
+        self.racks, self.node_bits_per_s, self.uplink_bits_per_s = racks, node_bits_per_s, uplink_bits_per_s
+        self.prefix = f"pl{os.getpid()}-"
+        self.fabric = f"{self.prefix}fabric"
+
+    def namespace(self, node: str) -> str:
+        return f"/run/netns/{self.prefix}{node}"
+
+    def __enter__(self) -> ShapedRacks:
+        self._ip("netns", "add", self.fabric)
+        self._bridge("top")
+        for number, (rack, nodes) in enumerate(self.racks.items()):
+            self._bridge(rack)
+            self._fabric("link", "add", f"u{rack}", "type", "veth", "peer", "name", f"d{rack}")
+            self._plug(f"u{rack}", rack, self.uplink_bits_per_s)
+            self._plug(f"d{rack}", "top", self.uplink_bits_per_s)
+            for i, node in enumerate(nodes):
+                self._node(node, rack, f"10.99.{number}.{i + 1}/16")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+        for name in names:
+            if name.startswith(self.prefix):
+                subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    def _node(self, node: str, rack: str, address: str) -> None:
+        inside = f"{self.prefix}{node}"
+        self._ip("netns", "add", inside)
+        self._fabric("link", "add", f"p{node}", "type", "veth", "peer", "name", "eth0", "netns", inside)
+        self._plug(f"p{node}", rack, self.node_bits_per_s)
+        for words in (
+            ("link", "set", "lo", "up"),
+            ("addr", "add", address, "dev", "eth0"),
+            ("link", "set", "eth0", "up"),
+        ):
+            self._ip("-n", inside, *words)
+        self._shape(inside, "eth0", self.node_bits_per_s)
+
+    def _bridge(self, name: str) -> None:
+        self._fabric("link", "add", name, "type", "bridge")
+        self._fabric("link", "set", name, "up")
+
+    def _plug(self, device: str, bridge: str, bits_per_s: float) -> None:
+        self._fabric("link", "set", device, "master", bridge, "up")
+        self._shape(self.fabric, device, bits_per_s)
+
+    def _shape(self, namespace: str, device: str, bits_per_s: float) -> None:
+        rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "32kb", "latency", "50ms"]
+        command = ["tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *rate]
+        subprocess.run(command, check=True)
+
+    def _fabric(self, *words: str) -> None:
+        self._ip("-n", self.fabric, *words)
+
+    def _ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True)

@@ -1,0 +1,105 @@
+"""InfiniBand as its own tools see it: `ibstat` for a node's adapters, `ibnetdiscover` for the switches of a fabric."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.cluster.tree import Tree
+from orchestrator.errors import SiteError
+
+LINE = re.compile(r'^\[(\d+)\](?:\(\w+\))?\s+"([SHR])-(\w+)"\[(\d+)\](?:\(\w+\))?\s*(?:#\s*(.*))?$')
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of an adapter."""
+
+    adapter: str
+    number: int
+    active: bool
+    bandwidth_bytes_per_s: float
+    link_layer: str
+
+
+def ports(text: str) -> list[Port]:
+    """The ports in what `ibstat` says. `Rate` is in Gbit/s. Raises SiteError when there are none, or one is cut off."""
+    found = []
+    for adapter, body in re.findall(r"^CA '([^']+)'\n(.*?)(?=^CA '|\Z)", text, re.MULTILINE | re.DOTALL):
+        for number, lines in re.findall(r"Port (\d+):\n(.*?)(?=^\s*Port \d+:|\Z)", body, re.MULTILINE | re.DOTALL):
+            said = {key.strip(): value.strip() for key, value in re.findall(r"^\s*([\w ]+):(.*)$", lines, re.MULTILINE)}
+            try:
+                rate = float(said["Rate"]) * 1e9 / 8
+                found.append(Port(adapter, int(number), said["State"] == "Active", rate, said["Link layer"]))
+            except (KeyError, ValueError) as error:
+                raise SiteError(
+                    f"what ibstat says of port {number} of {adapter} is cut off or damaged: {error}"
+                ) from None
+    if not found:
+        raise SiteError(f"this is not what ibstat says: {text.strip()[:80]!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The hosts of every leaf switch, which switch is above it, and how many cables lead from a switch to another."""
+
+    tree: Tree
+    cables: Mapping[tuple[str, str], int]
+    names: Mapping[str, str]  # of the switches, by their GUIDs
+
+
+def fabric(text: str) -> Fabric:
+    """The fabric in what `ibnetdiscover` says.
+
+    A host's leaf is the switch that most of its ports go to; switches without hosts are taken together as what is
+    above the leaves, since any of them leads anywhere. Raises SiteError when the text is damaged or holds no hosts.
+    """
+    cables: Counter[tuple[str, str]] = Counter()
+    ports_of: dict[str, Counter[str]] = defaultdict(Counter)
+    names: dict[str, str] = {}
+    for guid, title, lines in _switches(text):
+        names[guid] = title
+        for line in lines:
+            match = LINE.match(line)
+            if not match:
+                raise SiteError(f"what ibnetdiscover says of switch {guid} is damaged: {line!r}")
+            _, kind, other, _, remark = match.groups()
+            if kind == "H":
+                host = _host(remark or "", line)
+                if not _is_switch_agent(remark or ""):
+                    ports_of[host][guid] += 1
+            elif kind == "S":
+                cables[guid, other] += 1
+    if not ports_of:
+        raise SiteError(f"this is not what ibnetdiscover says, or there are no hosts in it: {text.strip()[:80]!r}")
+    leaves: dict[str, list[str]] = {}
+    for host in sorted(ports_of, key=_natural):
+        leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))
+        leaves.setdefault(leaf, []).append(host)
+    parents = {leaf: "(spines)" for leaf in leaves} if len(leaves) > 1 else {}
+    return Fabric(Tree(leaves, parents), dict(cables), names)
+
+
+def _switches(text: str) -> list[tuple[str, str, list[str]]]:
+    """(GUID, name, lines of ports) of every switch."""
+    blocks = re.findall(r'^Switch\s+\d+\s+"S-(\w+)"\s*#\s*"([^"]*)".*\n((?:^\[.*\n?)*)', text, re.MULTILINE)
+    return [(guid, title, lines.splitlines()) for guid, title, lines in blocks]
+
+
+def _host(remark: str, line: str) -> str:
+    match = re.match(r'"(\S+)[^"]*"', remark)
+    if not match:
+        raise SiteError(f"ibnetdiscover names no host in {line!r}")
+    return match[1]
+
+
+def _is_switch_agent(remark: str) -> bool:
+    """The management port that is built into a switch looks like a host."""
+    return "Aggregation Node" in remark
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,0 +1,116 @@
+"""What a placement of a plan on certain hosts looks like: the order, the loads, the bounds, other grids, drawings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.cluster.hostlist import fold
+from orchestrator.cluster.model import Cluster
+from orchestrator.cluster.profile import cluster
+from orchestrator.errors import UserError
+from orchestrator.placement import compare
+from orchestrator.placement.arrange import Arrangement, arrange
+from orchestrator.placement.binding import Binding, bindings
+from orchestrator.placement.choose import Choice, choices
+from orchestrator.placement.picture import picture
+from orchestrator.placement.svg import svg
+from orchestrator.planning import Plan
+
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A plan placed on hosts, beside what else was possible: other grids, and three levels in place of two."""
+
+    name: str
+    cluster: Cluster
+    arrangement: Arrangement
+    compared: tuple[compare.Row, ...]
+    grids: tuple[Choice, ...]
+    levels: tuple[Choice, ...]
+
+    def text(self) -> str:
+        """For a terminal."""
+        return "\n".join(
+            [
+                picture(self.arrangement, self.cluster),
+                "",
+                compare.table(self.compared),
+                self._certificate(),
+                "",
+                *self._others(),
+                *([f"spares      {fold(self.arrangement.spares)}"] if self.arrangement.spares else []),
+            ]
+        )
+
+    def _bindings(self) -> tuple[Binding, ...]:
+        return bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)
+
+    def _certificate(self) -> str:
+        over = self.arrangement.over_bound
+        if self.arrangement.optimal:
+            return "proved: no placement of this grid on these hosts is better"
+        return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
+
+    def _others(self) -> list[str]:
+        lines = ["other shapes, time of one all-reduce of ResNet-50 (51.1 MB) by latency + most loaded links:"]
+        for choice in (*self.grids[:SHOWN], *self.levels[:1]):
+            dims, parts = (
+                "x".join(map(str, choice.dims)),
+                f"{choice.latency_s * 1e3:.2f} + {choice.transfer_s * 1e3:.2f}",
+            )
+            note = "   (three levels: the training has two)" if len(choice.dims) > 2 else ""
+            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms = {parts}{note}")
+        return lines
+
+    def svg(self) -> str:
+        return svg(self.arrangement, self.cluster, self.name)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "hosts": list(self.arrangement.hosts),
+            "spares": list(self.arrangement.spares),
+            "local_ranks": [asdict(binding) for binding in self._bindings()],
+            "optimal": self.arrangement.optimal,
+            "over_bound": self.arrangement.over_bound,
+            "orders": [row.as_json() for row in self.compared],
+            "links": [
+                {
+                    "name": load.name,
+                    "kind": load.kind,
+                    "hosts": load.hosts,
+                    "bandwidth_bytes_per_s": load.link.bandwidth_bytes_per_s,
+                    "bytes_per_byte": list(load.levels),
+                }
+                for load in self.arrangement.loads.links
+            ],
+            "grids": [
+                {"dims": list(c.dims), "latency_s": c.latency_s, "transfer_s": c.transfer_s}
+                for c in (*self.grids, *self.levels)
+            ],
+        }
+
+
+def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
+    """Place `plan` on `hosts`. Raises UserError when the site has no topology or the hosts are too few."""
+    known = cluster(plan.site, hosts)
+    if known is None:
+        raise UserError(
+            f"the site {plan.run.site} has no topology: write 'topology:' into its file, see docs/placement.md"
+        )
+    given = list(dict.fromkeys(hosts))
+    if len(given) < plan.run.nodes:
+        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
+    arrangement = arrange((plan.grid.x, plan.grid.y), given, plan.ranks_per_node, known)
+    used = arrangement.hosts
+    return Outlook(
+        plan.run.name,
+        known,
+        arrangement,
+        tuple(compare.rows(arrangement, known)),
+        tuple(choices(used, plan.ranks_per_node, known)),
+        tuple(choices(used, plan.ranks_per_node, known, levels=3)),
+    )

@@ -1,0 +1,57 @@
+"""An arrangement drawn in a terminal: every node by the mark of its rack, every uplink with its load."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from orchestrator.cluster.model import Cluster
+from orchestrator.placement.arrange import Arrangement
+from orchestrator.placement.seats import Rack, Seats, seats
+
+BAR = 24
+WIDEST = 72
+
+
+def picture(arrangement: Arrangement, cluster: Cluster) -> str:
+    """The rows of nodes, equal ones drawn once, above the racks; '<' marks the hottest link."""
+    drawn = seats(arrangement, cluster)
+    torus = arrangement.rings.torus
+    x, y = arrangement.rings.dims[0], arrangement.rings.dims[-1]
+    title = "rows of the grid, left to right" if torus and torus[0] > 1 else "nodes in the order of the ring of columns"
+    head = f"{x} ranks to a row, {y} to a column, {arrangement.rings.ranks_per_node} to a node; {title}"
+    return "\n".join([head, *_rows(drawn), "", *_racks(drawn, arrangement), *_hottest_host(arrangement)])
+
+
+def _rows(drawn: Seats) -> list[str]:
+    lines, number = [], 0
+    for marks, group in groupby("".join(drawn.rack_of[host].mark for host in row) for row in drawn.rows):
+        count = len(list(group))
+        shown = marks if len(marks) <= WIDEST else marks[: WIDEST - 3] + "..."
+        lines.append(f"{number:5}  {' '.join(shown) if len(shown) <= WIDEST // 2 else shown}" + _times(count))
+        number += count
+    return lines
+
+
+def _times(count: int) -> str:
+    return f"   x {count}" if count > 1 else ""
+
+
+def _racks(drawn: Seats, arrangement: Arrangement) -> list[str]:
+    most_s = max((rack.uplink.s_per_byte for rack in drawn.racks if rack.uplink), default=0.0)
+    return [_rack(rack, max(most_s, arrangement.loads.largest_s_per_byte)) for rack in drawn.racks]
+
+
+def _rack(rack: Rack, most_s: float) -> str:
+    name = f"{rack.mark}  {rack.name:16}{rack.hosts:4} nodes"
+    if rack.uplink is None:
+        return f"{name}  nothing leaves it"
+    bar = "#" * max(1, round(BAR * rack.uplink.s_per_byte / most_s))
+    hot = "  < hottest" if rack.hottest else ""
+    return f"{name}  {bar:{BAR}} {rack.uplink.bytes_per_byte:6.2f} bytes per byte over its uplink{hot}"
+
+
+def _hottest_host(arrangement: Arrangement) -> list[str]:
+    hottest = arrangement.loads.hottest
+    if hottest is None or hottest.kind != "host":
+        return []
+    return [f"hottest: the nodes' own links, {hottest.bytes_per_byte:.2f} bytes per byte ({hottest.name})"]

@@ -1,0 +1,177 @@
+"""Placement: what links carry, that small answers are the best there are, and that none is worse than its peers'."""
+
+import random
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.cluster.model import Cluster, Link
+from orchestrator.errors import SiteError
+from orchestrator.placement.arrange import arrange, solve
+from orchestrator.placement.bound import cut_bound_s_per_byte
+from orchestrator.placement.fabric import fabric
+from orchestrator.placement.load import link_loads, loads
+from orchestrator.placement.phases import phases
+from orchestrator.placement.rings import Rings
+from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
+
+small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)
+
+
+def carried(dims: tuple[int, ...], cluster: Cluster, order: list[str]) -> dict[str, float]:
+    found = loads(Rings(dims, 4), cluster, order).links
+    return {load.name: round(load.bytes_per_byte, 6) for load in found}
+
+
+def test_a_ring_of_nodes_loads_every_link_once() -> None:
+    two = racks([2, 2])
+    assert carried((4, 4), two, names(two)) == dict.fromkeys(["r0n00", "r0n01", "r1n00", "r1n01", "r0", "r1"], 1.5)
+    mixed = ["r0n00", "r1n00", "r0n01", "r1n01"]
+    assert carried((4, 4), two, mixed)["r0"] == 3.0, "measured on shaped links: twice the bytes, 2.07 times the time"
+
+
+def test_the_yardstick_of_four_racks() -> None:
+    """4 racks x 4 nodes x 4 GPUs, torus 4x16, figures of an independent computation."""
+    four = racks([4] * 4)
+    ordered = loads(Rings((4, 16), 4), four, names(four))
+    nic = max(load.bytes_per_byte for load in ordered.links if load.kind == "host")
+    uplink = ordered.uplink()
+    assert (nic, uplink and uplink.bytes_per_byte) == (1.875, 1.875)
+    assert cut_bound_s_per_byte(fabric(four, four.hosts)) * 25e9 == pytest.approx(1.875), "the nodes' cut"
+    thin = racks([4] * 4, 1 / 16)
+    assert cut_bound_s_per_byte(fabric(thin, thin.hosts)) * 25e9 / 4 == pytest.approx(1.5), "the racks' cut"
+
+
+def test_three_levels_reach_the_cut_between_two_racks() -> None:
+    """2 racks x 2 nodes x 2 ranks: 1.5 n over the uplink with the torus, 1.0 n with a level for the racks."""
+    two = racks([2, 2])
+    assert loads(Rings((2, 4), 2), two, names(two)).uplink().bytes_per_byte == 1.5  # type: ignore[union-attr]
+    assert loads(Rings((2, 2, 2), 2), two, names(two)).uplink().bytes_per_byte == 1.0  # type: ignore[union-attr]
+    assert loads(Rings((4, 2), 2), two, names(two)).uplink().bytes_per_byte == 1.0  # type: ignore[union-attr]
+
+
+@settings(max_examples=60, deadline=None)
+@given(small, st.data())
+def test_small_placements_are_the_best_there_are(sizes: list[int], data: st.DataObject) -> None:
+    cluster = racks(sizes, data.draw(st.sampled_from([1.0, 0.5, 0.25])), data.draw(st.sampled_from([None, 6])))
+    dims = data.draw(st.sampled_from(grids(4 * sum(sizes))))
+    asked = problem(dims, cluster, shuffled(cluster, 1))
+    kinds, proved = solve(asked)
+    best = cheapest(asked)
+    assert proved and asked.cost(kinds) == best
+    assert asked.bound <= best
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from([(8, 3), (12, 4), (4, 8), (16, 2), (6, 4), (20, 2), (24, 2)]), st.integers(1, 11))
+def test_no_set_of_nodes_sends_less_than_the_bound_of_the_grid(dims: tuple[int, int], below: int) -> None:
+    nodes = dims[0] * dims[1] // 4
+    below = min(below, nodes - 1)
+    cluster = racks([below, nodes - below])
+    asked = problem(dims, cluster, names(cluster))
+    assert min(asked.uplink_bytes(kinds)[0] for kinds in every((below, nodes - below))) >= asked.fewest[0] - 1e-9
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 9), st.data())
+def test_never_worse_than_random_alphabetical_or_node_major(sizes: list[int], seed: int, data: st.DataObject) -> None:
+    cluster = racks(sizes, 0.25, 9)
+    dims = data.draw(st.sampled_from([grid for grid in grids(4 * sum(sizes)) if grid[0] % 4 == 0]))
+    asked = problem(dims, cluster, shuffled(cluster, seed))
+    mine = asked.cost(solve(asked, 20_000)[0])
+    assert mine <= asked.cost(sorted(asked.fabric.kinds))
+    for _ in range(20):
+        order = list(asked.fabric.kinds)
+        random.Random(seed).shuffle(order)
+        assert mine <= asked.cost(order)
+
+
+def test_every_host_gets_one_position_and_the_answer_is_the_same_every_time() -> None:
+    cluster = racks([3, 5, 2, 6])
+    order = shuffled(cluster, 3)
+    first = arrange((8, 8), order, 4, cluster)
+    assert sorted(first.hosts) == sorted(order) and first.spares == ()
+    assert arrange((8, 8), order, 4, cluster) == first
+    assert first.loads.largest_s_per_byte >= first.grid_bound_s_per_byte >= 0
+    assert first.loads.largest_s_per_byte >= first.cut_bound_s_per_byte
+
+
+def test_broken_then_slow_nodes_are_the_spares() -> None:
+    cluster = racks([3, 3])
+    dead, slow = replace(cluster.hosts[1], gpus=3), replace(cluster.hosts[4], network=NODE.slowed(0.5))
+    broken = replace(cluster, hosts=(cluster.hosts[0], dead, *cluster.hosts[2:4], slow, cluster.hosts[5]))
+    found = arrange((4, 4), names(broken), 4, broken)
+    assert set(found.spares) == {dead.name, slow.name}
+    with pytest.raises(SiteError, match="needs 6 hosts, 5 are whole; fewer than 4 GPUs work on r0n01"):
+        arrange((4, 6), names(broken), 4, broken)
+
+
+def test_spares_are_what_leaves_the_racks_whole() -> None:
+    cluster = racks([4, 1, 4], 0.25, 4)
+    found = arrange((16, 2), names(cluster), 4, cluster)
+    assert found.spares == ("r1n00",) and found.optimal
+
+
+def test_a_slow_uplink_gets_the_rack_that_crosses_it_least() -> None:
+    cluster = racks([3, 5], 0.5, 5)
+    slow = replace(cluster, switches=(*cluster.switches[:2], replace(cluster.switches[2], uplink=Link(1e9))))
+    found = arrange((8, 4), shuffled(slow, 1), 4, slow)
+    assert found.optimal and found.loads.hottest and found.loads.hottest.name == "r1"
+
+
+def test_two_levels_of_switches() -> None:
+    cluster = racks([2, 2, 2, 2])
+    spines = [replace(s, name=f"s{i}", uplink=Link(25e9)) for i, s in enumerate(cluster.switches[1:3])]
+    leaves = [replace(s, parent=f"s{i % 2}") for i, s in enumerate(cluster.switches[1:])]
+    tall = replace(cluster, switches=(cluster.switches[0], *spines, *leaves))
+    found = arrange((4, 8), shuffled(tall, 1), 4, tall)
+    sides = [host[:2] in ("r0", "r2") for host in found.hosts]
+    assert found.optimal and sum(a != b for a, b in zip(sides, sides[1:] + sides[:1], strict=True)) == 2
+
+
+def test_3456_ranks_on_fragmented_racks_take_less_than_a_second() -> None:
+    chance, sizes = random.Random(1), list[int]()
+    while sum(sizes) < 864:
+        sizes.append(min(chance.randint(20, 34), 864 - sum(sizes)))
+    cluster = racks(sizes, 1 / 3, 34)
+    order = shuffled(cluster, 1)
+    started_s = time.process_time()
+    found = arrange((48, 72), order, 4, cluster)
+    assert time.process_time() - started_s < 1.0
+    assert found.over_bound == pytest.approx(1.0)
+    assert found.loads.hop_bytes < 0.6 * loads(found.rings, cluster, order).hop_bytes
+
+
+def test_one_node_and_one_rack_have_nothing_to_decide() -> None:
+    one = racks([1])
+    assert arrange((4, 1), names(one), 4, one).over_bound == 1.0
+    flat = racks([4])
+    assert arrange((4, 4), names(flat), 4, flat).optimal
+
+
+def test_a_host_that_the_topology_does_not_know() -> None:
+    with pytest.raises(SiteError, match="the test does not know 1 of 2 hosts: x9"):
+        arrange((4, 2), ["r0n00", "x9"], 4, racks([2]))
+
+
+@given(st.sampled_from([(4, 4), (8, 2), (2, 8), (2, 2, 4), (4, 2, 2)]), st.integers(0, 5), st.booleans())
+def test_the_phases_carry_what_the_levels_carry(dims: tuple[int, ...], seed: int, exchange: bool) -> None:
+    cluster = racks([3, 5]) if dims[0] == 2 else racks([1, 3])
+    rings = Rings(dims, 2 if len(names(cluster)) == 8 else 4)
+    order = shuffled(cluster, seed)
+    parts = phases(rings, exchange)
+    assert sum(part.steps for part in parts) == 2 * sum(size - 1 for size in dims)
+    split, whole = link_loads([part.flows for part in parts], cluster, order), loads(rings, cluster, order)
+    if not exchange:
+        for mine, theirs in zip(split.links, whole.links, strict=True):
+            assert mine.bytes_per_byte == pytest.approx(theirs.bytes_per_byte)
+
+
+def test_an_exchange_loads_a_node_of_two_ranks_otherwise_than_a_ring() -> None:
+    """Rows of 4 over two nodes: each of 2 ranks sends n/4 to each of the 2 others; the ring has one hop of 3/4 n."""
+    rings, two = Rings((4, 1), 2), racks([2])
+    first, *_, last = (link_loads([part.flows], two, names(two)).links[0] for part in phases(rings, exchange=True))
+    assert (first.bytes_per_byte, last.bytes_per_byte) == (1.0, 0.75)

@@ -1,0 +1,102 @@
+"""`torusrun plan --hosts`: what would go where, in words, drawn, and as JSON; and the order that a job takes."""
+
+import json
+import random
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.planning import arranged, plan
+
+SITE = """scheduler: slurm
+launcher: srun
+node: {ranks: 4, gpus: 4, hcas: [mlx5_0, mlx5_1], network: 25GB/s}
+topology: {source: names, pattern: 'g(?P<number>[0-9]+)', rack_nodes: 4, uplink: 1/4}
+"""
+HOSTS = [f"g{number:04}" for number in (1, 2, 3, 5, 6, 7, 8, 9)]  # 3, 4 and 1 of three racks
+
+
+@pytest.fixture
+def files(home: Path, tmp_path: Path) -> Path:
+    (tmp_path / "site.yaml").write_text(SITE)
+    (tmp_path / "run.yaml").write_text("name: torus\nsite: ./site.yaml\nnodes: 8\ngrid: 16x2\ntrain: {batch: 64}\n")
+    shuffled = list(HOSTS)
+    random.Random(1).shuffle(shuffled)
+    (tmp_path / "hosts").write_text("\n".join(shuffled) + "\n")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
+    assert main(["plan", *map(str, argv)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_picture_and_the_table(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, files / "run.yaml", "--hosts", files / "hosts")
+    assert "  < hottest" in text or "hottest: the nodes' own links" in text
+    assert "proved: no placement of this grid on these hosts is better" in text
+    lines = text[text.index("order  ") :].splitlines()[1:6]
+    table = {line[:22].strip(): float(line[22:32]) for line in lines}
+    ours = table["by the network"]
+    assert ours <= table["alphabetical"] and ours <= table["random (median)"]
+    assert table["bound of this grid"] <= ours + 0.01 and table["bound of any scheme"] <= ours + 0.01
+
+
+def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = json.loads(said(capsys, files / "run.yaml", "--hosts", files / "hosts", "--json"))["placement"]
+    assert sorted(shown["hosts"]) == HOSTS and shown["optimal"]
+    assert {link["name"] for link in shown["links"]} == {*HOSTS, "rack1", "rack2", "rack3"}
+    assert {len(link["bytes_per_byte"]) for link in shown["links"]} == {2}
+    assert [row["order"] for row in shown["orders"]][:2] == ["by the network", "alphabetical"]
+    assert [(each["gpu"], each["hca"]) for each in shown["local_ranks"]] == [
+        (0, "mlx5_0"), (1, "mlx5_0"), (2, "mlx5_1"), (3, "mlx5_1")
+    ]  # fmt: skip
+    assert any(grid["dims"] == [4, 8] for grid in shown["grids"])
+    assert json.loads(said(capsys, files / "run.yaml", "--json"))["placement"] is None
+
+
+def test_the_drawing_is_svg_with_every_node(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, files / "run.yaml", "--hosts", files / "hosts", "--svg", files / "placement.svg")
+    root = ElementTree.fromstring((files / "placement.svg").read_text())
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert sorted(str(title).split()[0] for title in titles) == HOSTS
+
+
+def test_more_hosts_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "list").write_text("g[0001-0009]\n")
+    assert "spares      g0009" in said(capsys, files / "run.yaml", "--hosts", files / "list")
+
+
+def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "by the network, once the hosts are known" in said(capsys, files / "run.yaml")
+    assert "the site has no topology" in said(capsys, files / "run.yaml", "--site", "slurm")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--hosts", "nowhere"], "--hosts nowhere: cannot be read"),
+        (["--hosts", "{}/empty"], "there are no hosts in it"),
+        (["--hosts", "{}/few"], "the run takes 8 nodes; these are 2: g[0001-0002]"),
+        (["--svg", "x.svg"], "--svg needs --hosts"),
+        (["--hosts", "{}/hosts", "--svg", "/nowhere/x.svg"], "cannot be written"),
+        (["--hosts", "{}/hosts", "--site", "slurm"], "has no topology: write 'topology:' into its file"),
+    ],
+)
+def test_mistakes_are_named(files: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+    (files / "empty").write_text("\n")
+    (files / "few").write_text("g0001\ng0002\n")
+    assert main(["plan", str(files / "run.yaml"), *(word.format(files) for word in argv)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
+    planned = plan(files / "run.yaml")
+    scheduled = (files / "hosts").read_text().split()
+    found = arranged(planned, scheduled)
+    assert found and found.hosts != tuple(scheduled)
+    assert found == arranged(planned, scheduled), "every attempt on the same hosts has the same order"
+    assert arranged(plan(files / "run.yaml", site="slurm"), scheduled) is None
+    assert arranged(planned, scheduled[:3]) is None, "too few hosts are refused where ranks are placed"

@@ -1,0 +1,196 @@
+"""Topologies read from what real programs said (recorded/topology/SOURCES); damaged text gives one clear error."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.cluster import gridengine, infiniband, lstopo, nvidia, pbs, profile, slurm
+from orchestrator.cluster.model import Link, NodeType
+from orchestrator.cluster.names import racks
+from orchestrator.cluster.tree import Faults, Tree, cluster_of
+from orchestrator.errors import SiteError
+from orchestrator.placement.binding import bindings
+from orchestrator.spec.read import read
+from orchestrator.spec.site import Site
+
+RECORDED = Path(__file__).parent / "recorded" / "topology"
+NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text()
+
+
+def test_slurms_tree() -> None:
+    tree = slurm.tree(recorded("spartan.topology.txt"))
+    assert list(tree.leaves) == ["le-266-q11-1-res", "le-266-q14-1-res", "le-266-r17-1-res", "le-266-r19-1-res"]
+    assert tree.leaves["le-266-r19-1-res"][-6:] == [f"spartan-bm0{n}" for n in (29, 39, 40, 41, 42, 43)]
+    assert set(tree.parents.values()) == {"sp-266-p16-1"}
+    made = cluster_of(tree, NODE, 1 / 2, Faults(), "Slurm")
+    assert [s.name for s in made.path("le-266-q11-1-res")] == ["le-266-q11-1-res", "sp-266-p16-1"]
+    assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 5e-6)
+
+
+def test_a_topology_conf_with_comments_and_broken_lines() -> None:
+    text = "# racks\nSwitchName=a Nodes=n[1-2] LinkSpeed=100 # old\n"
+    text += "SwitchName=b \\\n  Nodes=n3\nSwitchName=top Switches=a,b\n"
+    assert slurm.tree(text) == Tree({"a": ["n1", "n2"], "b": ["n3"]}, {"a": "top", "b": "top"})
+
+
+def test_pbs_text_and_json() -> None:
+    assert pbs.tree(recorded("cheyenne.pbsnodes.txt"), "switch").leaves == {"r8i5a0s0": ["r8i5n1"]}
+    with pytest.raises(SiteError, match="has a resource 'switch'; they have arch, host"):
+        pbs.tree(recorded("openpbs.pbsnodes.json"), "switch")
+    assert "linux" in pbs.tree(recorded("openpbs.pbsnodes.json"), "arch").leaves
+
+
+def test_host_groups_of_grid_engine() -> None:
+    assert gridengine.tree(recorded("ucla.shgrp.txt")).leaves["@sudipto_pod"][:2] == ["n6277", "n7277"]
+    nested = (
+        "group_name @all\nhostlist @r1 @r2\ngroup_name @r1\nhostlist a \\\n         b\ngroup_name @r2\nhostlist NONE\n"
+    )
+    assert gridengine.tree(nested).leaves == {"@r1": ["a", "b"]}
+    assert gridengine.hosts(recorded("ge.qhost.txt")) == ["ge1", "ge2", "ge3", "ge4"]
+    assert gridengine.group_names("@allhosts\n@rack1\n@rack2\n", "@rack") == ["@rack1", "@rack2"]
+
+
+def test_an_infiniband_fabric() -> None:
+    found = infiniband.fabric(recorded("infiniscale.ibnetdiscover.txt"))
+    assert found.tree.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
+    assert found.names["000b8cffff002347"].startswith("MT47396")
+
+
+def test_leaves_and_spines_and_the_agents_in_switches() -> None:
+    """Lines as newer versions write them, with port GUIDs and speeds."""
+    text = ""
+    for leaf, nodes in (("a1", "12"), ("a2", "34")):
+        text += f'Switch\t36 "S-{leaf}"\t\t# "MF0;leaf-{leaf}:SB7890/U1" enhanced port 0 lid 1 lmc 0\n'
+        text += "".join(f'[{n}]\t"H-b{n}"[1](b{n}) \t\t# "g000{n} mlx5_0" lid 2{n} 4xEDR\n' for n in nodes)
+        text += '[37]\t"H-c1"[1](c1) \t\t# "Mellanox Technologies Aggregation Node" lid 9 4xEDR\n'
+        text += (
+            '[19]\t"S-e1"[3]\t\t# "MF0;spine:CS7500/L1/U1" lid 13 4xEDR\n[20]\t"S-e1"[4]\t\t# "spine" lid 13 4xEDR\n\n'
+        )
+    text += 'Switch\t36 "S-e1"\t\t# "spine" enhanced port 0 lid 13 lmc 0\n[3]\t"S-a1"[19]\t\t# "leaf" lid 1 4xEDR\n'
+    found = infiniband.fabric(text)
+    assert found.tree.leaves == {"a1": ["g0001", "g0002"], "a2": ["g0003", "g0004"]}
+    assert found.cables["a1", "e1"] == 2
+
+
+def test_adapters_as_ibstat_shows_them() -> None:
+    first, second = infiniband.ports(recorded("mt4115.ibstat.txt"))
+    assert (first.adapter, second.adapter, first.active) == ("mlx5_0", "mlx5_1", True)
+    assert first.bandwidth_bytes_per_s == 12.5e9
+    down = recorded("mt4115.ibstat.txt").replace("State: Active", "State: Down")
+    assert not any(port.active for port in infiniband.ports(down))
+
+
+def test_gpus_and_adapters_as_nvidia_smi_shows_them() -> None:
+    polaris = nvidia.topo(recorded("polaris.topo.txt"))
+    assert polaris.nvlinks(0, 3) == 4 and polaris.cores[3] == (*range(8), *range(32, 40))
+    assert [(nic.name, 3 in nic.gpus, 1 in nic.gpus) for nic in polaris.nics()] == [
+        ("mlx5_0", True, False), ("mlx5_1", False, True)
+    ]  # fmt: skip
+    traverse = nvidia.topo(recorded("traverse.topo.txt"))
+    assert [nic.gpus for nic in traverse.nics()] == [(0,), (1,), (2,), (3,)]
+    numbered = (
+        recorded("polaris.topo.txt").replace("mlx5_", "NIC") + "\nNIC Legend:\n\n  NIC0: mlx5_2\n  NIC1: mlx5_7\n"
+    )
+    assert nvidia.topo(numbered).adapters == ("mlx5_2", "mlx5_7")
+
+
+def test_numa_nodes_as_lstopo_shows_them() -> None:
+    first, second = lstopo.numa_nodes(recorded("pascal.lstopo.txt"))
+    assert (first.number, first.cpus, first.adapters) == (0, tuple(range(6)), ("mlx5_0",))
+    assert (second.number, second.cpus[0], second.adapters) == (1, 18, ())
+
+
+def test_ranks_take_the_gpu_adapter_and_cores_beside_them() -> None:
+    traverse = nvidia.topo(recorded("traverse.topo.txt"))
+    node = NodeType(4, traverse.nics(), Link(1.0), Link(1.0), traverse.cores)
+    taken = bindings(node, 4)
+    assert [(b.gpu, b.hca) for b in taken] == [(0, "mlx5_0"), (1, "mlx5_1"), (2, "mlx5_2"), (3, "mlx5_3")]
+    assert [(b.cores[0], b.cores[-1]) for b in taken] == [(0, 31), (32, 63), (64, 95), (96, 127)]
+
+
+@given(st.integers(1, 1088))
+def test_34_nodes_to_a_rack(number: int) -> None:
+    (rack,) = racks([f"g{number:04}"], r"g(?P<number>\d+)", 34).leaves
+    assert rack == f"rack{-(-number // 34)}"
+
+
+def test_a_rack_in_the_name() -> None:
+    tree = racks(["r2-n1", "r1-n7", "r2-n0"], r"(?P<rack>r\d+)-n\d+", None)
+    assert tree.leaves == {"r1": ["r1-n7"], "r2": ["r2-n1", "r2-n0"]}
+
+
+READERS: list[tuple[Callable[[str], Any], str]] = [
+    (slurm.tree, "spartan.topology.txt"),
+    (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
+    (lambda text: pbs.tree(text, "arch"), "openpbs.pbsnodes.json"),
+    (gridengine.tree, "ucla.shgrp.txt"),
+    (gridengine.hosts, "ge.qhost.txt"),
+    (infiniband.fabric, "infiniscale.ibnetdiscover.txt"),
+    (infiniband.ports, "mt4115.ibstat.txt"),
+    (nvidia.topo, "polaris.topo.txt"),
+    (nvidia.topo, "traverse.topo.txt"),
+    (lstopo.numa_nodes, "pascal.lstopo.txt"),
+]
+
+
+@pytest.mark.parametrize(("reader", "name"), READERS, ids=lambda value: value if isinstance(value, str) else "")
+@given(data=st.data())
+def test_damaged_text_is_read_or_refused_in_words(reader: Callable[[str], Any], name: str, data: st.DataObject) -> None:
+    text = recorded(name)
+    cut = data.draw(st.integers(0, len(text)))
+    junk = data.draw(st.text(max_size=5))
+    resume = data.draw(st.integers(cut, len(text)))
+    try:
+        reader(text[:cut] + junk + text[resume:])
+    except SiteError as error:
+        assert str(error) and "Traceback" not in str(error)
+
+
+@pytest.mark.parametrize(("reader", "name"), READERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_is_not_its_output_at_all_is_refused(reader: Callable[[str], Any], name: str) -> None:
+    for text in ("", "command not found\n", "\x00\xff"):
+        with pytest.raises(SiteError):
+            reader(text)
+
+
+def test_a_host_on_two_leaves_a_circle_and_a_fault_of_nothing() -> None:
+    with pytest.raises(SiteError, match="n1 hangs on a and on b"):
+        cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, Faults(), "the file")
+    with pytest.raises(SiteError, match="go in a circle"):
+        cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, Faults(), "the file")
+    with pytest.raises(SiteError, match="written for n9"):
+        cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, Faults({"n9": 0.5}), "the file")
+
+
+def site(topology: str) -> Site:
+    node = "node: {ranks: 4, hcas: [m0, m1], network: 200Gbit/s}"
+    return read(Site, f"scheduler: slurm\nlauncher: srun\n{node}\ntopology: {topology}\n", "site.yaml")[0]
+
+
+def test_the_site_tells() -> None:
+    assert profile.cluster(read(Site, "scheduler: slurm\nlauncher: srun\n", "site.yaml")[0], ["n1"]) is None
+    abci = site("{source: names, rack_nodes: 34, uplink: 1/3, slow: {g0001: 1/2, rack2: 0.5, g0999: 0.5}}")
+    made = profile.cluster(abci, ["g0001", "g0034", "g0035"])
+    assert made and [s.name for s in made.switches] == ["rack1", "rack2", "(above)"]
+    assert made.switch["rack1"].uplink == Link(25e9 * 34 / 3, 5e-6)
+    assert made.switch["rack2"].uplink == Link(25e9 * 34 / 6, 5e-6)
+    assert [h.network.bandwidth_bytes_per_s for h in made.hosts] == [12.5e9, 25e9, 25e9]
+    assert [(nic.name, nic.gpus) for nic in made.node.nics] == [("m0", (0, 1)), ("m1", (2, 3))]
+    listed = profile.cluster(site("{source: switches, switches: {a: 'n[1-2]', b: n3}, dead_gpus: {n3: 1}}"), [])
+    assert listed and [h.gpus for h in listed.hosts] == [4, 4, 3]
+
+
+def test_a_file_stands_in_for_the_scheduler(tmp_path: Path) -> None:
+    (tmp_path / "topology.conf").write_text(recorded("spartan.topology.txt"))
+    made = profile.cluster(site(f"{{source: slurm, file: {tmp_path}/topology.conf}}"), [])
+    assert made and len(made.hosts) == 14 + 39 + 20 + 14
+    with pytest.raises(SiteError, match="cannot be read"):
+        profile.cluster(site("{source: pbs, file: /nowhere}"), [])
