@@ -45,7 +45,9 @@ def _srun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
 def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
     # A hostfile is not an order to Open MPI (it puts the launch node first); a rankfile is.
     passed = [word for name in PASSED if name in os.environ for word in ("-x", name)]
-    ordered = ["mpirun", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile), *passed]
+    # A site may count a whole node as one slot (ABCI's rt_F does); how many ranks it takes is the placement's to say.
+    ranks = ["--oversubscribe", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile)]
+    ordered = ["mpirun", *ranks, *passed]
     scheduler = schedulers.get(plan.site.scheduler)
     shell = plan.site.remote_shell or ("scheduler" if scheduler.lends_shell else None)
     if shell == "scheduler":

@@ -192,7 +192,7 @@ class ClusterExecutor(core.PicklingExecutor):
         p = {**SHARED, **OWN, **self.parameters}
         task = f"{self.python} -u -m orchestrator.schedulers.task"
         if self._num_tasks() > 1:
-            spread = f"-np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
+            spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
             passed = "-x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH}"
             task = f"{p['mpirun'] or self._mpirun()} {spread} {passed} {task}"
         return render(

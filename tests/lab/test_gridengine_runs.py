@@ -1,0 +1,60 @@
+"""torusrun on a real Grid Engine: what only a real one does."""
+
+import pytest
+
+from orchestrator import process
+from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.gridengine import GridEngine as Backend
+from orchestrator.states import State
+from tests.e2e.places import GridEngine, metrics, until, wait_for_step
+
+from .gridengine import GridEngineLab
+
+
+@pytest.fixture
+def place(gridengine_lab: GridEngineLab) -> GridEngine:
+    return GridEngine(gridengine_lab)
+
+
+def test_abcis_form_of_asking_trains_on_whole_nodes(place: GridEngine) -> None:
+    place.put("abci.yaml", (place.lab.home / "abci.yaml").read_text())
+    run = place.submit("--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2", "--set", "train.epochs=2")
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert sorted(place.view(run)["hosts"]) == place.lab.nodes
+    script = (run / "attempts/1/job.sh").read_text()
+    assert "#$ -l rt_F=4" in script and "-pe" not in script
+
+
+def test_a_lost_node_is_told_of_while_grid_engine_calls_the_job_running(place: GridEngine) -> None:
+    run = place.submit()
+    wait_for_step(run, 5)
+    lost = place.view(run)["hosts"][1]
+    place.lab.kill_node(lost)
+    try:
+        until(lambda: place.view(run)["state"] != "RUNNING" or lost in place.view(run)["reason"], "the loss to be told")
+    finally:
+        place.lab.start_node(lost)
+        place.torusrun("cancel", run.name)
+        until(lambda: place.view(run)["state"] not in ("RUNNING", "UNKNOWN"), "the run to end", 120)
+
+
+def test_a_bare_qdel_leaves_an_end_record(place: GridEngine) -> None:
+    run = place.submit()
+    wait_for_step(run, 40)
+    assert place.run(["qdel", place.view(run)["job"]]).returncode == 0
+    assert place.watch(run).returncode == 1
+    view = place.view(run)
+    assert view["state"] == "CANCELLED" and "outside" in view["reason"], view
+    assert metrics(run, "step")
+
+
+def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
+    gridengine_lab: GridEngineLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in gridengine_lab.env.items():
+        monkeypatch.setenv(name, value)
+    process.CALLS.clear()
+    found = poll(Backend(gridengine_lab.settings.user), [str(n) for n in range(900000, 901000)], 30)
+    assert dict(process.CALLS) == {"qstat": 1, "qacct": 1}
+    assert {status.state for status in found.values()} == {State.LOST}
