@@ -24,11 +24,7 @@ from orchestrator.schedulers.seam import Request
 
 ROUNDS = 10
 MANY = 100
-SITE_KEYS = {
-    "slurm": "launcher: mpirun\nscheduler_args: [--mem=100M]\n",
-    "pbs": "launcher: mpirun\n",
-    "gridengine": 'launcher: mpirun\nask: ["-l h=*"]\n',
-}
+FURTHER = {"slurm": ("--mem=100M",)}  # directives that an empty job needs
 
 Submit = Callable[[], str]
 
@@ -39,10 +35,8 @@ class Bench:
     def __init__(self, cluster: str, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
         self.scheduler = schedulers.get(cluster)
-        ask = ("-l h=*",) if cluster == "gridengine" else ()
-        extra = ("--mem=100M",) if cluster == "slurm" else ()
-        null = Path("/dev/null")
-        self.request = Request("bench", 1, 1, 1, 0, None, 60.0, None, None, null, null, ask=ask, extra=extra)
+        null, extra = Path("/dev/null"), FURTHER.get(cluster, ())
+        self.request = Request("bench", 1, 1, 1, 0, None, 60.0, None, None, null, null, extra=extra)
         self.script = folder / "job.sh"
         self.script.write_text("\n".join(["#!/bin/bash", *self.scheduler.directives(self.request), "true\n"]))
 
@@ -61,7 +55,8 @@ class Bench:
 
     def spec(self) -> Path:
         (self.folder / "site.yaml").write_text(
-            f"scheduler: {self.cluster}\n{SITE_KEYS[self.cluster]}runs: {self.folder}/runs\npython: /bin/true\n"
+            f"scheduler: {self.cluster}\nlauncher: mpirun\nruns: {self.folder}/runs\npython: /bin/true\n"
+            f"scheduler_args: [{', '.join(FURTHER.get(self.cluster, ()))}]\n"
         )
         path = self.folder / "run.yaml"
         path.write_text("name: bench\nsite: site.yaml\ntime: 5m\n")

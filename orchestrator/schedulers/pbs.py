@@ -19,6 +19,7 @@ from orchestrator.process import Finished
 from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.states import State, Status
 
+MOST_NAMED = 50
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
 NO_HISTORY = "not configured to maintain job history"
 
@@ -98,7 +99,7 @@ class PBS(Scheduler):
         return job_id.replace("[]", f"[{index}]", 1)
 
     def status_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["qstat", "-x", "-f", "-F", "json", *job_ids]
+        return ["qstat", "-x", "-f", "-F", "json", *_few(job_ids)]
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         _checked(said)
@@ -109,7 +110,7 @@ class PBS(Scheduler):
         return {job_id: _status(attributes) for job_id, attributes in jobs.items()}
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["qstat", "-x", "-f", *job_ids]
+        return ["qstat", "-x", "-f", *_few(job_ids)]
 
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
         _checked(said)
@@ -133,6 +134,15 @@ class PBS(Scheduler):
 
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
+
+
+def _few(job_ids: Sequence[str]) -> Sequence[str]:
+    """The jobs to name to qstat; none means all that the server has, of everybody, which is one answer.
+
+    qstat opens a connection for each job that it is named, from one of a host's few privileged ports: with 50 it takes
+    0.4 s, with 200 it hangs, while all 1,829 jobs of a server take 0.3 s (OpenPBS 23.06.06).
+    """
+    return job_ids if len(job_ids) <= MOST_NAMED else ()
 
 
 def _chunks(request: Request) -> tuple[str, ...]:

@@ -288,4 +288,10 @@ def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(process, "run", run)
     assert {status.state for status in client.poll(PBS(), ids, 10).values()} == {State.RUNNING}
-    assert asked == [PBS().status_command(ids)], "one command must tell of all jobs"
+    assert asked == [["qstat", "-x", "-f", "-F", "json"]], "one command must tell of all jobs, without naming them"
+
+
+def test_few_jobs_are_named_and_many_are_not() -> None:
+    few = [f"{n}.s" for n in range(50)]
+    assert PBS().status_command(few)[5:] == few and PBS().accounting_command(few)[3:] == few
+    assert PBS().status_command([*few, "50.s"])[5:] == [] == PBS().accounting_command([*few, "50.s"])[3:]
