@@ -12,7 +12,7 @@ from signal import SIGKILL, Signals
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.seam import Request, Scheduler, clock, listed_hosts
 from orchestrator.states import State, Status
 
 PROLOG_S = 60  # what a site may do for a job before its time begins to count
@@ -56,7 +56,7 @@ class GridEngine(Scheduler):
         options = [
             f"-N {_word(request.name)}",
             *(request.ask or _one_slot(request)),
-            f"-l h_rt={_clock(request.time_s)}",
+            f"-l h_rt={clock(request.time_s)}",
             "-S /bin/bash",  # else the queue's shell reads the script, whatever its first line says
             "-j y",
             "-o /dev/null",  # the script itself sends its output where it belongs
@@ -134,16 +134,10 @@ class GridEngine(Scheduler):
         if "JOB_ID" not in environment:
             raise SiteError("JOB_ID is not set: this is not inside a Grid Engine job")
         path = environment.get("PE_HOSTFILE") or environment.get("SGE_JOB_HOSTLIST")
-        if not path:
-            return [this_host]  # no parallel environment
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise SiteError(f"{path}: the list of the job's hosts cannot be read: {error.strerror}") from None
-        found = dict.fromkeys(line.split()[0] for line in lines if line.strip())
-        if not found:
-            raise SiteError(f"{path}: the list of the job's hosts is empty")
-        return list(found)
+        return listed_hosts(path) if path else [this_host]  # without a parallel environment there is no list
+
+    def remote_command(self, host: str, command: str) -> list[str]:
+        return ["qrsh", "-inherit", "-nostdin", host, command]  # which a shell over there reads
 
 
 def _one_slot(request: Request) -> tuple[str, ...]:
@@ -167,11 +161,6 @@ def _directive(option: str) -> str:
 def _word(value: str) -> str:
     """A value as one word: quotes hold blanks together, but nothing can hold a quote."""
     return f'"{value}"' if re.search(r"\s", value) else value
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _key(job: str, task: str | None) -> str:

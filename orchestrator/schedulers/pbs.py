@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.seam import Request, Scheduler, clock, listed_hosts
 from orchestrator.states import State, Status
 
 MOST_NAMED = 50
@@ -69,7 +69,7 @@ class PBS(Scheduler):
         options = [
             f"-N {request.name}",
             *(request.ask or _chunks(request)),
-            f"-l walltime={_clock(request.time_s)}",
+            f"-l walltime={clock(request.time_s)}",
             "-o /dev/null",
             "-e /dev/null",
             # A rerun would run under the same attempt; `resume` makes a new one. PBS has no arrays that are not rerun.
@@ -124,13 +124,7 @@ class PBS(Scheduler):
         path = environment.get("PBS_NODEFILE")
         if not path:
             raise SiteError("PBS_NODEFILE is not set: this is not inside a PBS job")
-        try:
-            found = list(dict.fromkeys(Path(path).read_text(encoding="utf-8").split()))
-        except OSError as error:
-            raise SiteError(f"{path}: the list of the job's hosts cannot be read: {error.strerror}") from None
-        if not found:
-            raise SiteError(f"{path}: the list of the job's hosts is empty")
-        return found
+        return listed_hosts(path)
 
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
@@ -160,11 +154,6 @@ def _word(value: str) -> str:
     if not re.search(r"[\s\"']", value):
         return value
     return f"'{value}'" if '"' in value else f'"{value}"'
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
 
 
 def _checked(said: Finished) -> None:

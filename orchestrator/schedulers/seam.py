@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,24 @@ def filled(
         "account": account,
     }
     return tuple(text.format_map(words) for text in texts)
+
+
+def clock(seconds: float) -> str:
+    """A time limit as HH:MM:SS, rounded up; hours may exceed 24."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
+
+
+def listed_hosts(path: str) -> list[str]:
+    """The first words of a file's lines, in order and each once. Raises SiteError when there are none to be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SiteError(f"{path}: the list of the job's hosts cannot be read: {error.strerror}") from None
+    found = dict.fromkeys(line.split()[0] for line in lines if line.strip())
+    if not found:
+        raise SiteError(f"{path}: the list of the job's hosts is empty")
+    return list(found)
 
 
 class Scheduler(ABC):

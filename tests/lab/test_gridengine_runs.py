@@ -58,3 +58,9 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
     found = poll(Backend(gridengine_lab.settings.user), [str(n) for n in range(900000, 901000)], 30)
     assert dict(process.CALLS) == {"qstat": 1, "qacct": 1}
     assert {status.state for status in found.values()} == {State.LOST}
+
+
+def test_ranks_start_without_ssh_and_without_open_mpis_support_of_grid_engine(place: GridEngine) -> None:
+    run = place.submit("--set", f"site={place.site('qrsh.yaml', remote_shell='scheduler')}", "--set", "train.epochs=2")
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout

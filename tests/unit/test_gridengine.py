@@ -49,7 +49,7 @@ def qacct(**values: str) -> Finished:
 def test_the_directives() -> None:
     assert ENGINE.directives(request()) == [
         f"#$ {option}" for option in (
-            "-N digits-1", "-pe mpi 8", "-l h_rt=1:01:31", "-S /bin/bash", "-j y", "-o /dev/null", "-notify", "-r n",
+            "-N digits-1", "-pe mpi 8", "-l h_rt=01:01:31", "-S /bin/bash", "-j y", "-o /dev/null", "-notify", "-r n",
             "-l mem_free=1536M", "-q main.q", "-P lab", "-m n",
         )
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 #!/usr/bin/env bash
 #$ -N digits-1
 #$ -l rt_F=4
-#$ -l h_rt=1:00:00
+#$ -l h_rt=01:00:00
 #$ -S /bin/bash
 #$ -j y
 #$ -o /dev/null

@@ -2,7 +2,7 @@
 #$ -N digits-1
 #$ -pe mpi 4
 #$ -l gpu=4
-#$ -l h_rt=1:00:00
+#$ -l h_rt=01:00:00
 #$ -S /bin/bash
 #$ -j y
 #$ -o /dev/null

@@ -2,7 +2,7 @@
 #$ -N try
 #$ -pe mpi 4
 #$ -l gpu=2
-#$ -l h_rt=1:30:00
+#$ -l h_rt=01:30:00
 #$ -S /bin/bash
 #$ -j y
 #$ -o /dev/null
