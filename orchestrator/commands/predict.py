@@ -116,8 +116,8 @@ def _device(args: argparse.Namespace, workload: str, architecture: str | None, l
 def _range(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.\.(\d+)", text, re.ASCII)
     first, last = map(int, match.groups()) if match and len(text) < 20 else (0, 0)
-    if not 1 <= first <= last <= MOST_GPUS:
-        raise UserError(f"--gpus {text}: write A..B with 1 <= A <= B <= {MOST_GPUS}, as in 4..100000")
+    if not 2 <= first <= last <= MOST_GPUS:
+        raise UserError(f"--gpus {text}: write A..B with 2 <= A <= B <= {MOST_GPUS}, as in 4..100000")
     return first, last
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from orchestrator.errors import UserError
+
+MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 
 # (steps, bytes sent per byte) by number of ranks
 SHAPES: dict[str, Callable[[int], tuple[int, float]]] = {
@@ -65,11 +66,10 @@ def fits(rows: Sequence[Measured]) -> list[Fit]:
 
 def _row(row: Any, index: int) -> Measured:
     try:
-        found = Measured(
-            str(row["link"]), row["operation"], int(row["ranks"]), float(row["bytes"]), float(row["time_s"])
-        )
-        good = found.operation in SHAPES and found.ranks >= 2 and found.size_bytes >= 0 and found.time_s > 0
-        if not (good and found.link and isfinite(found.size_bytes) and isfinite(found.time_s)):
+        found = Measured(row["link"], row["operation"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
+        named = isinstance(found.link, str) and found.link and found.operation in SHAPES
+        counted = type(found.ranks) is int and 2 <= found.ranks <= MOST_RANKS
+        if not (named and counted and 0 <= found.size_bytes <= MOST_BYTES and LEAST_S <= found.time_s <= MOST_S):
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(

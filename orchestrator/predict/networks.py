@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.predict import constants
 from orchestrator.predict.network import Level, Network
 
+MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")
 
 
@@ -49,10 +51,13 @@ def _network(written: Mapping[str, Any], where: str) -> Network:
 def _level(name: str, values: Any, ranks_below: int, where: str) -> Level:
     try:
         members, bandwidth, latency = (_plain(values[key]) for key in KEYS)
-        if members != int(members) or members < 1 or bandwidth <= 0 or latency < 0:
+        sharing = int(values.get("sharing", ranks_below))
+        if members != int(members) or not 1 <= members <= MOST or not isfinite(bandwidth + latency):
             raise ValueError
-        return Level(name, int(members), bandwidth, latency, int(values.get("sharing", ranks_below)))
-    except (KeyError, TypeError, ValueError, AttributeError):
+        if bandwidth <= 0 or latency < 0 or sharing < 1:
+            raise ValueError
+        return Level(name, int(members), bandwidth, latency, sharing)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise UserError(
             f"{where}: level {name!r} must have members (1 or more), bandwidth_bytes_per_s (above 0) and latency_s"
         ) from None

@@ -34,6 +34,10 @@ class Size:
     def named(self, name: str) -> Scheme:
         return next(s for s in self.schemes if s.name == name)
 
+    def shape(self, name: str) -> str:
+        """The levels that do something: 1x2x2 is 2x2."""
+        return "x".join(str(count) for count in self.named(name).dims if count > 1)
+
     @property
     def best(self) -> Scheme:
         return min(self.schemes, key=lambda scheme: scheme.cost_s(BYTES))

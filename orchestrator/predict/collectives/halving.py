@@ -1,8 +1,8 @@
 """Recursive halving and doubling: 2 ceil(log2 N) a + 2(N-1)/N n/B.
 
 Source: Rabenseifner, 2004 (from memory). Exact for powers of two; other sizes fold their surplus ranks into
-partners first and back at the end: two further steps of n bytes each (Rabenseifner, from memory). The distance doubles
-with every step, so all ranks behind a link send over it at once where the partner is outside (derived).
+their neighbours first and back at the end: two further steps of n bytes each (as MPICH does, from memory). Distances
+double, so all ranks behind a link send over it at once where the partner is outside (derived).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
         return 0.0
     core = 1 << (ranks.bit_length() - 1)
     total = 2 * sum(_step_s(network, distance, size_bytes / (2 * distance)) for distance in _distances(core))
-    return total + (2 * _step_s(network, core, size_bytes) if core != ranks else 0.0)
+    return total + (2 * _step_s(network, 1, size_bytes) if core != ranks else 0.0)
 
 
 def _distances(ranks: int) -> list[int]:

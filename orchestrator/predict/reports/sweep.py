@@ -78,7 +78,7 @@ def _at(gpus: int | None) -> str:
 
 def _cells(size: Size) -> list[str]:
     costs = [ms(size.cost_s(name)) for name in NAMES]
-    shapes = ["x".join(map(str, size.named(name).dims)) for name in ("torus", "levels")]
+    shapes = [size.shape(name) for name in ("torus", "levels")]
     rate = f"{size.images_per_s:,.0f}"
     return [
         f"{size.gpus:,}",
