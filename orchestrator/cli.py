@@ -16,6 +16,8 @@ VERBS = {
     "image": "the images that are built: ls, inspect, verify, rm, sign",
     "check": "what does not fit between a run, its image and its site",
     "plan": "show what a run would be: site, nodes, ranks, grid, training",
+    "predict": "how long a run would take, beside published records and other sizes",
+    "calibrate": "latency and bandwidth of the links, fitted to measured times",
     "submit": "submit a run (--wait follows it to its end, --dry-run prints its script)",
     "status": "how runs stand: all of yours, or those named",
     "watch": "follow a run to its end",

@@ -1,0 +1,128 @@
+r"""
+examples:
+  torusrun predict examples/digits.yaml --images-per-s 500
+  torusrun predict examples/digits.yaml --site slurm-v100 --set nodes=16 --set grid=8x8 --set train.batch=2048 \
+    --workload resnet50
+  torusrun predict --published
+  torusrun predict --gpus 4..100000 --svg sweep.svg
+  torusrun predict --grids
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DONE, UserError
+
+SCHEMA = 1
+MOST_GPUS = 10_000_000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="RUN.yaml", nargs="?", help="the run")
+    parser.add_argument("--site", metavar="NAME", help="another site than the file says: a name or a path")
+    parser.add_argument(
+        "--set", metavar="KEY.SUB=VALUE", action="append", default=[], dest="settings", help="override one value"
+    )
+    parser.add_argument("--published", action="store_true", help="published records beside the model's answer")
+    parser.add_argument("--gpus", metavar="A..B", help="all schemes from A to B GPUs, doubling")
+    parser.add_argument("--grids", action="store_true", help="the best grids beside those of the record runs")
+    parser.add_argument(
+        "--network", metavar="NAME", help="links: a name, or what calibrate printed; default: the site's"
+    )
+    parser.add_argument("--gpu", metavar="NAME", help="what computes; default: by the site's architecture")
+    parser.add_argument("--workload", metavar="NAME", help="resnet50 or resnet-digits; default: the run's model")
+    parser.add_argument(
+        "--images-per-s", metavar="RATE", type=float, help="measured rate of one rank, instead of --gpu"
+    )
+    parser.add_argument("--local-batch", metavar="N", type=int, default=32, help="per GPU, with --gpus and --grids")
+    parser.add_argument("--svg", metavar="FILE", type=Path, help="with --gpus: the plot as a picture")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    ways = [args.file is not None, args.published, args.gpus is not None, args.grids]
+    if sum(ways) != 1:
+        raise UserError("predict takes one of RUN.yaml, --published, --gpus A..B and --grids")
+    if args.local_batch < 1:
+        raise UserError(f"--local-batch {args.local_batch}: must be 1 or more")
+    if args.svg and args.gpus is None:
+        raise UserError("--svg goes with --gpus A..B")
+    found = _asked(args)
+    text = json.dumps({"schema": SCHEMA, **found.as_json()}, indent=1) if args.json else found.as_text()
+    print(text)
+    return DONE
+
+
+def _asked(args: argparse.Namespace) -> Any:
+    """What was asked for, with as_json and as_text."""
+    from orchestrator.predict import reports
+
+    if args.published:
+        return reports.Published.made()
+    if args.file is not None:
+        return reports.Run(_forecast(args))
+    from orchestrator.predict.compute import device
+    from orchestrator.predict.networks import network
+
+    links, computing = network(args.network or "abci-v"), device(args.gpu or "v100-16gb")
+    if args.grids:
+        return reports.Grids.made(links, computing, args.local_batch)
+    sweep = reports.Sweep.made(links, computing, args.local_batch, *_range(args.gpus))
+    if args.svg:
+        _write(args.svg, sweep.as_svg())
+    return sweep
+
+
+def _forecast(args: argparse.Namespace) -> Any:
+    from orchestrator.planning import plan
+    from orchestrator.predict.forecast import Asked, forecast
+    from orchestrator.predict.networks import network, with_ranks_per_node
+    from orchestrator.predict.workload import workload
+
+    planned = plan(args.file, site=args.site, settings=args.settings)
+    grid, train = planned.grid, planned.run.train
+    name = args.network or Path(args.site or planned.run.site).stem
+    links = with_ranks_per_node(network(name), planned.ranks_per_node)
+    trained = workload(args.workload or train.model)
+    computing = _device(args, trained.name, planned.site.node.architecture, train.batch / planned.ranks)
+    return forecast(
+        Asked(planned.run.nodes, planned.ranks, (grid.x, grid.y), train.batch, train.epochs, trained, computing, links)
+    )
+
+
+def _device(args: argparse.Namespace, workload: str, architecture: str | None, local_batch: float) -> Any:
+    from orchestrator.predict.compute import device, device_for, measured
+
+    if args.images_per_s is not None:
+        if not 0 < args.images_per_s < float("inf"):
+            raise UserError(f"--images-per-s {args.images_per_s}: must be above 0")
+        return measured("--images-per-s", local_batch, local_batch / args.images_per_s, 0.0)
+    if workload != "resnet50":
+        raise UserError(
+            f"nobody published how fast {workload} runs: give --images-per-s, the rate of one rank as measured, "
+            "or --workload resnet50 to predict that network on the same nodes"
+        )
+    name = args.gpu or device_for(architecture)
+    if name is None:
+        raise UserError(f"no rate is known for the site's GPUs ({architecture or 'no architecture'}): give --gpu NAME")
+    return device(name)
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)\.\.(\d+)", text, re.ASCII)
+    first, last = map(int, match.groups()) if match and len(text) < 20 else (0, 0)
+    if not 2 <= first <= last <= MOST_GPUS:
+        raise UserError(f"--gpus {text}: write A..B with 2 <= A <= B <= {MOST_GPUS}, as in 4..100000")
+    return first, last
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None

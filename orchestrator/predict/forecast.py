@@ -1,0 +1,121 @@
+"""One run: the time of its steps by part, its throughput, its end, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.predict import epochs, schemes
+from orchestrator.predict.compute import BACKWARD_SHARE, Device
+from orchestrator.predict.network import Network
+from orchestrator.predict.step import step
+from orchestrator.predict.workload import Workload
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is, as far as its time depends on it."""
+
+    nodes: int
+    ranks: int
+    grid: tuple[int, int]
+    batch: int
+    epochs: int
+    workload: Workload
+    device: Device
+    network: Network
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What becomes of it."""
+
+    ranks: int
+    grid: tuple[int, int]
+    best_grid: tuple[int, ...]
+    forward_s: float
+    backward_s: float
+    fixed_s: float
+    exposed_s: float
+    all_reduce_s: float
+    best_grid_all_reduce_s: float
+    groups: tuple[int, ...]
+    step_s: float
+    steps: int
+    images_per_s: float
+    train_s: float
+    validation_s: float
+    node_hours: float
+    epochs_to_target: float | None
+    to_target_s: float | None
+    assumptions: tuple[str, ...]
+
+    @property
+    def total_s(self) -> float:
+        return self.train_s + self.validation_s
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self), "total_s": self.total_s}
+
+
+def forecast(asked: Asked) -> Forecast:
+    """The run as it would go with nothing in its way."""
+    links = asked.network.holding(asked.ranks)
+    scheme = schemes.grid(links, *asked.grid)
+    best = schemes.best_grid(links, asked.workload.gradient_bytes)
+    local = asked.batch / asked.ranks
+    one = step(
+        asked.device,
+        local,
+        scheme.cost_s,
+        network=asked.workload.layers,
+        bytes_per_parameter=asked.workload.bytes_per_parameter,
+    )
+    steps_per_epoch = epochs.steps(asked.batch, asked.workload.images)
+    train_s = asked.epochs * steps_per_epoch * one.total_s
+    validation_s = asked.epochs * _validation_s(asked)
+    target = epochs.epochs_to_target(asked.batch) if asked.workload.name == "resnet50" else None
+    return Forecast(
+        ranks=asked.ranks,
+        grid=asked.grid,
+        best_grid=best.dims,
+        forward_s=local * asked.device.image_s * (1 - BACKWARD_SHARE),
+        backward_s=local * asked.device.image_s * BACKWARD_SHARE,
+        fixed_s=asked.device.fixed_s,
+        exposed_s=one.exposed_s,
+        all_reduce_s=scheme.cost_s(asked.workload.gradient_bytes),
+        best_grid_all_reduce_s=best.cost_s(asked.workload.gradient_bytes),
+        groups=one.groups,
+        step_s=one.total_s,
+        steps=asked.epochs * steps_per_epoch,
+        images_per_s=asked.batch / one.total_s,
+        train_s=train_s,
+        validation_s=validation_s,
+        node_hours=epochs.node_hours(asked.nodes, train_s + validation_s),
+        epochs_to_target=target,
+        to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
+        assumptions=_assumptions(asked),
+    )
+
+
+def _validation_s(asked: Asked) -> float:
+    """One pass over the validation images, forward only."""
+    images = 50_000 if asked.workload.name == "resnet50" else 360
+    return images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
+
+
+def _assumptions(asked: Asked) -> tuple[str, ...]:
+    links = ", ".join(
+        f"{level.name} {level.bandwidth_bytes_per_s / 1e9:g} GB/s and {level.latency_s * 1e6:g} us"
+        for level in asked.network.levels
+    )
+    return (
+        f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
+        f"{asked.device.fixed_s * 1e3:.1f} ms a step",
+        f"links: {links}; ranks in node order; nobody else on them",
+        "gradients go in the groups of the exact plan while backward runs; one validation pass an epoch",
+        "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
+        "slows; on the published runs the model is too fast by what `torusrun predict --published` shows",
+    )

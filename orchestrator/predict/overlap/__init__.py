@@ -1,0 +1,1 @@
+"""Gradients that travel while backward still runs: which tensors to send together."""

@@ -1,0 +1,43 @@
+"""One run, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.predict.forecast import Forecast
+from orchestrator.predict.text import duration, ms
+
+
+@dataclass(frozen=True)
+class Run:
+    """A forecast to be shown."""
+
+    forecast: Forecast
+
+    def as_json(self) -> dict[str, Any]:
+        return self.forecast.as_json()
+
+    def as_text(self) -> str:
+        rows = "\n".join(f"{name:14}{text}" for name, text in self._rows().items())
+        return rows + "\n" + "\n".join(f"assumed: {line}" for line in self.forecast.assumptions)
+
+    def _rows(self) -> dict[str, str]:
+        f = self.forecast
+        best = "x".join(map(str, f.best_grid))
+        first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
+        rows = {
+            "grid": f"{f.grid[0]}x{f.grid[1]}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; "
+            f"the best grid is {best}, {ms(f.best_grid_all_reduce_s)} ms",
+            "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
+            f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}",
+            "groups": f"{len(f.groups)}, of {first} tensors",
+            "throughput": f"{f.images_per_s:,.0f} images/s on {f.ranks} ranks",
+            "time": f"{duration(f.total_s)}: {f.steps} steps {duration(f.train_s)}, "
+            f"validation {duration(f.validation_s)}",
+            "node-hours": f"{f.node_hours:.4g}",
+        }
+        if f.epochs_to_target and f.to_target_s:
+            how = "at this batch with LARS (MLPerf's reference)"
+            rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"
+        return rows

@@ -1,0 +1,55 @@
+"""One step of training: compute, and what of the communication nothing hides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.predict.compute import Device
+from orchestrator.predict.overlap import plan, shape, tensors
+from orchestrator.predict.schemes import Cost
+
+Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]
+EXACT: Grouping = ("exact",)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of one step by part."""
+
+    compute_s: float
+    exposed_s: float
+    groups: tuple[int, ...]
+
+    @property
+    def total_s(self) -> float:
+        return self.compute_s + self.exposed_s
+
+
+def step(
+    device: Device,
+    batch: float,
+    cost_s: Cost,
+    *,
+    network: tuple[tensors.Tensor, ...] | None = None,
+    bytes_per_parameter: float = 2.0,
+    grouping: Grouping = EXACT,
+    overlap: bool = True,
+) -> Step:
+    """A step of `batch` images on `device`, gradients summed at `cost_s` per group."""
+    layers = network or tensors.resnet50()
+    sizes = [layer.parameters * bytes_per_parameter for layer in layers]
+    backward_s = device.backward_s(batch)
+    ready = tensors.ready_s(layers, backward_s) if overlap else [0.0] * len(sizes)
+    groups = _groups(ready, sizes, cost_s, grouping)
+    return Step(device.step_s(batch), plan.exposed_s(ready, sizes, cost_s, groups), groups)
+
+
+def _groups(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:
+    if grouping[0] == "exact":
+        return plan.best_groups(ready, sizes, cost_s)
+    if grouping[0] == "count":
+        return shape.equal_groups(sizes, int(grouping[1]))
+    if grouping[0] == "cap_bytes":
+        return shape.capped_groups(sizes, grouping[1])
+    return tuple(grouping[1])

@@ -1,0 +1,61 @@
+"""The plan of groups against every other plan."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.predict.overlap import plan, shape, tensors
+
+
+def every_plan(count: int) -> list[tuple[int, ...]]:
+    cuts = [c for k in range(count) for c in combinations(range(1, count), k)]
+    return [tuple(b - a for a, b in zip((0, *c), (*c, count), strict=True)) for c in cuts]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e-2), st.floats(1, 1e7)), min_size=1, max_size=9),
+    st.floats(0, 1e-2),
+    st.floats(0, 1e-8),
+    st.floats(0.3, 1),
+)
+def test_the_plan_is_as_good_as_the_best_of_all(
+    layers: list[tuple[float, float]], alpha: float, beta: float, bend: float
+) -> None:
+    def cost(size: float) -> float:
+        return alpha + beta * size**bend
+
+    ready, sizes = sorted(r for r, _ in layers), [s for _, s in layers]
+    found = plan.best_groups(ready, sizes, cost)
+    assert sum(found) == len(sizes)
+    ends = {groups: plan.end_s(ready, sizes, cost, groups) for groups in every_plan(len(sizes))}
+    assert ends[found] == pytest.approx(min(ends.values()))
+
+
+def test_ties_go_to_fewer_groups() -> None:
+    assert plan.best_groups([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
+
+
+def test_resnet50_is_itself() -> None:
+    layers = tensors.resnet50()
+    assert len(layers) == 161
+    assert sum(layer.parameters for layer in layers) == 25_557_032
+    assert layers[-1].parameters == 9_408, "conv1 is reached last"
+    ready = tensors.ready_s(layers, 1.0)
+    assert ready == sorted(ready) and ready[-1] == pytest.approx(1.0)
+
+
+def test_the_demos_network_is_itself() -> None:
+    torch = pytest.importorskip("torch")
+    from training.models import resnet
+
+    model = resnet.small_resnet(10, 1)
+    assert torch is not None
+    expected = sorted(p.numel() for p in model.parameters())
+    assert sorted(layer.parameters for layer in tensors.small_resnet()) == expected
+
+
+def test_groups_that_are_in_use() -> None:
+    assert shape.equal_groups([1.0] * 8, 4) == (2, 2, 2, 2)
+    assert shape.capped_groups([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)

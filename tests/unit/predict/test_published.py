@@ -1,0 +1,90 @@
+"""The table of published records is pinned: a change of the model shows here."""
+
+import pytest
+
+from orchestrator.predict import constants, published
+from orchestrator.predict.epochs import epochs_to_target
+
+ERRORS_PERCENT = {
+    "sony-v2-1024": 17.4,
+    "sony-v2-3456": 14.6,
+    "sony-v1-1088": 8.6,
+    "nvidia-1040": 8.2,
+    "nvidia-1536": 11.7,
+    "fujitsu-mlperf": 34.6,
+    "fujitsu-paper": 33.4,
+    "fastai-16-224": 55.3,
+    "fastai-16-128": 95.0,
+    "facebook-256": 10.2,
+    "pfn-1024": -1.2,
+    "tencent-2048": 41.9,
+    "surfsara-448": 37.1,
+}
+BASELINES = {"sony-v2-4", "nvidia-8", "nvidia-16", "fastai-4-224", "fastai-4-128", "surfsara-64"}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, published.Row]:
+    return {row.name: row for row in published.rows()}
+
+
+def test_the_errors_of_all_rows(rows: dict[str, published.Row]) -> None:
+    found = {name: row.error_percent for name, row in rows.items() if row.error_percent is not None}
+    assert {name: round(error, 1) for name, error in found.items()} == ERRORS_PERCENT
+    assert {name for name, row in rows.items() if row.role == "baseline"} == BASELINES
+    assert {name for name, row in rows.items() if row.role == "unpredicted"} == {"google-1024"}
+
+
+def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(rows: dict[str, published.Row]) -> None:
+    for row in rows.values():
+        if row.role in ("out", "unpredicted"):
+            assert row.why, row.name
+        if row.role != "baseline":
+            assert row.not_modelled, row.name
+
+
+def test_no_row_is_predicted_from_itself_or_from_a_larger_one(rows: dict[str, published.Row]) -> None:
+    for row in rows.values():
+        if row.baseline and not row.baseline.startswith("gpu:"):
+            base = rows[row.baseline]
+            assert base.gpus < row.gpus and base.baseline is None
+
+
+def test_no_published_number_moves_its_own_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {name: dict(row) for name, row in constants.table("published")["rows"].items()}
+    before = {row.name: row.predicted for row in published.rows()}
+    for row in table.values():
+        if "baseline" in row:
+            row["images_per_s"] = [1.0, "memory", "a wrong number"]
+    monkeypatch.setitem(constants.table("published"), "rows", table)
+    assert {row.name: row.predicted for row in published.rows()} == before
+
+
+def test_sonys_time_stays_unexplained() -> None:
+    times = {d.name: d for d in published.durations()}
+    assert times["sony-v2"].at_published_rate_s == pytest.approx(70.2, abs=0.1)
+    assert times["sony-v2"].unexplained_s == pytest.approx(51.8, abs=0.1)
+    assert times["fujitsu-mlperf"].unexplained_s == pytest.approx(3.9, abs=0.1)
+
+
+def numbers(written: object, key: str = "") -> list[tuple[str, object]]:
+    """All lists of the data files but those that are shapes of groups."""
+    if isinstance(written, dict):
+        return [found for k, v in written.items() for found in numbers(v, str(k))]
+    return [(key, written)] if isinstance(written, list) and key not in ("groups", "matches") else []
+
+
+@pytest.mark.parametrize("name", ["gpus", "networks", "epochs", "published"])
+def test_every_constant_says_where_it_is_from(name: str) -> None:
+    found = numbers(constants.table(name))
+    assert found
+    for key, written in found:
+        assert constants.value(written).source, key
+
+
+def test_epochs_between_the_reference_points() -> None:
+    assert epochs_to_target(3264) == 35.2
+    assert epochs_to_target(256) == 35.0
+    between = epochs_to_target(40_000)
+    assert between and 56 < between < 68
+    assert epochs_to_target(67_841) is None

@@ -1,0 +1,183 @@
+"""`torusrun predict` and `torusrun calibrate` as they are typed."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.cli import main
+from orchestrator.predict import calibration
+
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = str(ROOT / "examples" / "digits.yaml")
+BIG = ["--site", "slurm-v100", "--set", "nodes=16", "--set", "grid=8x8", "--set", "train.batch=2048"]
+
+Said = pytest.CaptureFixture[str]
+
+
+def answer(said: Said, *argv: str) -> dict[str, object]:
+    assert main([*argv, "--json"]) == 0
+    found: dict[str, object] = json.loads(said.readouterr().out)
+    assert found["schema"] == 1
+    return found
+
+
+def refused(said: Said, *argv: str) -> str:
+    assert main(list(argv)) == 2
+    return said.readouterr().err
+
+
+def test_a_run_in_words_and_as_json(home: Path, capsys: Said) -> None:
+    assert main(["predict", DIGITS, *BIG, "--workload", "resnet50"]) == 0
+    said = capsys.readouterr().out
+    for word in ("step", "throughput", "node-hours", "assumed: not modelled", "to 75.9 %"):
+        assert word in said
+    found = answer(capsys, "predict", DIGITS, *BIG, "--workload", "resnet50")
+    parts = sum(float(str(found[part])) for part in ("forward_s", "backward_s", "fixed_s", "exposed_s"))
+    assert parts == pytest.approx(float(str(found["step_s"])))
+    assert (found["ranks"], found["grid"], found["steps"]) == (64, [8, 8], 20 * 626)
+
+
+def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
+    assert "give --images-per-s" in refused(capsys, "predict", DIGITS)
+    found = answer(capsys, "predict", DIGITS, "--images-per-s", "500")
+    assert 1000 < float(str(found["images_per_s"])) < 2000
+
+
+def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
+    picture = tmp_path / "sweep.svg"
+    assert main(["predict", "--gpus", "4..100000", "--svg", str(picture)]) == 0
+    said = capsys.readouterr().out
+    assert "100,000" in said and "twice the best or more" in said
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    breaks = answer(capsys, "predict", "--gpus", "4..100000")["breaks_at_gpus"]
+    assert isinstance(breaks, dict)
+    assert (breaks["ring"], breaks["leaders"], breaks["torus"]) == (1024, 2048, None)
+
+
+def test_the_grids_of_the_records(capsys: Said) -> None:
+    found = answer(capsys, "predict", "--grids")["grids"]
+    assert isinstance(found, list)
+    whose = {(one["gpus"], *one["grid"]) for one in found if one["whose"] in ("Sony", "Fujitsu")}
+    assert whose == {(1024, 32, 32), (2048, 32, 64), (2048, 4, 512), (3456, 48, 72)}
+    for one in found:
+        best = min(other["best_columns_s"] for other in found if other["gpus"] == one["gpus"])
+        assert one["whose"] != "best" or one["best_columns_s"] == best
+
+
+def test_the_published_table(capsys: Said) -> None:
+    assert main(["predict", "--published"]) == 0
+    said = capsys.readouterr().out
+    assert "unexplained: Sony's 122 s is not 90 epochs at its peak rate" in said
+    assert "Facebook, 256 P100: +10.2 %" in said
+    rows = answer(capsys, "predict", "--published")["rows"]
+    assert isinstance(rows, list) and len(rows) == 20
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "predict takes one of"),
+        ([DIGITS, "--published"], "predict takes one of"),
+        (["--gpus", "8"], "write A..B"),
+        (["--gpus", "8..4"], "write A..B"),
+        (["--gpus", "0..4"], "write A..B"),
+        (["--gpus", "4..99999999999999999999"], "write A..B"),
+        (["--gpus", "4..8", "--network", "nowhere"], "there are: abci-v"),
+        (["--gpus", "4..8", "--gpu", "abacus"], "there are: v100-16gb"),
+        (["--gpus", "4..8", "--local-batch", "0"], "must be 1 or more"),
+        (["--gpus", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
+        (["--published", "--svg", "x.svg"], "goes with --gpus"),
+        ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
+        ([DIGITS, "--workload", "vgg"], "there are: resnet50"),
+        ([DIGITS, "--workload", "resnet50"], "give --gpu NAME"),
+        ([DIGITS, *BIG[2:], "--site", "slurm"], "--network slurm"),
+    ],
+)
+def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, argv: list[str], message: str) -> None:
+    said = refused(capsys, "predict", *argv)
+    assert message in said and said.count("\n") == 1
+
+
+def measured(alpha: float, beta: float) -> list[dict[str, object]]:
+    rows = []
+    for operation in calibration.SHAPES:
+        for size in (1e3, 1e5, 1e7):
+            steps, share = calibration.SHAPES[operation](4)
+            time_s = steps * alpha + share * size * beta
+            rows.append({"link": "node", "operation": operation, "ranks": 4, "bytes": size, "time_s": time_s})
+    return rows
+
+
+@given(st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-7))
+def test_calibration_finds_what_the_rows_were_made_of(alpha: float, beta: float) -> None:
+    (fit,) = calibration.fits(calibration.read({"schema": 1, "rows": measured(alpha, beta)}))
+    assert fit.alpha_s == pytest.approx(alpha, rel=1e-4)
+    assert fit.beta_s_per_byte == pytest.approx(beta, rel=1e-4)
+    assert fit.worst_percent < 0.1
+
+
+def test_what_calibrate_prints_is_a_network(tmp_path: Path, home: Path, capsys: Said) -> None:
+    file, links = tmp_path / "measured.json", tmp_path / "links.yaml"
+    file.write_text(json.dumps({"schema": 1, "rows": measured(5e-5, 1e-9)}))
+    assert main(["calibrate", str(file)]) == 0
+    links.write_text(capsys.readouterr().out)
+    assert "the measurement inside a job is not there yet" in links.read_text()
+    found = answer(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
+    assert "node 1 GB/s and 50 us" in str(found["assumptions"])
+    (fit,) = answer(capsys, "calibrate", str(file))["links"]  # type: ignore[misc]
+    assert fit["ranks"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be"),
+        ('{"schema": 1, "rows": []}', "has no rows"),
+        ('{"schema": 1, "rows": [{"link": "node"}]}', "rows[0] must have"),
+        (json.dumps({"schema": 1, "rows": measured(1e-6, 1e-9)[:1]}), "two different sizes"),
+        (json.dumps({"schema": 1, "rows": [{**row, "time_s": 1.0} for row in measured(1, 1)[9:]]}), "larger messages"),
+        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "ranks": 10**400}]}), "rows[0]"),
+        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "operation": ["send"]}]}), "rows[0]"),
+    ],
+)
+def test_bad_measurements_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str, message: str) -> None:
+    file = tmp_path / "measured.json"
+    file.write_text(text)
+    said = refused(capsys, "calibrate", str(file))
+    assert message in said and str(file) in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "network: 3", "network: {}", "network: {node: 1}", "network: [", "network: {a: {members: .inf}}",
+     "network: {a: {members: 2, bandwidth_bytes_per_s: .nan, latency_s: 0}}",
+     "network: {a: {members: 2, bandwidth_bytes_per_s: 1, latency_s: 0, sharing: no}}"],
+)  # fmt: skip
+def test_bad_links_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str) -> None:
+    links = tmp_path / "links.yaml"
+    links.write_text(text)
+    assert refused(capsys, "predict", "--gpus", "4..8", "--network", str(links)).count("\n") == 1
+
+
+def test_the_commands_of_the_document_run(
+    home: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "prediction.md").read_text()
+    (tmp_path / "measured.json").write_text(re.search(r'\{"schema": 1.*?\]\}\n', text, re.DOTALL)[0])  # type: ignore[index]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    commands = [line.strip() for line in text.replace("\\\n", " ").splitlines() if line.startswith("    torusrun ")]
+    assert len(commands) >= 5
+    for command in commands:
+        words, _, target = command.partition(" > ")
+        assert main(shlex.split(words)[1:]) == 0, command
+        said = capsys.readouterr().out
+        if target:
+            (tmp_path / target).write_text(said)
