@@ -1,6 +1,7 @@
 """Fixtures for all tests: a home of one's own, and the lab, which is started once per session."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.lab.apptainer import ApptainerLab
 from tests.lab.cluster import Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
+
+STARTED: list[SlurmLab] = []
 
 
 @pytest.fixture
@@ -36,7 +39,18 @@ def cluster() -> Iterator[Cluster]:
 def slurm_lab(cluster: Cluster) -> SlurmLab:
     lab = SlurmLab(cluster)
     lab.start()
+    STARTED.append(lab)
     return lab
+
+
+@pytest.fixture(autouse=True)
+def one_failure_stays_one(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A node that Slurm has drained is told of and given back, so that the tests after this one run."""
+    yield
+    if request.node.get_closest_marker("lab"):
+        for lab in STARTED:
+            for drained in lab.give_back_drained():
+                warnings.warn(f"Slurm drained {drained}", stacklevel=1)
 
 
 @pytest.fixture(scope="session")

@@ -78,5 +78,5 @@ def test_the_table_of_keys_is_current(tmp_path: Path) -> None:
 
 def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        for target in re.findall(r"\]\((?!https://)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"

@@ -54,6 +54,14 @@ class SlurmLab(Lab):
         lines = self.admin(["sinfo", "-h", "-N", "-p", "main", "-o", "%N %T"]).stdout.splitlines()
         return dict(line.split() for line in lines)
 
+    def give_back_drained(self) -> list[str]:
+        """Returns to service what Slurm took out of it on its own, such as for a step that would not end; and why."""
+        lines = self.admin(["sinfo", "-h", "-N", "-p", "main", "-t", "drain", "-o", "%N: %E"], check=False).stdout
+        drained = lines.splitlines()
+        for line in drained:
+            self.admin(["scontrol", "update", f"nodename={line.partition(':')[0]}", "state=resume"], check=False)
+        return drained
+
     def start_node(self, name: str, timeout_s: float = 60) -> None:
         cgroups.remove([name])
         super().start_node(name, timeout_s)
