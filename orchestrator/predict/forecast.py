@@ -117,5 +117,5 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
         f"links: {links}; ranks in node order; nobody else on them",
         "gradients go in the groups of the exact plan while backward runs; one validation pass an epoch",
         "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
-        "slows; on the published runs the model is too fast by what `torusrun predict --published` shows",
+        "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",
     )

@@ -3,58 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.predict import constants, epochs
 from orchestrator.predict.compute import Device, device, measured
-from orchestrator.predict.constants import Value
 from orchestrator.predict.networks import network
+from orchestrator.predict.records import Duration, Row
 from orchestrator.predict.schemes import Scheme, double_tree, flat_ring, grid, halving_doubling, leaders, nccl
 from orchestrator.predict.step import EXACT, Grouping, Step, step
 
-CLOSE_PERCENT = 5.0
 NAMED = {"ring": flat_ring, "tree": double_tree, "halving": halving_doubling, "leaders": leaders, "nccl": nccl}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One published throughput, and the model's from a smaller one; `predicted` is None for a baseline."""
-
-    name: str
-    who: str
-    gpus: int
-    published: Value
-    baseline: str | None
-    predicted: float | None
-    not_modelled: str
-    why: str
-
-    @property
-    def error_percent(self) -> float | None:
-        return None if self.predicted is None else 100 * (self.predicted / self.published.value - 1)
-
-    @property
-    def role(self) -> str:
-        """baseline, close, out, or unpredicted."""
-        if self.predicted is None:
-            return "unpredicted" if self.why else "baseline"
-        return "close" if abs(self.error_percent or 0.0) <= CLOSE_PERCENT else "out"
-
-
-@dataclass(frozen=True)
-class Duration:
-    """One published time to train, beside its epochs at the predicted and at the published rate."""
-
-    name: str
-    epochs: int
-    published: Value
-    predicted_s: float | None
-    at_published_rate_s: float
-
-    @property
-    def unexplained_s(self) -> float:
-        return self.published.value - self.at_published_rate_s
 
 
 def rows() -> list[Row]:
@@ -77,8 +35,8 @@ def _duration(name: str, written: Mapping[str, Any], row: Row) -> Duration:
 
 def _row(name: str, written: Mapping[str, Any]) -> Row:
     predicted = None
+    batch = constants.number(written["local_batch"])
     if "baseline" in written:
-        batch = constants.number(written["local_batch"])
         predicted = written["gpus"] * batch / _step(written, _device(written["baseline"]), batch).total_s
     return Row(
         name,
@@ -87,6 +45,8 @@ def _row(name: str, written: Mapping[str, Any]) -> Row:
         constants.value(written["images_per_s"]),
         written.get("baseline"),
         predicted,
+        written["gpus"] * batch,
+        written.get("same_program", False),
         written.get("not_modelled", ""),
         written.get("why", ""),
     )

@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.predict import constants, published
 from orchestrator.predict.epochs import epochs_to_target
+from orchestrator.predict.lost import held_out
 
 ERRORS_PERCENT = {
     "sony-v2-1024": 17.4,
@@ -41,6 +42,14 @@ def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(
             assert row.why, row.name
         if row.role != "baseline":
             assert row.not_modelled, row.name
+
+
+def test_what_large_runs_lose_is_taken_from_the_others(rows: dict[str, published.Row]) -> None:
+    found = {one.row.name: one for one in held_out(list(rows.values()))}
+    errors = {"sony-v2-1024": 8.7, "sony-v2-3456": 0.8, "sony-v1-1088": 0.6, "nvidia-1040": -1.6, "nvidia-1536": -1.6}
+    assert {name: round(one.error_percent, 1) for name, one in found.items()} == errors
+    others = sorted(one.row.lost_s for name, one in found.items() if name != "nvidia-1040")
+    assert found["nvidia-1040"].others_s == pytest.approx((others[1] + others[2]) / 2)
 
 
 def test_no_row_is_predicted_from_itself_or_from_a_larger_one(rows: dict[str, published.Row]) -> None:
