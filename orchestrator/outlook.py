@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.placement import compare
 from orchestrator.placement.arrange import Arrangement, arrange
 from orchestrator.placement.binding import Binding, bindings
-from orchestrator.placement.choose import Choice, choices
+from orchestrator.placement.choose import GRADIENT_BYTES, Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
 from orchestrator.planning import Plan
@@ -38,6 +38,7 @@ class Outlook:
             [
                 picture(self.arrangement, self.cluster),
                 "",
+                "one all-reduce of the gradients of ResNet-50 in half precision (51.1 MB), predicted:",
                 compare.table(self.compared),
                 self._certificate(),
                 "",
@@ -56,7 +57,7 @@ class Outlook:
         return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
 
     def _others(self) -> list[str]:
-        lines = ["other shapes, time of one all-reduce of ResNet-50 (51.1 MB) by latency + most loaded links:"]
+        lines = ["other shapes, latency + most loaded links:"]
         for choice in (*self.grids[:SHOWN], *self.levels[:1]):
             dims, parts = (
                 "x".join(map(str, choice.dims)),
@@ -110,7 +111,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         plan.run.name,
         known,
         arrangement,
-        tuple(compare.rows(arrangement, known)),
+        tuple(compare.rows(arrangement, known, GRADIENT_BYTES)),
         tuple(choices(used, plan.ranks_per_node, known)),
         tuple(choices(used, plan.ranks_per_node, known, levels=3)),
     )

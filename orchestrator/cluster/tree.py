@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.errors import SiteError
 
+UPLINK_S = 1e-6  # that a message waits for every uplink on its way, beside the network's latency [from memory]
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -39,7 +41,7 @@ def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, 
     for name in _ordered(tree):
         parent = tree.parents.get(name) or (top if name != top else None)
         slow = faults.slow.get(name, 1.0)
-        uplink = Link(capacity[name] * slow, node.network.latency_s) if parent else None
+        uplink = Link(capacity[name] * slow, UPLINK_S) if parent else None
         switches.append(Switch(name, parent, uplink))
     if top not in tree.parents.values() and top not in tree.leaves:
         switches.append(Switch(top))

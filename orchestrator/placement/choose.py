@@ -1,13 +1,4 @@
-"""Which grid: every shape that fits, placed, and costed by its steps and its most loaded links.
-
-The phases of the torus follow one another, so a grid costs, for n bytes, the latency of its serial steps and for every
-level the time of that level's own most loaded link:
-
-    sum over levels of  2 (d_i - 1) latency_i  +  n max over links (bytes of the level over the link / its bandwidth)
-
-with the latency of a hop within a node for levels that stay in one. It leaves out what pipelining hides, additions,
-and protocol. The fuller model is that of the prediction; this one ranks grids by what placement knows.
-"""
+"""Which grid: every shape that fits, placed, and costed by its hops and its most loaded links (`timing`)."""
 
 from __future__ import annotations
 
@@ -16,6 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement, arrange
+from orchestrator.placement.timing import timing
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 MOST = 24  # shapes that are placed, by construction alone
@@ -23,7 +15,7 @@ MOST = 24  # shapes that are placed, by construction alone
 
 @dataclass(frozen=True)
 class Choice:
-    """A shape with the time of its all-reduce, seconds, by the model above."""
+    """A shape with the time of its all-reduce."""
 
     arrangement: Arrangement
     latency_s: float
@@ -52,7 +44,7 @@ def choices(
     """
     count = nodes or len(dict.fromkeys(hosts))
     found = [
-        _cost(arrange(dims, hosts, ranks_per_node, cluster, effort=0), cluster, gradient_bytes)
+        _timed(arrange(dims, hosts, ranks_per_node, cluster, effort=0), cluster, gradient_bytes)
         for dims in shapes(count, ranks_per_node, levels)
     ]
     return sorted(found, key=lambda choice: (choice.total_s, choice.dims))
@@ -68,12 +60,6 @@ def shapes(nodes: int, ranks_per_node: int, levels: int) -> list[tuple[int, ...]
     return [(d * ranks_per_node, nodes // d) for d in kept]
 
 
-def _cost(arrangement: Arrangement, cluster: Cluster, gradient_bytes: int) -> Choice:
-    rings, node = arrangement.rings, cluster.node
-    latency_s = transfer_s = 0.0
-    for level, size in enumerate(rings.dims):
-        outside = bool(rings.levels[level])
-        latency_s += 2 * (size - 1) * (node.network if outside else node.inside).latency_s
-        inside_s = rings.hop(level) / node.inside.bandwidth_bytes_per_s
-        transfer_s += gradient_bytes * max(arrangement.loads.phase_s_per_byte(level), inside_s)
-    return Choice(arrangement, latency_s, transfer_s)
+def _timed(arrangement: Arrangement, cluster: Cluster, gradient_bytes: int) -> Choice:
+    found = timing(arrangement.rings, cluster, arrangement.hosts)
+    return Choice(arrangement, found.latency_s, found.s_per_byte * gradient_bytes)

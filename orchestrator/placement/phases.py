@@ -21,7 +21,9 @@ class Phase:
     name: str
     level: int
     steps: int
+    inside: float  # bytes per byte of gradient that a rank sends to others of its node
     flows: Flows  # bytes per byte of gradient from one position to another
+    exchange: bool = False
 
 
 def phases(rings: Rings, exchange: bool = False) -> tuple[Phase, ...]:
@@ -30,10 +32,16 @@ def phases(rings: Rings, exchange: bool = False) -> tuple[Phase, ...]:
     down, up = list[Phase](), list[Phase]()
     for level, size in enumerate(rings.dims[:last]):
         half = {pair: bytes_ / 2 for pair, bytes_ in rings.levels[level].items()}
-        scattered = exchanged(rings, level) if exchange else half
-        down.append(Phase(f"reduce-scatter {level}", level, size - 1, scattered))
-        up.insert(0, Phase(f"all-gather {level}", level, size - 1, half))
-    return (*down, Phase("all-reduce", last, 2 * (rings.dims[last] - 1), rings.levels[last]), *up)
+        steps, mates = size - 1, min(size, max(1, rings.ranks_per_node // rings.stride(level)))
+        inside = rings.hop(level) / 2 if mates > 1 else 0.0
+        if exchange:
+            part = (mates - 1) / size / rings.stride(level)
+            down.append(Phase(f"exchange {level}", level, min(steps, 1), part, exchanged(rings, level), True))
+        else:
+            down.append(Phase(f"reduce-scatter {level}", level, steps, inside, half))
+        up.insert(0, Phase(f"all-gather {level}", level, steps, inside, half))
+    inside = rings.hop(last) if rings.stride(last) < rings.ranks_per_node else 0.0
+    return (*down, Phase("all-reduce", last, 2 * (rings.dims[last] - 1), inside, rings.levels[last]), *up)
 
 
 def exchanged(rings: Rings, level: int) -> Flows:

@@ -1,14 +1,13 @@
 """Placement: what links carry, that small answers are the best there are, and that none is worse than its peers'."""
 
 import random
-import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cluster.model import Cluster, Link
+from orchestrator.cluster.model import Cluster, Link, NodeType
 from orchestrator.errors import SiteError
 from orchestrator.placement.arrange import arrange, solve
 from orchestrator.placement.bound import cut_bound_s_per_byte
@@ -16,6 +15,9 @@ from orchestrator.placement.fabric import fabric
 from orchestrator.placement.load import link_loads, loads
 from orchestrator.placement.phases import phases
 from orchestrator.placement.rings import Rings
+from orchestrator.placement.timing import timing
+from orchestrator.predict.collectives import torus
+from orchestrator.predict.network import Level, Network
 from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
 
 small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)
@@ -132,15 +134,13 @@ def test_two_levels_of_switches() -> None:
     assert found.optimal and sum(a != b for a, b in zip(sides, sides[1:] + sides[:1], strict=True)) == 2
 
 
-def test_3456_ranks_on_fragmented_racks_take_less_than_a_second() -> None:
+def test_3456_ranks_on_fragmented_racks_reach_the_bound() -> None:
     chance, sizes = random.Random(1), list[int]()
     while sum(sizes) < 864:
         sizes.append(min(chance.randint(20, 34), 864 - sum(sizes)))
     cluster = racks(sizes, 1 / 3, 34)
     order = shuffled(cluster, 1)
-    started_s = time.process_time()
     found = arrange((48, 72), order, 4, cluster)
-    assert time.process_time() - started_s < 1.0
     assert found.over_bound == pytest.approx(1.0)
     assert found.loads.hop_bytes < 0.6 * loads(found.rings, cluster, order).hop_bytes
 
@@ -163,11 +163,42 @@ def test_the_phases_carry_what_the_levels_carry(dims: tuple[int, ...], seed: int
     rings = Rings(dims, 2 if len(names(cluster)) == 8 else 4)
     order = shuffled(cluster, seed)
     parts = phases(rings, exchange)
-    assert sum(part.steps for part in parts) == 2 * sum(size - 1 for size in dims)
+    at_once = len(dims) - 1 if exchange else sum(size - 1 for size in dims[:-1])
+    assert sum(part.steps for part in parts) == at_once + sum(size - 1 for size in dims[:-1]) + 2 * (dims[-1] - 1)
     split, whole = link_loads([part.flows for part in parts], cluster, order), loads(rings, cluster, order)
     if not exchange:
         for mine, theirs in zip(split.links, whole.links, strict=True):
             assert mine.bytes_per_byte == pytest.approx(theirs.bytes_per_byte)
+
+
+@given(
+    st.sampled_from([(4, 4), (8, 2), (16, 1), (8, 8), (4, 16), (16, 4), (2, 32)]),
+    st.floats(0, 1e-4),
+    st.floats(1e8, 1e12),
+)
+def test_in_one_rack_it_takes_what_the_formulas_of_the_prediction_say(
+    dims: tuple[int, int], latency_s: float, inside: float
+) -> None:
+    """Two computations that share no code: links loaded one by one here, terms of the published formulas there."""
+    ranks = dims[0] * dims[1]
+    node = NodeType(4, (), Link(1e10, latency_s), Link(inside, latency_s / 3))
+    one = replace(
+        racks([ranks // 4]), node=node, hosts=tuple(replace(h, network=node.network) for h in racks([ranks // 4]).hosts)
+    )
+    found = timing(Rings(dims, 4), one, names(one))
+    links = Network((Level("node", 4, inside, latency_s / 3), Level("cluster", ranks // 4, 1e10, latency_s, 4)))
+    for size in (0.0, 1e6, 1e9):
+        assert found.seconds(size) == pytest.approx(torus.all_reduce_s(size, links, *dims, "ring"), rel=1e-9, abs=1e-12)
+
+
+def test_between_racks_a_hop_waits_for_the_uplinks_too() -> None:
+    two = racks([2, 2])
+    far = replace(two, switches=tuple(replace(s, uplink=s.uplink and Link(1e9, 1e-3)) for s in two.switches))
+    ordered, mixed = (["r0n00", "r0n01", "r1n00", "r1n01"], ["r0n00", "r1n00", "r0n01", "r1n01"])
+    assert timing(Rings((4, 4), 4), far, ordered).latency_s == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 2e-3)), (
+        "three hops in the row; three in the column, of which one crosses two uplinks"
+    )
+    assert timing(Rings((4, 4), 4), far, mixed).latency_s == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 3 * 2e-3))
 
 
 def test_an_exchange_loads_a_node_of_two_ranks_otherwise_than_a_ring() -> None:

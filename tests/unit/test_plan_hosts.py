@@ -38,7 +38,7 @@ def test_the_picture_and_the_table(files: Path, capsys: pytest.CaptureFixture[st
     assert "  < hottest" in text or "hottest: the nodes' own links" in text
     assert "proved: no placement of this grid on these hosts is better" in text
     lines = text[text.index("order  ") :].splitlines()[1:6]
-    table = {line[:22].strip(): float(line[22:32]) for line in lines}
+    table = {line[:21].strip(): float(line[21:34]) for line in lines}
     ours = table["by the network"]
     assert ours <= table["alphabetical"] and ours <= table["random (median)"]
     assert table["bound of this grid"] <= ours + 0.01 and table["bound of any scheme"] <= ours + 0.01

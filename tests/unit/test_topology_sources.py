@@ -32,7 +32,7 @@ def test_slurms_tree() -> None:
     assert set(tree.parents.values()) == {"sp-266-p16-1"}
     made = cluster_of(tree, NODE, 1 / 2, Faults(), "Slurm")
     assert [s.name for s in made.path("le-266-q11-1-res")] == ["le-266-q11-1-res", "sp-266-p16-1"]
-    assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 5e-6)
+    assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 1e-6)
 
 
 def test_a_topology_conf_with_comments_and_broken_lines() -> None:
@@ -180,8 +180,8 @@ def test_the_site_tells() -> None:
     abci = site("{source: names, rack_nodes: 34, uplink: 1/3, slow: {g0001: 1/2, rack2: 0.5, g0999: 0.5}}")
     made = profile.cluster(abci, ["g0001", "g0034", "g0035"])
     assert made and [s.name for s in made.switches] == ["rack1", "rack2", "(above)"]
-    assert made.switch["rack1"].uplink == Link(25e9 * 34 / 3, 5e-6)
-    assert made.switch["rack2"].uplink == Link(25e9 * 34 / 6, 5e-6)
+    assert made.switch["rack1"].uplink == Link(25e9 * 34 / 3, 1e-6)
+    assert made.switch["rack2"].uplink == Link(25e9 * 34 / 6, 1e-6)
     assert [h.network.bandwidth_bytes_per_s for h in made.hosts] == [12.5e9, 25e9, 25e9]
     assert [(nic.name, nic.gpus) for nic in made.node.nics] == [("m0", (0, 1)), ("m1", (2, 3))]
     listed = profile.cluster(site("{source: switches, switches: {a: 'n[1-2]', b: n3}, dead_gpus: {n3: 1}}"), [])
