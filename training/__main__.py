@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.exits`)."""
     stop = StopRequest.on_sigterm()
     try:
-        config, ranks = _read(arguments)
+        config, ranks = read(arguments)
     except ConfigError as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
     return run(config, ranks, stop)
 
 
-def _read(arguments: list[str]) -> tuple[Config, Ranks]:
+def read(arguments: list[str]) -> tuple[Config, Ranks]:
+    """The config that the arguments name, and which rank this is; ConfigError for what cannot be."""
     if len(arguments) != 1:
         raise ConfigError("usage: python -m training CONFIG.json")
     ranks = Ranks.from_environment(os.environ)

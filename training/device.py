@@ -22,6 +22,12 @@ def backend(device: torch.device) -> str:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
+def wait(device: torch.device) -> None:
+    """Until the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def _cuda(local_rank: int) -> torch.device:
     """GPU `local_rank` of those visible; GPU 0 where the launcher shows every rank only its own."""
     visible = torch.cuda.device_count()

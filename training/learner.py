@@ -53,14 +53,16 @@ class Learner:
 
     def step(self, stop: bool) -> bool:
         """Take one step; true on all ranks if any rank said `stop`."""
-        images, labels = self._batch()
-        self._gradients.clear()
-        loss = functional.cross_entropy(self.model(images), labels, label_smoothing=self._train.label_smoothing)
-        torch.autograd.backward(loss)
+        loss = self._backward()
         self._gradients.average(loss, stop)
         self._optimizer.step(self.rate(self.steps_done + 0.5))
         self.steps_done += 1
         return self._gradients.stop
+
+    def step_alone(self) -> None:
+        """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
+        self._backward()
+        self._optimizer.step(0.0)
 
     def accuracy(self) -> float:
         """On the test set, 0 to 1; all ranks must ask together."""
@@ -85,6 +87,14 @@ class Learner:
         """Take rank 0's initial weights, in case other hosts drew others; all ranks must call it together."""
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0)
+
+    def _backward(self) -> torch.Tensor:
+        """Gradients of the next batch; returns the loss."""
+        images, labels = self._batch()
+        self._gradients.clear()
+        loss = functional.cross_entropy(self.model(images), labels, label_smoothing=self._train.label_smoothing)
+        torch.autograd.backward(loss)
+        return loss
 
     def _batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         samples = order.rank_batch(

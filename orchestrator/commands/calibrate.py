@@ -1,9 +1,12 @@
 """
-The measurement inside a job is not there yet: write the file from what a benchmark of yours measured, as in
+A job on the run's nodes measures what a rank computes and what the links within and between nodes carry; what is fitted
+to it is kept beside the site's file, where plan and predict find it. FILE.json holds times measured otherwise, as in
   {"schema": 1, "rows": [{"link": "node", "operation": "all_reduce", "ranks": 4, "bytes": 1048576, "time_s": 0.0001}]}
-Rows of one link class come from ranks that this link joins; at least two sizes each, innermost link first.
+innermost link first; its links are printed for predict --network, and kept nowhere.
 
-example:
+examples:
+  torusrun calibrate examples/digits.yaml
+  torusrun calibrate run.yaml --from last
   torusrun calibrate measured.json > links.yaml && torusrun predict run.yaml --network links.yaml
 """
 
@@ -14,24 +17,41 @@ import json
 from pathlib import Path
 from typing import Any
 
+from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.json", type=Path, help="measured times")
+    asked.run_file(parser)
+    parser.add_argument(
+        "--from", metavar="RUN", dest="measured", help="a measuring run that is over, in place of submitting one"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.file.endswith(".json"):
+        return _printed(Path(args.file), args.json)
+    from orchestrator.calibrating import keep, measure, words
+
+    folder = measure(args.file, site=args.site, settings=args.settings, measured=args.measured)
+    place, found = keep(args.file, folder, site=args.site, settings=args.settings)
+    print(
+        json.dumps({"schema": 1, "kept": str(place), **found.as_json()}, indent=1) if args.json else words(place, found)
+    )
+    return DONE
+
+
+def _printed(path: Path, as_json: bool) -> int:
     from orchestrator.predict import calibration
 
     try:
-        found = calibration.fits(calibration.read(_read(args.file)))
+        found = calibration.fits(calibration.read(_read(path)))
         if not found:
             raise UserError("has no rows")
     except UserError as error:
-        raise UserError(f"{args.file}: {error}") from None
-    print(json.dumps({"schema": 1, "links": [fit.__dict__ for fit in found]}, indent=1) if args.json else _yaml(found))
+        raise UserError(f"{path}: {error}") from None
+    print(json.dumps({"schema": 1, "links": [fit.__dict__ for fit in found]}, indent=1) if as_json else _yaml(found))
     return DONE
 
 
@@ -46,7 +66,7 @@ def _read(path: Path) -> Any:
 
 def _yaml(fits: list[Any]) -> str:
     """The snippet that predict --network reads."""
-    lines = ["# fitted to measured times; the measurement inside a job is not there yet", "network:"]
+    lines = ["# fitted to measured times", "network:"]
     for fit in fits:
         lines += [
             f"  {json.dumps(fit.link)}:  # {fit.rows} rows, worst error {fit.worst_percent:.1f} %",

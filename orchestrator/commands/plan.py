@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,13 @@ from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
     from orchestrator.planning import Plan
+    from orchestrator.predict.forecast import Forecast
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_file(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every value that was left to its default")
-    parser.add_argument(
-        "--hosts",
-        metavar="FILE",
-        help="place the ranks on these hosts: one a line, or a list as in n[1-8]; more are spares",
-    )
+    asked.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement into FILE")
 
 
@@ -36,28 +34,38 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
-    placed = outlook(planned, _hosts(Path(args.hosts))) if args.hosts else None
+    hosts = asked.hosts(args.hosts) if args.hosts else []
+    placed = outlook(planned, hosts) if hosts else None
     if args.svg and placed:
         _write(Path(args.svg), placed.svg())
+    forecast, unknown = _forecast(planned, hosts)
     if args.json:
-        print(json.dumps({**planned.as_json(), "placement": placed.as_json() if placed else None}, indent=1))
+        parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
+        print(json.dumps({**planned.as_json(), **parts}, indent=1))
     else:
         print(_words(planned))
-        print(f"\n{placed.text()}" if placed else _later(planned))
+        print(f"\n{placed.text()}\n" if placed else _later(planned))
+        print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
     return DONE
 
 
-def _hosts(path: Path) -> list[str]:
-    from orchestrator.cluster.hostlist import expand
+def _forecast(planned: Plan, hosts: Sequence[str]) -> tuple[Forecast | None, str]:
+    """What the run will take, or why that cannot be said."""
+    from orchestrator.forecasting import forecast_of
 
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--hosts {path}: cannot be read: {error}") from None
-    hosts = [host for line in lines if line.strip() for host in expand(line.split()[0])]
-    if not hosts:
-        raise UserError(f"--hosts {path}: there are no hosts in it; write one a line")
-    return hosts
+        return forecast_of(planned, hosts), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _predicted(forecast: Forecast) -> str:
+    from orchestrator.predict.text import duration, ms
+
+    return (
+        f"{duration(forecast.total_s)}, {forecast.images_per_s:,.0f} images/s: {forecast.steps} steps of "
+        f"{ms(forecast.step_s)} ms, of which the all-reduce is {ms(forecast.exposed_s)} ms; more: torusrun predict"
+    )
 
 
 def _write(path: Path, text: str) -> None:

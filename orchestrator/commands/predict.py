@@ -1,6 +1,6 @@
 r"""
 examples:
-  torusrun predict examples/digits.yaml --images-per-s 500
+  torusrun calibrate examples/digits.yaml && torusrun predict examples/digits.yaml
   torusrun predict examples/digits.yaml --site slurm-v100 --set nodes=16 --set grid=8x8 --set train.batch=2048 \
     --workload resnet50
   torusrun predict --published
@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 SCHEMA = 1
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--published", action="store_true", help="published records beside the model's answer")
     parser.add_argument("--gpus", metavar="A..B", help="all schemes from A to B GPUs, doubling")
     parser.add_argument("--grids", action="store_true", help="the best grids beside those of the record runs")
+    asked.hosts_file(parser, "with RUN.yaml: place the ranks on these hosts")
     parser.add_argument(
         "--network", metavar="NAME", help="links: a name, or what calibrate printed; default: the site's"
     )
@@ -65,9 +67,14 @@ def _asked(args: argparse.Namespace) -> Any:
     if args.published:
         return reports.Published.made()
     if args.file is not None:
-        from orchestrator.commands.predicted import forecast_of
+        from orchestrator.forecasting import Otherwise, forecast_of
+        from orchestrator.planning import plan
 
-        return reports.Run(forecast_of(args))
+        planned = plan(args.file, site=args.site, settings=args.settings)
+        hosts = asked.hosts(args.hosts) if args.hosts else []
+        return reports.Run(
+            forecast_of(planned, hosts, Otherwise(args.network, args.gpu, args.workload, args.images_per_s))
+        )
     from orchestrator.predict.compute import device
     from orchestrator.predict.networks import network
 

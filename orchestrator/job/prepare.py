@@ -17,6 +17,7 @@ from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.spec.write import as_written
 
 RENDEZVOUS_TIMEOUT_S = 120.0
+PROGRAMS = {"train": "training", "measure": "training.measure"}
 
 
 def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None) -> None:
@@ -31,7 +32,13 @@ def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, 
         attempt.launch,
         {
             "schema": 1,
-            "command": ["python3" if image else plan.python, "-u", "-m", "training", str(attempt.config)],
+            "command": [
+                "python3" if image else plan.python,
+                "-u",
+                "-m",
+                PROGRAMS[plan.run.program],
+                str(attempt.config),
+            ],
             "environment": {**_defaults(plan, image), **plan.environment},
             "hcas": plan.site.node.hcas,
             "container": _container(plan, image) if image else None,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import ceil
 from typing import Any
 
 from orchestrator.predict import epochs, schemes
 from orchestrator.predict.compute import BACKWARD_SHARE, Device
 from orchestrator.predict.network import Network
+from orchestrator.predict.schemes import Cost
 from orchestrator.predict.step import step
 from orchestrator.predict.workload import Workload
 
 SCHEMA = 1
+GROUPED = "gradients go in the groups of the exact plan while backward runs"
+AT_ONCE = "gradients go all at once after backward"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Asked:
     workload: Workload
     device: Device
     network: Network
+    placed_s: Cost | None = None  # the all-reduce where the hosts are known, or the library is; else the network's
 
 
 @dataclass(frozen=True)
@@ -63,18 +68,19 @@ class Forecast:
 def forecast(asked: Asked) -> Forecast:
     """The run as it would go with nothing in its way."""
     links = asked.network.holding(asked.ranks)
-    scheme = schemes.grid(links, *asked.grid)
+    all_reduce_s = asked.placed_s or schemes.grid(links, *asked.grid).cost_s
     best = schemes.best_grid(links, asked.workload.gradient_bytes)
     local = asked.batch / asked.ranks
     one = step(
         asked.device,
         local,
-        scheme.cost_s,
+        all_reduce_s,
         network=asked.workload.layers,
         bytes_per_parameter=asked.workload.bytes_per_parameter,
+        overlap=asked.workload.overlaps,
     )
-    steps_per_epoch = epochs.steps(asked.batch, asked.workload.images)
-    train_s = asked.epochs * steps_per_epoch * one.total_s
+    steps = ceil(asked.epochs * asked.workload.images / asked.batch)
+    train_s = steps * one.total_s
     validation_s = asked.epochs * _validation_s(asked)
     target = epochs.epochs_to_target(asked.batch) if asked.workload.name == "resnet50" else None
     return Forecast(
@@ -85,11 +91,11 @@ def forecast(asked: Asked) -> Forecast:
         backward_s=local * asked.device.image_s * BACKWARD_SHARE,
         fixed_s=asked.device.fixed_s,
         exposed_s=one.exposed_s,
-        all_reduce_s=scheme.cost_s(asked.workload.gradient_bytes),
+        all_reduce_s=all_reduce_s(asked.workload.gradient_bytes),
         best_grid_all_reduce_s=best.cost_s(asked.workload.gradient_bytes),
         groups=one.groups,
         step_s=one.total_s,
-        steps=asked.epochs * steps_per_epoch,
+        steps=steps,
         images_per_s=asked.batch / one.total_s,
         train_s=train_s,
         validation_s=validation_s,
@@ -102,8 +108,7 @@ def forecast(asked: Asked) -> Forecast:
 
 def _validation_s(asked: Asked) -> float:
     """One pass over the validation images, forward only."""
-    images = 50_000 if asked.workload.name == "resnet50" else 360
-    return images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
+    return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
 
 
 def _assumptions(asked: Asked) -> tuple[str, ...]:
@@ -114,8 +119,8 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
-        f"links: {links}; ranks in node order; nobody else on them",
-        "gradients go in the groups of the exact plan while backward runs; one validation pass an epoch",
+        f"links: {links}; {'hosts as placed' if asked.placed_s else 'ranks in node order'}; nobody else on them",
+        f"{GROUPED if asked.workload.overlaps else AT_ONCE}; one validation pass an epoch",
         "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
         "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",
     )

@@ -12,12 +12,14 @@ from orchestrator.predict.overlap.tensors import Tensor
 
 @dataclass(frozen=True)
 class Workload:
-    """A network with its data set."""
+    """A network with its data set. `overlaps`: gradients go in groups during backward, else all at once after it."""
 
     name: str
     layers: tuple[Tensor, ...]
     images: int
+    test_images: int
     bytes_per_parameter: float
+    overlaps: bool
 
     @property
     def gradient_bytes(self) -> float:
@@ -25,10 +27,15 @@ class Workload:
 
 
 def workload(name: str) -> Workload:
-    """`resnet50` on ImageNet in half precision, or `resnet-digits`, the demo, in single. Raises UserError."""
+    """`resnet50` on ImageNet in half precision, or `resnet-digits`, the demo, in single. Raises UserError.
+
+    The demo's training sends running statistics, the loss and a flag along with its gradients (training/sync).
+    """
     known = {
-        "resnet50": lambda: Workload("resnet50", tensors.resnet50(), epochs.images(), 2.0),
-        "resnet-digits": lambda: Workload("resnet-digits", tensors.small_resnet(), 1437, 4.0),
+        "resnet50": lambda: Workload("resnet50", tensors.resnet50(), epochs.images(), 50_000, 2.0, True),
+        "resnet-digits": lambda: Workload(
+            "resnet-digits", (*tensors.small_resnet(), tensors.small_resnet_statistics()), 1437, 360, 4.0, False
+        ),
     }
     if name not in known:
         raise UserError(f"--workload {name}: there is none of that name; there are: {', '.join(known)}")

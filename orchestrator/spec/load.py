@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.spec.measured import Measured, place_of
 from orchestrator.spec.nodes import compose, keys
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
@@ -45,13 +46,30 @@ def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     run, marks = read(RunSpec, text, str(path), [*settings, *([f"site={site}"] if site else [])])
     site_path = find_site(run.site, Path(path).parent, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
-    return Loaded(run, loaded_site, text, str(path), marks, str(site_path), site_marks)
+    return Loaded(run, as_measured(loaded_site, site_path), text, str(path), marks, str(site_path), site_marks)
 
 
 def load_site(name: str) -> Site:
     """The site with this name or path, as named on the command line."""
     path = find_site(name, Path(), Mark(f"--site {name}"))
-    return read(Site, read_text(path, "site"), str(path))[0]
+    return as_measured(read(Site, read_text(path, "site"), str(path))[0], path)
+
+
+def as_measured(site: Site, site_file: Path) -> Site:
+    """The site with what `torusrun calibrate` has measured there, if it has."""
+    found = measured_at(site_file)
+    return found.at(site) if found else site
+
+
+def measured_at(site_file: Path) -> Measured | None:
+    """What has been measured at the site in `site_file`."""
+    place = measured_place(site_file)
+    return read(Measured, read_text(place, "measurement"), str(place))[0] if place.exists() else None
+
+
+def measured_place(site_file: Path) -> Path:
+    """Where that is kept."""
+    return place_of(site_file, site_folders()[0], SHIPPED)
 
 
 def is_run(name: str) -> bool:

@@ -56,4 +56,8 @@ class RunSpec:
     env: dict[Annotated[str, VARIABLE], str] = field(
         default_factory=dict, metadata=about("environment variables of the ranks")
     )
+    program: Literal["train", "measure"] = field(
+        default="train",
+        metadata=about("what the ranks do: train, or measure what they compute and their links carry (for calibrate)"),
+    )
     train: Train = field(default_factory=Train, metadata=about("the training itself"))

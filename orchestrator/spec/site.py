@@ -151,6 +151,15 @@ class Site:
         metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
     )
     node: Node = field(default_factory=Node, metadata=about("one node"))
+    step_us: dict[Annotated[str, LINE], float] = field(
+        default_factory=dict,
+        metadata=about(
+            "by model: microseconds of a step on one rank besides its images; torusrun calibrate measures it"
+        ),
+    )
+    image_us: dict[Annotated[str, LINE], float] = field(
+        default_factory=dict, metadata=about("by model: microseconds of one image on one rank, as in resnet-digits: 85")
+    )
     topology: Topology | None = field(
         default=None, metadata=about("what hangs where; without it ranks fill the hosts in the scheduler's order")
     )

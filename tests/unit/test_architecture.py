@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # From the ground up: a room may use the rooms before it, and none after.
 ROOMS = [
     "version", "errors", "states", "process", "spec", "cluster", "placement", "predict", "render", "schedulers", "runs",
-    "containers", "planning", "outlook", "images", "job", "builds", "attempts", "watch", "api", "commands", "cli",
+    "containers", "planning", "forecasting", "outlook", "images", "job", "builds", "attempts", "watch", "api",
+    "calibrating", "commands", "cli",
 ]  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}

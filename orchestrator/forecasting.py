@@ -1,0 +1,106 @@
+"""A plan as the prediction takes it: its ranks, grid and batch, the site's links, and what computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.cluster import profile
+from orchestrator.cluster.model import Cluster
+from orchestrator.cluster.tree import Faults, Tree, cluster_of
+from orchestrator.errors import UserError
+from orchestrator.placement.rings import Rings
+from orchestrator.placement.timing import timing
+from orchestrator.planning import Plan, arranged
+from orchestrator.predict.compute import Device, device, device_for, measured
+from orchestrator.predict.forecast import Asked, Forecast, forecast
+from orchestrator.predict.network import Level, Network
+from orchestrator.predict.networks import network, with_ranks_per_node
+from orchestrator.predict.schemes import Cost
+from orchestrator.predict.workload import Workload, workload
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """What is to be taken in place of what the site and the run say."""
+
+    network: str | None = None
+    gpu: str | None = None
+    workload: str | None = None
+    images_per_s: float | None = None
+
+
+def forecast_of(plan: Plan, hosts: Sequence[str] = (), otherwise: Otherwise | None = None) -> Forecast:
+    """What `plan` will take, on `hosts` in the order of the network where they are given.
+
+    Raises UserError where no rate is known.
+    """
+    other = otherwise or Otherwise()
+    trained = workload(other.workload or plan.run.train.model)
+    named = network(other.network) if other.network else None
+    return forecast(
+        Asked(
+            nodes=plan.run.nodes,
+            ranks=plan.ranks,
+            grid=(plan.grid.x, plan.grid.y),
+            batch=plan.run.train.batch,
+            epochs=plan.run.train.epochs,
+            workload=trained,
+            device=_device(plan, trained, other),
+            network=with_ranks_per_node(named, plan.ranks_per_node) if named else _links(plan),
+            placed_s=None if named else _placed_s(plan, hosts, trained),
+        )
+    )
+
+
+def _links(plan: Plan) -> Network:
+    """What the site's file says, or what was measured there."""
+    node, ranks = plan.site.node, plan.ranks_per_node
+    inside = Level("node", ranks, node.inside_bytes_per_s, node.inside_latency_us / 1e6)
+    if plan.run.nodes == 1:
+        return Network((inside,))
+    network_s = node.network_latency_us / 1e6
+    return Network((inside, Level("cluster", plan.run.nodes, node.network_bytes_per_s, network_s, ranks)))
+
+
+def _placed_s(plan: Plan, hosts: Sequence[str], trained: Workload) -> Cost | None:
+    """Link by link, where hosts are given or the library is known: gloo has rings, and exchanges in its rows.
+
+    NCCL may choose trees for the columns, which the formulas know and the links do not.
+    """
+    gloo = not trained.overlaps and not plan.site.node.gpus
+    if not hosts and not gloo:
+        return None
+    order, known = _stand(plan, hosts)
+    return timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order, exchange=gloo).seconds
+
+
+def _stand(plan: Plan, hosts: Sequence[str]) -> tuple[Sequence[str], Cluster]:
+    """The hosts in the order in which the ranks would fill them; without a topology all hang on one switch."""
+    if hosts and (arrangement := arranged(plan, hosts)) and (known := profile.cluster(plan.site, hosts)):
+        return arrangement.hosts, known
+    names = list(dict.fromkeys(hosts))[: plan.run.nodes] or [str(number) for number in range(plan.run.nodes)]
+    if len(names) < plan.run.nodes:
+        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
+    return names, cluster_of(Tree({"switch": names}), profile.node_type(plan.site.node), 1.0, Faults(), "one switch")
+
+
+def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
+    local_batch = plan.run.train.batch / plan.ranks
+    if (rate := other.images_per_s) is not None:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--images-per-s {rate}: must be above 0")
+        return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
+    image_us = plan.site.image_us.get(trained.name)
+    if image_us and not other.gpu:
+        return Device("as measured here", plan.site.step_us.get(trained.name, 0.0) / 1e6, image_us / 1e6)
+    if trained.name != "resnet50":
+        raise UserError(
+            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it; "
+            "or give --images-per-s, the rate of one rank, or --workload resnet50 to predict that network there"
+        )
+    name = other.gpu or device_for(plan.site.node.architecture)
+    if name is None:
+        architecture = plan.site.node.architecture or "no architecture"
+        raise UserError(f"no rate is known for the site's GPUs ({architecture}): give --gpu NAME")
+    return device(name)

@@ -1,0 +1,42 @@
+"""What `torusrun calibrate` has measured at a site: a file beside the site's, read with it and believed before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from orchestrator.spec.kinds import LINE, RATE, Limits
+from orchestrator.spec.run import about
+from orchestrator.spec.site import Site
+
+LINKS = ("network_bytes_per_s", "network_latency_us", "inside_bytes_per_s", "inside_latency_us")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Links as a site's `node` has them, and rates as a site has them; None for what was not measured."""
+
+    run: Annotated[str, LINE] = field(metadata=about("where it was measured"))
+    network_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="network"))
+    network_latency_us: Annotated[float, Limits(at_least=0)] | None = field(default=None, metadata=about(""))
+    inside_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="inside"))
+    inside_latency_us: Annotated[float, Limits(at_least=0)] | None = field(default=None, metadata=about(""))
+    step_us: dict[Annotated[str, LINE], float] = field(default_factory=dict, metadata=about(""))
+    image_us: dict[Annotated[str, LINE], float] = field(default_factory=dict, metadata=about(""))
+
+    def at(self, site: Site) -> Site:
+        """The site as it was measured."""
+        links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
+        return replace(
+            site,
+            node=replace(site.node, **links),
+            step_us={**site.step_us, **self.step_us},
+            image_us={**site.image_us, **self.image_us},
+        )
+
+
+def place_of(site_file: Path, users_folder: Path, shipped: Path) -> Path:
+    """Where the measurements of the site in `site_file` are kept: beside it, or with the user's sites if it ships."""
+    folder = users_folder if site_file.parent == shipped else site_file.parent
+    return folder / f"{site_file.stem}.measured"

@@ -1,0 +1,17 @@
+"""What the prediction thinks the demo sends is what the demo sends."""
+
+import torch.distributed as dist
+
+from orchestrator.predict.workload import workload
+from training.models.resnet import small_resnet
+from training.sync.gradients import FlatGradients
+from training.sync.torus import Torus
+
+
+def test_the_flat_vector_has_as_many_bytes_as_the_prediction_reckons_with() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        vector = FlatGradients(small_resnet(10, 1), Torus(1, 1))._vector
+    finally:
+        dist.destroy_process_group()
+    assert vector.nbytes == workload("resnet-digits").gradient_bytes

@@ -1,0 +1,113 @@
+"""What a measuring run has written becomes what plan and predict reckon with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import calibrating
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.predict.constants import number, table
+from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.load import load, load_site, measured_place
+
+ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
+RUN = "name: digits\nsite: here\nnodes: 2\ngrid: 2x2\ntrain: {batch: 64}\n"
+SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, network: 1GB/s, inside: 2GB/s}\nimage_us: {other: 7}\n"
+
+
+def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
+    """As `python -m training.measure` writes them, by the very constants that are to be found."""
+    head = {"t": 0.0, "attempt": attempt, "event": "measured", "step": 0}
+    found: list[dict[str, Any]] = [
+        {**head, "model": "resnet-digits", "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S)} for n in (16, 32)
+    ]
+    for link in ("inside", "network"):
+        for size in (2**12, 2**20, 2**24):
+            time_s = slower * (2 * ALPHA_S + size * BETA_S)
+            found.append({**head, "link": link, "operation": "all_reduce", "ranks": 2, "bytes": size, "time_s": time_s})
+    return found
+
+
+@pytest.fixture
+def site_file(home: Path) -> Path:
+    folder = home / ".config" / "torusrun" / "sites"
+    folder.mkdir(parents=True)
+    (folder / "here.yaml").write_text(SITE)
+    return folder / "here.yaml"
+
+
+@pytest.fixture
+def run_file(tmp_path: Path, site_file: Path) -> Path:
+    (tmp_path / "run.yaml").write_text(RUN)
+    return tmp_path / "run.yaml"
+
+
+def run_that_measured(tmp_path: Path, written: list[dict[str, Any]]) -> RunFolder:
+    folder = tmp_path / "runs" / "digits-measured"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in written))
+    return RunFolder(folder)
+
+
+def test_the_constants_come_out_of_the_newest_attempt(tmp_path: Path) -> None:
+    found = calibrating.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
+    assert found.step_us == pytest.approx(STEP_S * 1e6) and found.image_us == pytest.approx(IMAGE_S * 1e6)
+    for fit in found.links:
+        assert (fit.alpha_s, fit.beta_s_per_byte) == (pytest.approx(ALPHA_S), pytest.approx(BETA_S))
+
+
+def test_what_is_kept_is_believed_before_the_sites_file(tmp_path: Path, run_file: Path) -> None:
+    place, _ = calibrating.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    site = load(run_file).site
+    assert site.node.network_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.network_latency_us == 200.0
+    assert site.node.inside_bytes_per_s == pytest.approx(1 / BETA_S)
+    assert site.image_us == {"other": 7.0, "resnet-digits": pytest.approx(50.0)}
+    assert place.name == "here.measured" and load_site("here") == site
+    place.write_text("run: x\nnetwrok: 1GB/s\n")
+    with pytest.raises(UserError, match=r"here.measured:2:1: unknown key 'netwrok'; did you mean 'network'"):
+        load(run_file)
+
+
+def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path) -> None:
+    from orchestrator.spec.load import SHIPPED
+
+    assert measured_place(SHIPPED / "local.yaml") == home / ".config" / "torusrun" / "sites" / "local.measured"
+
+
+def test_predict_and_plan_say_what_the_measured_site_will_take(
+    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrating.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    assert main(["predict", str(run_file), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["forward_s"] + said["backward_s"] + said["fixed_s"] == pytest.approx(STEP_S + 16 * IMAGE_S)
+    assert said["exposed_s"] == said["all_reduce_s"], "the demo's gradients go after backward"
+    assert main(["plan", str(run_file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prediction"]["step_s"] == said["step_s"]
+    assert main(["plan", str(run_file)]) == 0
+    assert "images/s: 450 steps of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [([], "no whole measurement"), (rows()[1:], "no whole measurement"), (rows()[:3], "two different sizes")],
+)
+def test_half_a_measurement_is_none(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        calibrating.of(run_that_measured(tmp_path, written))
+
+
+@pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])
+def test_shipped_sites_have_the_links_of_the_table(name: str) -> None:
+    node, links = load_site(name).node, table("networks")[name]
+    inner, outer = links["node"], links["cluster"]
+    assert (node.ranks, node.inside_bytes_per_s) == (
+        number(inner["members"]), number(inner["bandwidth_bytes_per_s"])
+    )  # fmt: skip
+    assert node.network_bytes_per_s == number(outer["bandwidth_bytes_per_s"])
+    assert (node.inside_latency_us, node.network_latency_us) == (
+        pytest.approx(1e6 * number(inner["latency_s"])), pytest.approx(1e6 * number(outer["latency_s"]))
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""`python -m training.measure CONFIG`: in place of a training, what one rank computes and what the links carry.
+
+Rank 0 writes the times as "measured" events into the run's metrics; `torusrun calibrate` fits constants to them. All
+ranks compute, and all groups of a link class reduce, at the same time, as they do in a training.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+
+from training import device as devices
+from training import rendezvous
+from training.__main__ import read
+from training.config import Config, ConfigError
+from training.exits import EXIT_BAD_CONFIG, EXIT_DONE
+from training.learner import Learner
+from training.metrics import Metrics
+from training.ranks import Ranks
+
+SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
+ENOUGH_S = 1.0  # larger messages than one that took so long tell nothing new
+REPEATS, STEPS = 7, 15
+
+
+def main(arguments: list[str]) -> int:
+    """Measure as one rank; SIGTERM ends it at once, for there is nothing to save."""
+    try:
+        config, ranks = read(arguments)
+    except ConfigError as error:
+        print(f"training.measure: {error}", file=sys.stderr)
+        return EXIT_BAD_CONFIG
+    device = devices.prepare(config.train.device, ranks.local)
+    rendezvous.join(config, ranks, devices.backend(device))
+    metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
+    metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
+    for found in (*_compute(config, ranks, device), *_links(ranks, device)):
+        metrics.write("measured", step=0, **found)
+    metrics.write("done", step=1, total_steps=1)
+    dist.destroy_process_group()
+    return EXIT_DONE
+
+
+def _compute(config: Config, ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
+    """A step without its all-reduce, at the run's batch and at twice that: from two a line can be drawn."""
+    for factor in (1, 2):
+        train = replace(config.train, batch=factor * config.train.batch)
+        learner = Learner(replace(config, train=train), ranks, device)
+        step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
+        yield {"model": train.model, "batch": train.batch // ranks.world, "time_s": step_s}
+
+
+def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
+    """All-reduces of growing size, within nodes and then between them."""
+    here = torch.tensor([ranks.local + 1], device=device)
+    dist.all_reduce(here, dist.ReduceOp.MAX)
+    per_node = int(here)
+    nodes = ranks.world // per_node
+    inside = [list(range(node * per_node, (node + 1) * per_node)) for node in range(nodes)]
+    between = [list(range(local, ranks.world, per_node)) for local in range(per_node)]
+    # What crosses a node's own link is what all its ranks send.
+    for link, groups, sharing in (("inside", inside, 1), ("network", between, per_node)):
+        if len(groups[0]) == 1:
+            continue
+        group = next(own for own, members in [(dist.new_group(m), m) for m in groups] if ranks.rank in members)
+        for size in SIZES_BYTES:
+            time_s = _all_reduce_s(size, group, device)
+            row = {"link": link, "operation": "all_reduce", "ranks": len(groups[0]), "bytes": size * sharing}
+            yield {**row, "time_s": time_s}
+            if time_s > ENOUGH_S:
+                break
+
+
+def _all_reduce_s(size_bytes: int, group: dist.ProcessGroup, device: torch.device) -> float:
+    vector = torch.ones(size_bytes // 4, device=device)
+    return _slowest_s([_timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
+
+
+def _timed_s(act: Callable[[], object], device: torch.device) -> float:
+    dist.barrier()
+    started_s = time.perf_counter()
+    act()
+    devices.wait(device)
+    return time.perf_counter() - started_s
+
+
+def _slowest_s(times_s: list[float], device: torch.device) -> float:
+    """The median over all times but the first, each that of the rank that took longest: the others wait for it."""
+    slowest = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return float(statistics.median(slowest.tolist()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
