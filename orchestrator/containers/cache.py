@@ -9,6 +9,7 @@ CACHE/.KEY.*     a build under way, or what a killed one left; the next build cl
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import process
 from orchestrator.containers import lock
 from orchestrator.containers.inputs import file_sum
 from orchestrator.errors import SiteError, UserError
@@ -25,6 +27,8 @@ from orchestrator.runs.files import read_json, write_json
 
 SCHEMA = 1
 KEY_DIGITS = 64
+AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
+REMOVAL_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -162,13 +166,21 @@ class Cache:
 
 
 def remove_tree(path: Path) -> bool:
-    """Remove a leftover; whether it is gone. Root file systems hold folders that their owner may not enter."""
-    if path.is_dir() and not path.is_symlink():
-        for where, folders, _ in os.walk(path):
-            for folder in folders:
-                if not (inner := Path(where, folder)).is_symlink():
-                    inner.chmod(stat.S_IRWXU)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    """Remove a leftover; whether it is gone.
+
+    Root file systems hold folders that their owner may not enter, and files of the further ids that a user has in a
+    fakeroot build (/etc/subuid): those are removed as these ids.
+    """
+    if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
+        return True
+    for where, folders, _ in os.walk(path):
+        for folder in folders:
+            if not (inner := Path(where, folder)).is_symlink():
+                with contextlib.suppress(OSError):
+                    inner.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        with contextlib.suppress(SiteError):
+            process.run([*AS_ALL_MY_IDS, "rm", "-rf", "--", str(path)], timeout_s=REMOVAL_TIMEOUT_S)
     return not path.exists()
