@@ -49,7 +49,7 @@ def function(executor: submitit.AutoExecutor) -> None:
     sleeping.cancel()
     while not sleeping.done(force_check=True):
         time.sleep(1)
-    assert not sleeping.paths.result_pickle.exists()
+    assert sleeping.exception() is not None
     nodes = 1 if executor.cluster == "local" else 2
     executor.update_parameters(nodes=nodes, tasks_per_node=2, gridengine_ask=["-pe mpi {ranks}"])
     results = executor.submit(where).results()
