@@ -6,7 +6,7 @@ from orchestrator import process
 from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.gridengine import GridEngine as Backend
 from orchestrator.states import State
-from tests.e2e.places import GridEngine, metrics, until, wait_for_step
+from tests.e2e.places import GridEngine, ledger, metrics, until, wait_for_step
 
 from .gridengine import GridEngineLab
 
@@ -24,6 +24,17 @@ def test_abcis_form_of_asking_trains_on_whole_nodes(place: GridEngine) -> None:
     assert sorted(place.view(run)["hosts"]) == place.lab.nodes
     script = (run / "attempts/1/job.sh").read_text()
     assert "#$ -l rt_F=4" in script and "-pe" not in script
+
+
+def test_host_groups_tell_what_hangs_where(place: GridEngine) -> None:
+    """The lab has the groups @racka and @rackb, whose hosts alternate by name; the job asks for them."""
+    site = place.site("racks.yaml", topology="{source: gridengine, uplink: 1/2}")
+    run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
+    said = place.watch(run)
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert not ledger(run, "unordered"), "the job asked, and was not told"
+    hosts = place.view(run)["hosts"]
+    assert set(hosts[:2]) in ({"node1", "node3"}, {"node2", "node4"}), hosts
 
 
 def test_a_lost_node_is_told_of_while_grid_engine_calls_the_job_running(place: GridEngine) -> None:

@@ -45,6 +45,20 @@ def test_ranks_stand_in_the_order_of_the_network(place: Slurm) -> None:
         assert start["host"] == started["hosts"][rank // 2], "every rank compared its place with the placement"
 
 
+def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
+    """The lab's topology.conf has two racks; hosts are given across them."""
+    place.put("hosts", "node1\nnode3\nnode2\nnode4\n")
+    place.put("tree.yaml", f"name: tree\nsite: {place.site('tree-site.yaml', topology='{source: slurm}')}\nnodes: 4\n")
+    said = place.torusrun(
+        "plan", "tree.yaml", "--set", "grid=2x4", "--set", "train.batch=64", "--hosts", "hosts", "--json"
+    )
+    assert said.returncode == 0, said.stderr
+    placed = json.loads(said.stdout)["placement"]
+    assert {"racka", "rackb"} <= {link["name"] for link in placed["links"]}
+    assert set(placed["hosts"][:2]) in ({"node1", "node2"}, {"node3", "node4"}) and placed["optimal"]
+    assert placed["orders"][1]["all_reduce_s"] >= placed["orders"][0]["all_reduce_s"]
+
+
 def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place: Slurm) -> None:
     """Open MPI told to forget the rank file deals ranks out to nodes in turn."""
     wrong = '["--mca", "rmaps", "^rank_file", "--map-by", "node"]'

@@ -14,6 +14,7 @@ from ..cluster.settings import CONTROLLER_ADDRESS
 from . import config, packages
 
 BOOT = "exec env {env} {sge}/bin/lx-amd64/sge_execd\n"
+RACKS = {"@racka": "node1 node3", "@rackb": "node2 node4"}
 PER_HOST = {"mpi": "2", "rt_F": "1"}
 
 
@@ -72,6 +73,8 @@ class GridEngineLab(Lab):
         self._tell("-Mc", f"{complexes}rt_F rt_F INT <= YES YES 0 0\n")
         for name, per_host in PER_HOST.items():
             self._tell("-Ap", config.rendered("pe", self.settings, self.sge, name=name, per_host=per_host))
+        for name, hosts in RACKS.items():
+            self._tell("-Ahgrp", config.rendered("rack", self.settings, self.sge, name=name, hosts=hosts))
         self._tell("-Aprj", config.rendered("project", self.settings, self.sge))
         self._tell("-Aq", config.rendered("queue", self.settings, self.sge))
         soon = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}

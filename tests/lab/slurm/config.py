@@ -26,7 +26,7 @@ def site(settings: Settings) -> str:
 
 
 def write(settings: Settings, has_cgroups: bool) -> None:
-    for name in ["slurm.conf", "slurmdbd.conf", "gres.conf", "mpi.conf", "cgroup.conf"]:
+    for name in ["slurm.conf", "slurmdbd.conf", "gres.conf", "topology.conf", "mpi.conf", "cgroup.conf"]:
         (settings.etc / name).write_text(_rendered(name, settings, has_cgroups))
     (settings.etc / "slurmdbd.conf").chmod(0o600)
     _make_key(settings.root / "munge" / "key")
