@@ -7,21 +7,17 @@ model's, as a ratio to ours: phase after phase, each as long as its most loaded 
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
+from benchmarks.shaped_ranks import together
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.load import link_loads
@@ -33,7 +29,6 @@ NODE_BITS_PER_S = 100e6
 ELEMENTS = 1_000_000  # of 4 bytes
 RANKS_PER_NODE = 2
 RACKS = {"ra": ["n1", "n3"], "rb": ["n2", "n4"]}
-CLONE_NEWNET = 0x40000000
 
 
 def cluster(uplink_bits_per_s: float) -> Cluster:
@@ -45,47 +40,26 @@ def cluster(uplink_bits_per_s: float) -> Cluster:
 
 def measured_s(lab: ShapedRacks, order: Sequence[str], grid: tuple[int, int], rounds: int) -> float:
     """The median time of one all-reduce with two consecutive ranks on every host of `order`."""
-    with tempfile.TemporaryDirectory() as folder:
-        children = []
-        for rank in range(grid[0] * grid[1]):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    _rank(lab.namespace(order[rank // RANKS_PER_NODE]), rank, grid, rounds, Path(folder))
-                    status = 0
-                finally:
-                    os._exit(status)
-            children.append(child)
-        if any([os.waitpid(child, 0)[1] for child in children]):
-            raise SystemExit("a rank failed")
-        return statistics.median(json.loads((Path(folder) / "times").read_text()))
 
+    def reduce(rank: int) -> list[float]:
+        torus, times_s = Torus(*grid), []
+        ranks = grid[0] * grid[1]
+        for _ in range(rounds + 1):
+            buffer = torch.full((ELEMENTS,), float(rank))
+            dist.barrier()
+            started_s = time.perf_counter()
+            torus.sum_(buffer)
+            dist.barrier()
+            times_s.append(time.perf_counter() - started_s)
+            assert buffer[0] == buffer[-1] == ranks * (ranks - 1) / 2, "a wrong sum"
+        return times_s[1:]
 
-def _rank(namespace: str, rank: int, grid: tuple[int, int], rounds: int, folder: Path) -> None:
-    with open(namespace) as handle:
-        if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-    torch.set_num_threads(1)
-    ranks = grid[0] * grid[1]
-    dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), ranks), rank=rank, world_size=ranks)
-    torus, times_s = Torus(*grid), []
-    for _ in range(rounds + 1):
-        buffer = torch.full((ELEMENTS,), float(rank))
-        dist.barrier()
-        started_s = time.perf_counter()
-        torus.sum_(buffer)
-        dist.barrier()
-        times_s.append(time.perf_counter() - started_s)
-        assert buffer[0] == buffer[-1] == ranks * (ranks - 1) / 2, "a wrong sum"
-    if rank == 0:
-        (folder / "times").write_text(json.dumps(times_s[1:]))
+    return statistics.median(together(lab, order, RANKS_PER_NODE, reduce))
 
 
 def predicted_s(rings: Rings, known: Cluster, order: Sequence[str]) -> float:
-    """The model's time per byte: phase after phase, each as long as its most loaded link; gloo's rows exchange."""
-    found = link_loads([phase.flows for phase in phases(rings, exchange=True)], known, order)
+    """The model's time per byte: phase after phase, each as long as its most loaded link."""
+    found = link_loads([phase.flows for phase in phases(rings)], known, order)
     return sum(found.phase_s_per_byte(i) for i in range(len(phases(rings))))
 
 

@@ -1,6 +1,10 @@
 """Racks of nodes in network namespaces, every link shaped: nodes on a bridge per rack, the bridges on one above.
 
-Everything lies inside namespaces of its own and goes with them. Needs root, iproute2 and the tbf queueing discipline.
+Links lose nothing, as InfiniBand's do: queues hold 4 MB and senders are Reno's. Packets of at most 8 KB and a bucket of
+32 KB keep a link of 50 Mbit/s busy though the machine's few cores are late to fill it: a flow has 95 % of the rate (the
+rest is headers) at any size. With 100 Mbit/s and tbf's usual settings it had 86 to 96 %.
+
+Everything lies inside namespaces of its own and goes with them. Needs root, iproute2, procps, and the tbf discipline.
 """
 
 from __future__ import annotations
@@ -12,10 +16,17 @@ from types import TracebackType
 
 
 class ShapedRacks:
-    """`racks` maps a rack's name to its nodes; rates are in bits per second, each way. Use it in a `with`."""
+    """`racks` maps a rack's name to its nodes; rates are in bits per second, each way, uplinks' by rack if they differ.
 
-    def __init__(self, racks: Mapping[str, Sequence[str]], node_bits_per_s: float, uplink_bits_per_s: float) -> None:
-        self.racks, self.node_bits_per_s, self.uplink_bits_per_s = racks, node_bits_per_s, uplink_bits_per_s
+    Use it in a `with`.
+    """
+
+    def __init__(
+        self, racks: Mapping[str, Sequence[str]], node_bits_per_s: float, uplink_bits_per_s: float | Mapping[str, float]
+    ) -> None:
+        uplinks = uplink_bits_per_s
+        self.racks, self.node_bits_per_s = racks, node_bits_per_s
+        self.uplink_bits_per_s = {rack: uplinks if isinstance(uplinks, float) else uplinks[rack] for rack in racks}
         self.prefix = f"pl{os.getpid()}-"
         self.fabric = f"{self.prefix}fabric"
 
@@ -28,8 +39,8 @@ class ShapedRacks:
         for number, (rack, nodes) in enumerate(self.racks.items()):
             self._bridge(rack)
             self._fabric("link", "add", f"u{rack}", "type", "veth", "peer", "name", f"d{rack}")
-            self._plug(f"u{rack}", rack, self.uplink_bits_per_s)
-            self._plug(f"d{rack}", "top", self.uplink_bits_per_s)
+            self._plug(f"u{rack}", rack, self.uplink_bits_per_s[rack])
+            self._plug(f"d{rack}", "top", self.uplink_bits_per_s[rack])
             for i, node in enumerate(nodes):
                 self._node(node, rack, f"10.99.{number}.{i + 1}/16")
         return self
@@ -51,6 +62,8 @@ class ShapedRacks:
             ("link", "set", "eth0", "up"),
         ):
             self._ip("-n", inside, *words)
+        control = ["sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno"]
+        subprocess.run(["ip", "netns", "exec", inside, *control], check=True)
         self._shape(inside, "eth0", self.node_bits_per_s)
 
     def _bridge(self, name: str) -> None:
@@ -62,7 +75,8 @@ class ShapedRacks:
         self._shape(self.fabric, device, bits_per_s)
 
     def _shape(self, namespace: str, device: str, bits_per_s: float) -> None:
-        rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "32kb", "latency", "50ms"]
+        self._ip("-n", namespace, "link", "set", device, "gso_max_size", "8192")
+        rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "32kb", "limit", "4mb"]
         command = ["tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *rate]
         subprocess.run(command, check=True)
 

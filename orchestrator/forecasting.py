@@ -64,7 +64,7 @@ def _links(plan: Plan) -> Network:
 
 
 def _placed_s(plan: Plan, hosts: Sequence[str], trained: Workload) -> Cost | None:
-    """Link by link, where hosts are given or the library is known: gloo has rings, and exchanges in its rows.
+    """Link by link, where hosts are given or the library is known: gloo has rings only.
 
     NCCL may choose trees for the columns, which the formulas know and the links do not.
     """
@@ -72,7 +72,8 @@ def _placed_s(plan: Plan, hosts: Sequence[str], trained: Workload) -> Cost | Non
     if not hosts and not gloo:
         return None
     order, known = _stand(plan, hosts)
-    return timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order, exchange=gloo).seconds
+    found = timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order)
+    return found.gloo_s if gloo else found.nccl_s
 
 
 def _stand(plan: Plan, hosts: Sequence[str]) -> tuple[Sequence[str], Cluster]:

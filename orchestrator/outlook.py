@@ -57,14 +57,11 @@ class Outlook:
         return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
 
     def _others(self) -> list[str]:
-        lines = ["other shapes, latency + most loaded links:"]
+        lines = ["the same all-reduce in other shapes:"]
         for choice in (*self.grids[:SHOWN], *self.levels[:1]):
-            dims, parts = (
-                "x".join(map(str, choice.dims)),
-                f"{choice.latency_s * 1e3:.2f} + {choice.transfer_s * 1e3:.2f}",
-            )
+            dims = "x".join(map(str, choice.dims))
             note = "   (three levels: the training has two)" if len(choice.dims) > 2 else ""
-            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms = {parts}{note}")
+            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms{note}")
         return lines
 
     def svg(self) -> str:
@@ -88,10 +85,7 @@ class Outlook:
                 }
                 for load in self.arrangement.loads.links
             ],
-            "grids": [
-                {"dims": list(c.dims), "latency_s": c.latency_s, "transfer_s": c.transfer_s}
-                for c in (*self.grids, *self.levels)
-            ],
+            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in (*self.grids, *self.levels)],
         }
 
 

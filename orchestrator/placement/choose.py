@@ -18,16 +18,11 @@ class Choice:
     """A shape with the time of its all-reduce."""
 
     arrangement: Arrangement
-    latency_s: float
-    transfer_s: float
+    total_s: float
 
     @property
     def dims(self) -> tuple[int, ...]:
         return self.arrangement.rings.dims
-
-    @property
-    def total_s(self) -> float:
-        return self.latency_s + self.transfer_s
 
 
 def choices(
@@ -61,5 +56,4 @@ def shapes(nodes: int, ranks_per_node: int, levels: int) -> list[tuple[int, ...]
 
 
 def _timed(arrangement: Arrangement, cluster: Cluster, gradient_bytes: int) -> Choice:
-    found = timing(arrangement.rings, cluster, arrangement.hosts)
-    return Choice(arrangement, found.latency_s, found.s_per_byte * gradient_bytes)
+    return Choice(arrangement, timing(arrangement.rings, cluster, arrangement.hosts).nccl_s(gradient_bytes))

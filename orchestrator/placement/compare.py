@@ -54,7 +54,7 @@ def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed
 def _row(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, order: str, hosts: Sequence[str]) -> Row:
     found = loads(arrangement.rings, cluster, hosts)
     hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
-    took_s = timing(arrangement.rings, cluster, hosts).seconds(gradient_bytes)
+    took_s = timing(arrangement.rings, cluster, hosts).nccl_s(gradient_bytes)
     return Row(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
 
 

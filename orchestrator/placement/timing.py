@@ -1,87 +1,118 @@
-"""How long the all-reduce of a grid takes where its hosts stand: phase after phase, what the slowest ring waits for.
+"""How long the all-reduce of a grid takes where its hosts stand, phase after phase.
 
-The phases of the torus follow one another (`phases`). For n bytes each takes [derived]
+The phases of the torus follow one another (`phases`). In one of them every ring passes chunks around, d - 1 hops each,
+once to reduce or to gather, twice for both. What bounds it [derived]:
 
-    the latency of the hops that follow one another in its slowest ring
-    + n max over links (bytes of the phase over the link per byte of gradient / its bandwidth)
+    its busiest link:   bytes over the link / its bandwidth
+    its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
 
-where one message between hosts waits for the slower of their two links and for every uplink on its way, and one within
-a node for the link inside. A chunk goes around a ring of d ranks in d - 1 hops, once to reduce and once to gather.
-Additions are not charged, and what overlaps between phases is not taken off.
+With gloo a phase takes the longer of the two (benchmarks/predict.py holds that against shaped links): where some hops
+are within nodes, and so quick, the links between nodes stay busy meanwhile. NCCL's own model adds the latency of its
+steps to the time of the busiest link (2.30, src/graph/tuning.cc, verified); where all hops are alike both say the same.
+A message between hosts waits for the slower of their two links and for every uplink on its way, one within a node for
+the link inside. Additions are not charged, and phases do not overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.cluster.model import Cluster, Host
-from orchestrator.placement.fabric import Fabric, fabric
-from orchestrator.placement.load import link_loads
+from orchestrator.placement.fabric import fabric
+from orchestrator.placement.load import LinkLoad, Loads, link_loads
 from orchestrator.placement.phases import Phase, phases
 from orchestrator.placement.rings import Rings
 
 
 @dataclass(frozen=True)
+class PhaseTime:
+    """What bounds one phase, in seconds and seconds per byte of gradient."""
+
+    name: str
+    link_s_per_byte: float
+    steps_s: float
+    chunk_s: float
+    chunk_s_per_byte: float
+
+
+@dataclass(frozen=True)
 class Timing:
-    """Seconds of one all-reduce as a function of its bytes: a + b n."""
+    """The phases of one all-reduce."""
 
-    latency_s: float
-    s_per_byte: float
+    phases: tuple[PhaseTime, ...]
 
-    def seconds(self, size_bytes: float) -> float:
-        return self.latency_s + self.s_per_byte * size_bytes
+    def nccl_s(self, size_bytes: float) -> float:
+        """Links and latencies added up."""
+        return sum(phase.steps_s + phase.link_s_per_byte * size_bytes for phase in self.phases)
+
+    def gloo_s(self, size_bytes: float) -> float:
+        """The longer of what the links and what the chunks take."""
+        return sum(
+            max(phase.link_s_per_byte * size_bytes, phase.chunk_s + phase.chunk_s_per_byte * size_bytes)
+            for phase in self.phases
+        )
 
 
-def timing(rings: Rings, cluster: Cluster, names: Sequence[str], exchange: bool = False) -> Timing:
-    """The all-reduce with the host `names[p]` on position p; `exchange` as in `phases`. Raises SiteError for unknown
-    hosts.
-    """
-    parts = phases(rings, exchange)
+def timing(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Timing:
+    """The all-reduce with the host `names[p]` on position p. Raises SiteError for unknown hosts."""
+    parts = phases(rings)
     loads = link_loads([part.flows for part in parts], cluster, names)
-    hops = _Hops(rings, cluster, cluster.only(names))
-    inside_s = 1 / cluster.node.inside.bandwidth_bytes_per_s
-    return Timing(
-        sum(hops.latency_s(part) for part in parts),
-        sum(max(loads.phase_s_per_byte(i), part.inside * inside_s) for i, part in enumerate(parts)),
-    )
+    hops = _Hops(rings, cluster, cluster.only(names), loads)
+    return Timing(tuple(hops.time(i, part) for i, part in enumerate(parts)))
 
 
 class _Hops:
     """What single messages between positions wait for."""
 
-    def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> None:
-        self._rings, self._inside_s = rings, cluster.node.inside.latency_s
-        self._tree: Fabric = fabric(cluster, hosts)
-        uplinks = [cluster.switch[name].uplink for name in self._tree.uplinks]
-        self._uplink_s = [link.latency_s if link else 0.0 for link in uplinks]
-        self._host_s = [host.network.latency_s for host in hosts]
-        self._rings_s: dict[int, float] = {}
+    def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host], loads: Loads) -> None:
+        self._rings, self._inside = rings, cluster.node.inside
+        self._tree = fabric(cluster, hosts)
+        self._links = loads.links[: len(hosts)], loads.links[len(hosts) :]
+        self._orbits: dict[int, set[tuple[int, ...]]] = {}
 
-    def latency_s(self, part: Phase) -> float:
-        if part.exchange:
-            return max((self._hop_s(*pair) for pair in part.flows), default=self._inside_s if part.steps else 0.0)
-        if part.level not in self._rings_s:
-            self._rings_s[part.level] = self._slowest_ring_s(part.level)
+    def time(self, index: int, part: Phase) -> PhaseTime:
         size = self._rings.dims[part.level]
-        return self._rings_s[part.level] * part.steps / (size - 1) if size > 1 else 0.0
+        if size == 1:
+            return PhaseTime(part.name, 0.0, 0.0, 0.0, 0.0)
+        inside_s = part.inside / self._inside.bandwidth_bytes_per_s
+        busiest_s = max([inside_s, *(load.levels[index] / load.link.bandwidth_bytes_per_s for load in self._all())])
+        times, found = part.steps / (size - 1), dict[tuple[int, int], tuple[float, float]]()
+        latency_s = steps_s = transfer_s = 0.0
+        for ring in self._rings_of(part.level):
+            hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
+            for hop in hops:
+                if hop not in found:
+                    found[hop] = self._hop(index, *hop, inside_s)
+            ways = [found[hop] for hop in hops]
+            quickest = min(ways)
+            transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
+            latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
+            steps_s = max(steps_s, sum(way[1] for way in ways) - max(way[1] for way in ways))  # as NCCL counts steps
+        chunk_s_per_byte = min(transfer_s / (size - 1), busiest_s)
+        return PhaseTime(part.name, busiest_s, steps_s * times, latency_s * times, chunk_s_per_byte)
 
-    def _slowest_ring_s(self, level: int) -> float:
-        """Once around but for one hop; NCCL leaves out one between nodes (2.30, tuning.cc, verified), so does this."""
-        size, stride, per_node = self._rings.dims[level], self._rings.stride(level), self._rings.ranks_per_node
-        seen, slowest_s = set[tuple[int, ...]](), 0.0
-        for first in range(self._rings.ranks):
-            if first // stride % size:
-                continue
-            ring = tuple(rank // per_node for rank in range(first, first + size * stride, stride))
-            if ring not in seen:
-                seen.add(ring)
-                hops_s = [self._hop_s(a, b) for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)]
-                slowest_s = max(slowest_s, sum(hops_s) - max(hops_s))
-        return slowest_s
+    def _all(self) -> Iterator[LinkLoad]:
+        for links in self._links:
+            yield from links
 
-    def _hop_s(self, a: int, b: int) -> float:
+    def _rings_of(self, level: int) -> set[tuple[int, ...]]:
+        """The positions of every ring of a level, equal ones once."""
+        if level not in self._orbits:
+            size, stride, per_node = self._rings.dims[level], self._rings.stride(level), self._rings.ranks_per_node
+            self._orbits[level] = {
+                tuple(rank // per_node for rank in range(first, first + size * stride, stride))
+                for first in range(self._rings.ranks)
+                if first // stride % size == 0
+            }
+        return self._orbits[level]
+
+    def _hop(self, index: int, a: int, b: int, inside_s: float) -> tuple[float, float]:
+        """(seconds per byte of gradient that the narrowest link of the hop is busy in all, latency)."""
         if a == b:
-            return self._inside_s
-        crossed = self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]
-        return max(self._host_s[a], self._host_s[b]) + sum(self._uplink_s[uplink] for uplink in crossed)
+            return inside_s, self._inside.latency_s
+        hosts, uplinks = self._links
+        crossed = [uplinks[u] for u in self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]]
+        busy_s = max(load.levels[index] / load.link.bandwidth_bytes_per_s for load in (hosts[a], hosts[b], *crossed))
+        latency_s = max(hosts[a].link.latency_s, hosts[b].link.latency_s)
+        return busy_s, latency_s + sum(load.link.latency_s for load in crossed)

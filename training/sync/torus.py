@@ -7,9 +7,10 @@ columns.
 
 from __future__ import annotations
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from training.sync import ring
 
 # torch 2.13 renamed both and warns about the old names.
 _reduce_scatter_op = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -58,9 +59,14 @@ class Torus:
         if self._row is None:
             self._sum_in_column(buffer)
             return
-        shard = _reduce_scatter(buffer, self.x_ranks, self._row)
-        self._sum_in_column(shard)
-        _all_gather_op(buffer, shard, group=self._row)
+        if dist.get_backend(self._row) == "nccl":
+            shard = buffer.new_empty(buffer.numel() // self.x_ranks)
+            _reduce_scatter_op(shard, buffer, group=self._row)
+            self._sum_in_column(shard)
+            _all_gather_op(buffer, shard, group=self._row)
+        else:
+            self._sum_in_column(ring.reduce_scatter(buffer, self._row))
+            ring.all_gather(buffer, self._row)
 
     def _sum_in_column(self, shard: Tensor) -> None:
         if self._column is not None:
@@ -76,21 +82,6 @@ def wire_bytes(buffer_bytes: int, x_ranks: int, y_ranks: int) -> tuple[float, fl
     row = 2 * (x_ranks - 1) / x_ranks * buffer_bytes
     column = 2 * (y_ranks - 1) / y_ranks * buffer_bytes / x_ranks
     return row, column
-
-
-def _reduce_scatter(buffer: Tensor, parts: int, group: dist.ProcessGroup) -> Tensor:
-    """This rank's 1/`parts` of the sum of `buffer` over `group`.
-
-    gloo's own reduce-scatter all-reduces the whole buffer and slices it, so there the parts are exchanged and
-    summed here, in the order of the ranks.
-    """
-    shard = buffer.new_empty(buffer.numel() // parts)
-    if dist.get_backend(group) == "nccl":
-        _reduce_scatter_op(shard, buffer, group=group)
-        return shard
-    received = torch.empty_like(buffer)
-    dist.all_to_all_single(received, buffer, group=group)
-    return torch.sum(received.view(parts, -1), dim=0, out=shard)
 
 
 def _own_group(members: list[list[int]]) -> dist.ProcessGroup:
