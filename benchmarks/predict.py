@@ -1,9 +1,10 @@
 """The prediction against the wire: steps of random trainings over shaped links, predicted and measured.
 
-`python -m benchmarks.predict [CONFIGURATIONS] [SEED]` as root. Racks, uplinks, ranks per node, grids, orders of hosts,
-sizes, plans of groups and times of backward are drawn at random. Backward is replayed by waiting; every group goes
-through the training's torus over gloo as soon as it is ready. Latency and time per byte are fitted once for every
-class of link, from all-reduces that load that class, before anything is predicted.
+`python -m benchmarks.predict [CONFIGURATIONS] [SEED] [apart]` as root. Racks, uplinks, ranks per node, grids, orders of
+hosts, sizes, plans of groups and times of backward are drawn at random. Backward is replayed by waiting; every group
+goes through the training's torus over gloo as soon as it is ready. Latency and time per byte are fitted once for every
+class of link, from all-reduces that load that class, before anything is predicted. With `apart`, a barrier keeps the
+phases of the torus apart, as the model has them.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ class Case:
         grid = f"{self.grid[0]}x{self.grid[1]}"
         what = f"{self.bytes_ / 1e6:.1f} MB, {self.plan_by}, backward {self.backward_s:.1f}"
         return f"{racks:17} x{self.per_node} {grid:5} {self.order_by:12} {what:35}"
+
+
+class Apart(Torus):
+    """The torus, and nobody begins a phase before all have ended the one before."""
+
+    def _sum_in_column(self, shard: torch.Tensor) -> None:
+        dist.barrier()
+        super()._sum_in_column(shard)
+        dist.barrier()
 
 
 def case(chance: random.Random) -> Case:
@@ -134,7 +144,7 @@ def _median_s(act: Callable[[], object]) -> float:
     return float(statistics.median(times_s[1:].tolist()))
 
 
-def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random) -> tuple[float, float]:
+def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Torus]) -> tuple[float, float]:
     """(predicted, measured) seconds of the step."""
     known = cluster(drawn, links)
     names = sorted(host.name for host in known.hosts)
@@ -154,7 +164,7 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random) -> tu
     predicted_s = plan.end_s(ready_s, sizes, cost_s, groups)
     with ShapedRacks(drawn.racks, NODE_BITS_PER_S, {r: UPLINKS_BITS_PER_S[c] for r, c in drawn.uplinks.items()}) as lab:
         return predicted_s, together(
-            lab, hosts, drawn.per_node, lambda rank: _step_s(drawn.grid, ready_s, sizes, groups)
+            lab, hosts, drawn.per_node, lambda rank: _step_s(kind(*drawn.grid), ready_s, sizes, groups)
         )
 
 
@@ -164,9 +174,9 @@ def _cut(count: int, chance: random.Random) -> tuple[int, ...]:
     return tuple(b - a for a, b in zip([0, *ends], [*ends, count], strict=True))
 
 
-def _step_s(grid: tuple[int, int], ready_s: Sequence[float], sizes: Sequence[int], groups: Sequence[int]) -> float:
+def _step_s(torus: Torus, ready_s: Sequence[float], sizes: Sequence[int], groups: Sequence[int]) -> float:
     """The step as one of its ranks: wait for a group's last gradient, reduce the group, go on to the next."""
-    torus, ends = Torus(*grid), [sum(groups[: i + 1]) for i in range(len(groups))]
+    ends = [sum(groups[: i + 1]) for i in range(len(groups))]
     vectors = [torch.ones(torus.padded(sum(sizes[end - n : end]) // 4)) for n, end in zip(groups, ends, strict=True)]
 
     def step() -> None:
@@ -180,8 +190,10 @@ def _step_s(grid: tuple[int, int], ready_s: Sequence[float], sizes: Sequence[int
 
 def main() -> None:
     count, seed = int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    kind = Apart if sys.argv[3:] == ["apart"] else Torus
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}")
-    print(f"{count} configurations, seed {seed}; nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s; medians of {ROUNDS}\n")
+    how = ", phases kept apart" if kind is Apart else ""
+    print(f"{count} configurations, seed {seed}{how}; nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s; medians of {ROUNDS}\n")
     links = calibrated()
     for fit in links.values():
         print(
@@ -194,7 +206,7 @@ def main() -> None:
     )
     for _ in range(count):
         drawn = case(chance)
-        predicted_s, measured_s = compared(drawn, links, chance)
+        predicted_s, measured_s = compared(drawn, links, chance, kind)
         error = 100 * (predicted_s / measured_s - 1)
         found.append((error, f"{error:+7.1f}{predicted_s * 1e3:14.0f}{measured_s * 1e3:13.0f}  {drawn}"))
         print(found[-1][1], flush=True)
