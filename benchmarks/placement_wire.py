@@ -25,7 +25,7 @@ from orchestrator.placement.phases import phases
 from orchestrator.placement.rings import Rings
 from training.sync.torus import Torus
 
-NODE_BITS_PER_S = 100e6
+NODE_BITS_PER_S = 50e6
 ELEMENTS = 1_000_000  # of 4 bytes
 RANKS_PER_NODE = 2
 RACKS = {"ra": ["n1", "n3"], "rb": ["n2", "n4"]}
