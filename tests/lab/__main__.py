@@ -17,8 +17,10 @@ LABS: dict[str, type[Lab]] = {"slurm": SlurmLab, "gridengine": GridEngineLab}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description=__doc__)
     parser.add_argument("verb", choices=["up", "shell", "down"])
-    parser.add_argument("lab", choices=LABS, nargs="*")
+    parser.add_argument("lab", nargs="*", help=" or ".join(LABS))
     chosen = parser.parse_args()
+    if strange := [name for name in chosen.lab if name not in LABS]:
+        parser.error(f"there is no lab {strange[0]!r}; there are {', '.join(LABS)}")
     cluster = Cluster()
     try:
         return {"up": up, "shell": shell, "down": down}[chosen.verb](cluster, chosen.lab)
