@@ -9,15 +9,18 @@ from orchestrator.cluster import profile
 from orchestrator.cluster.model import Cluster
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
 from orchestrator.errors import UserError
+from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
-from orchestrator.planning import Plan, arranged
+from orchestrator.planning import Plan
 from orchestrator.predict.compute import Device, device, device_for, measured
 from orchestrator.predict.forecast import Asked, Forecast, forecast
 from orchestrator.predict.network import Level, Network
 from orchestrator.predict.networks import network, with_ranks_per_node
 from orchestrator.predict.schemes import Cost
 from orchestrator.predict.workload import Workload, workload
+
+Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Otherwise:
     images_per_s: float | None = None
 
 
-def forecast_of(plan: Plan, hosts: Sequence[str] = (), otherwise: Otherwise | None = None) -> Forecast:
-    """What `plan` will take, on `hosts` in the order of the network where they are given.
+def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
+    """What `plan` will take, on hosts as they stand where they are known.
 
     Raises UserError where no rate is known.
     """
@@ -48,7 +51,7 @@ def forecast_of(plan: Plan, hosts: Sequence[str] = (), otherwise: Otherwise | No
             workload=trained,
             device=_device(plan, trained, other),
             network=with_ranks_per_node(named, plan.ranks_per_node) if named else _links(plan),
-            placed_s=None if named else _placed_s(plan, hosts, trained),
+            placed_s=None if named else _placed_s(plan, stand, trained),
         )
     )
 
@@ -63,27 +66,35 @@ def _links(plan: Plan) -> Network:
     return Network((inside, Level("cluster", plan.run.nodes, node.network_bytes_per_s, network_s, ranks)))
 
 
-def _placed_s(plan: Plan, hosts: Sequence[str], trained: Workload) -> Cost | None:
+def stood(plan: Plan, hosts: Sequence[str]) -> Stand:
+    """`hosts` in the order in which the ranks would fill them; without a topology all hang on one switch.
+
+    Asks the topology's source once. Raises UserError for too few hosts.
+    """
+    names = list(dict.fromkeys(hosts))
+    if len(names) < plan.run.nodes:
+        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
+    if known := profile.cluster(plan.site, names):
+        return arrange((plan.grid.x, plan.grid.y), names, plan.ranks_per_node, known).hosts, known
+    return _on_one_switch(plan, names[: plan.run.nodes])
+
+
+def _on_one_switch(plan: Plan, names: Sequence[str]) -> Stand:
+    node = profile.node_type(plan.site.node)
+    return names, cluster_of(Tree({"switch": names}), node, 1.0, Faults(), "one switch")
+
+
+def _placed_s(plan: Plan, stand: Stand | None, trained: Workload) -> Cost | None:
     """Link by link, where hosts are given or the library is known: gloo has rings only.
 
     NCCL may choose trees for the columns, which the formulas know and the links do not.
     """
     gloo = not trained.overlaps and not plan.site.node.gpus
-    if not hosts and not gloo:
+    if not stand and not gloo:
         return None
-    order, known = _stand(plan, hosts)
+    order, known = stand or _on_one_switch(plan, [str(number) for number in range(plan.run.nodes)])
     found = timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order)
     return found.gloo_s if gloo else found.nccl_s
-
-
-def _stand(plan: Plan, hosts: Sequence[str]) -> tuple[Sequence[str], Cluster]:
-    """The hosts in the order in which the ranks would fill them; without a topology all hang on one switch."""
-    if hosts and (arrangement := arranged(plan, hosts)) and (known := profile.cluster(plan.site, hosts)):
-        return arrangement.hosts, known
-    names = list(dict.fromkeys(hosts))[: plan.run.nodes] or [str(number) for number in range(plan.run.nodes)]
-    if len(names) < plan.run.nodes:
-        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
-    return names, cluster_of(Tree({"switch": names}), profile.node_type(plan.site.node), 1.0, Faults(), "one switch")
 
 
 def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:

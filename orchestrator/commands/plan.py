@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
+    from orchestrator.forecasting import Stand
     from orchestrator.planning import Plan
     from orchestrator.predict.forecast import Forecast
 
@@ -34,11 +34,10 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
-    hosts = asked.hosts(args.hosts) if args.hosts else []
-    placed = outlook(planned, hosts) if hosts else None
+    placed = outlook(planned, asked.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
         _write(Path(args.svg), placed.svg())
-    forecast, unknown = _forecast(planned, hosts)
+    forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
     if args.json:
         parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
         print(json.dumps({**planned.as_json(), **parts}, indent=1))
@@ -49,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _forecast(planned: Plan, hosts: Sequence[str]) -> tuple[Forecast | None, str]:
+def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]:
     """What the run will take, or why that cannot be said."""
     from orchestrator.forecasting import forecast_of
 
     try:
-        return forecast_of(planned, hosts), ""
+        return forecast_of(planned, stand), ""
     except UserError as error:
         return None, str(error)
 

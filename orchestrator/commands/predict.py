@@ -67,13 +67,13 @@ def _asked(args: argparse.Namespace) -> Any:
     if args.published:
         return reports.Published.made()
     if args.file is not None:
-        from orchestrator.forecasting import Otherwise, forecast_of
+        from orchestrator.forecasting import Otherwise, forecast_of, stood
         from orchestrator.planning import plan
 
         planned = plan(args.file, site=args.site, settings=args.settings)
-        hosts = asked.hosts(args.hosts) if args.hosts else []
+        stand = stood(planned, asked.hosts(args.hosts)) if args.hosts else None
         return reports.Run(
-            forecast_of(planned, hosts, Otherwise(args.network, args.gpu, args.workload, args.images_per_s))
+            forecast_of(planned, stand, Otherwise(args.network, args.gpu, args.workload, args.images_per_s))
         )
     from orchestrator.predict.compute import device
     from orchestrator.predict.networks import network

@@ -26,9 +26,9 @@ def images() -> int:
     return int(constants.number(constants.table("epochs")["images"]))
 
 
-def steps(batch: int, images_per_epoch: int) -> int:
-    """In an epoch; the last one may be short."""
-    return -(-images_per_epoch // batch)
+def validation_images() -> int:
+    """In its validation set."""
+    return int(constants.number(constants.table("epochs")["validation_images"]))
 
 
 def node_hours(nodes: int, seconds: float) -> float:

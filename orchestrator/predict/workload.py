@@ -32,7 +32,9 @@ def workload(name: str) -> Workload:
     The demo's training sends running statistics, the loss and a flag along with its gradients (training/sync).
     """
     known = {
-        "resnet50": lambda: Workload("resnet50", tensors.resnet50(), epochs.images(), 50_000, 2.0, True),
+        "resnet50": lambda: Workload(
+            "resnet50", tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True
+        ),
         "resnet-digits": lambda: Workload(
             "resnet-digits", (*tensors.small_resnet(), tensors.small_resnet_statistics()), 1437, 360, 4.0, False
         ),

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator import process
 from orchestrator.cli import main
 from orchestrator.planning import arranged, plan
 
@@ -55,6 +56,25 @@ def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
     assert any(grid["dims"] == [4, 8] for grid in shown["grids"])
     assert json.loads(said(capsys, files / "run.yaml", "--json"))["placement"] is None
+
+
+def test_the_source_of_the_topology_is_asked_once(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Path(__file__).parent / "recorded/topology/spartan.topology.txt"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\ncat {recorded}\n")
+    (tmp_path / "bin/scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (files / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {ranks: 4}\ntopology: {source: slurm}\n"
+                                     "image_us: {resnet-digits: 100}\n")  # fmt: skip
+    (files / "two").write_text("spartan-bm029\nspartan-bm039\n")
+    two = ["--set", "nodes=2", "--set", "grid=4x2", "--hosts", files / "two"]
+    for verb in ("plan", "predict"):
+        process.CALLS.clear()
+        assert main([verb, *map(str, [files / "run.yaml", *two])]) == 0
+        assert process.CALLS["scontrol"] == 1, f"{verb} asked {process.CALLS['scontrol']} times"
+        capsys.readouterr()
 
 
 def test_the_drawing_is_svg_with_every_node(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
