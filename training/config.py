@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, is_dataclass
+import re
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -20,6 +21,7 @@ POSITIVE = (
 )
 NOT_NEGATIVE = ("momentum", "weight_decay", "warmup_epochs", "label_smoothing", "seed")
 BELOW_ONE = ("momentum", "label_smoothing")
+TOKEN = re.compile(r"[0-9a-f]{64}")
 
 
 class ConfigError(ValueError):
@@ -47,7 +49,11 @@ class Train:
 
 @dataclass(frozen=True)
 class Config:
-    """One attempt of a run; `grid` is (X, Y) with rank = y * X + x."""
+    """One attempt of a run; `grid` is (X, Y) with rank = y * X + x.
+
+    `token` is the secret of the attempt, 64 hex digits. Whoever knows it can speak as a rank, so no message shows it.
+    `done` is the file that rank 0 writes when the training is complete.
+    """
 
     schema: int
     run: str
@@ -56,8 +62,10 @@ class Config:
     interface: str | None
     rendezvous: Path
     rendezvous_timeout_s: float
+    token: str = field(repr=False)
     checkpoints: Path
     metrics: Path
+    done: Path
     train: Train
 
 
@@ -79,8 +87,8 @@ def load(path: Path, world: int) -> Config:
 
 def _record(kind: type, document: object, where: str) -> Any:
     if not isinstance(document, dict):
-        raise ConfigError(f"{where.rstrip('.') or 'the config'} must be an object, not {document!r}")
-    names = [field.name for field in fields(kind)]
+        raise ConfigError(f"{where.rstrip('.') or 'the config'} must be an object, not {_json_type(document)}")
+    names = [each.name for each in fields(kind)]
     for key in document:
         if key not in names:
             raise ConfigError(f"unknown key {where}{key}; known are {', '.join(names)}")
@@ -91,7 +99,14 @@ def _record(kind: type, document: object, where: str) -> Any:
     return kind(**{name: _value(hints[name], document[name], where + name) for name in names})
 
 
+def _json_type(document: object) -> str:
+    """What the document is, without its content: it may hold the token."""
+    return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(type(document), "a number")
+
+
 def _value(kind: Any, value: Any, key: str) -> Any:
+    if key == "token":
+        return _token(value)
     if isinstance(kind, type) and is_dataclass(kind):
         return _record(kind, value, key + ".")
     if kind is float and type(value) in (int, float):
@@ -105,6 +120,12 @@ def _value(kind: Any, value: Any, key: str) -> Any:
     if kind == tuple[int, int] and _is_pair(value):
         return tuple(value)
     raise ConfigError(f"{key} must be {_in_words(kind)}, not {value!r}")
+
+
+def _token(value: object) -> str:
+    if isinstance(value, str) and TOKEN.fullmatch(value):
+        return value
+    raise ConfigError("token must be a string of 64 hex digits (0-9, a-f); it is a secret and not shown here")
 
 
 def _is_pair(value: object) -> bool:

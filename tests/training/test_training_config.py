@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_runs import ROOT, config
+from training_runs import ROOT, TOKEN, config
 
 from training.config import Config, ConfigError, load
 
@@ -35,12 +35,18 @@ MISTAKES = [
     (change(interface=3), "interface must be a string or null"),
     (change(schema=2), "schema 2 is not known"),
     (change(checkpoints=""), "checkpoints must be a path"),
+    (change(done=""), "done must be a path"),
+    (change(train=1), "train must be an object, not a number"),
 ]
+NOT_TOKENS = [
+    TOKEN[:-1], TOKEN + "0", TOKEN + "\n", TOKEN.upper(), "g" * 64, "\u0661" * 64, "", 7, None, [TOKEN],
+]  # fmt: skip
 
 
 def written(folder: Path, changes: dict[str, Any]) -> Path:
     document = config(folder, (2, 2))
-    train = {**document["train"], **changes.get("train", {})}
+    train = changes.get("train", {})
+    train = {**document["train"], **train} if isinstance(train, dict) else train
     path = folder / "config.json"
     path.write_text(json.dumps({**document, **changes, "train": train}))
     return path
@@ -55,6 +61,21 @@ def test_mistakes(tmp_path: Path, changes: dict[str, Any], message: str) -> None
     assert "\n" not in str(caught.value), "one line"
 
 
+@pytest.mark.parametrize("wrong", NOT_TOKENS, ids=repr)
+def test_a_wrong_token_is_refused_and_not_shown(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(ConfigError, match="token must be a string of 64 hex digits") as caught:
+        load(written(tmp_path, change(token=wrong)), world=4)
+    assert TOKEN[:16] not in str(caught.value).lower(), "a token with a typing error is still a secret"
+
+
+def test_the_token_is_not_shown(tmp_path: Path) -> None:
+    assert TOKEN[:16] not in repr(load(written(tmp_path, {}), world=4))
+    (tmp_path / "config.json").write_text(json.dumps([config(tmp_path)]))
+    with pytest.raises(ConfigError, match="the config must be an object, not a list") as caught:
+        load(tmp_path / "config.json", world=1)
+    assert TOKEN[:16] not in str(caught.value)
+
+
 def test_a_missing_key(tmp_path: Path) -> None:
     document = config(tmp_path)
     del document["train"]["seed"]
@@ -66,6 +87,7 @@ def test_a_missing_key(tmp_path: Path) -> None:
 def test_a_good_one(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, {"interface": None}), world=4)
     assert isinstance(loaded, Config) and loaded.grid == (2, 2) and loaded.interface is None
+    assert loaded.token == TOKEN and loaded.done == tmp_path / "attempts/1/done.json"
     assert loaded.train.lr == 0.2 and loaded.checkpoints == tmp_path / "checkpoints"
 
 

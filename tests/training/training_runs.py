@@ -24,6 +24,7 @@ TRAIN = {
 }  # fmt: skip
 TINY = {"epochs": 2, "warmup_epochs": 1.0, "checkpoint_every_steps": 7, "log_every_steps": 1}
 TINY_STEPS = 45
+TOKEN = "0123456789abcdef" * 4
 
 
 def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **train: Any) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
         "schema": 1, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
         "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
         "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
+        "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"),
         "train": {**TRAIN, **train},
     }  # fmt: skip
 
