@@ -22,6 +22,12 @@ from orchestrator.errors import SiteError
 CALLS: Counter[str] = Counter()
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
+# `python -m` looks for modules in the working directory first, and only Python 3.11 can be told not to (-P).
+MODULE = (
+    "import sys; sys.path[:] = [p for p in sys.path if p]; "
+    "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+)
+
 # SLURM_CONF and the like say where the scheduler is; the rest describes a job that is not ours to describe.
 INHERITED = (
     "SLURM_",
@@ -73,6 +79,24 @@ class Finished:
         raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
 
 
+def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a module as `python -m` does, but never one that lies in the working directory."""
+    return [str(python), "-u", "-c", MODULE, name, *map(str, arguments)]
+
+
+def absolute_only(path: str) -> str:
+    """A search path without its empty and relative entries, which mean the working directory or a part of it."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+
+
+def safe(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with nothing in PYTHONPATH that depends on the working directory."""
+    kept = dict(environment)
+    if "PYTHONPATH" in kept:
+        kept["PYTHONPATH"] = absolute_only(kept["PYTHONPATH"])
+    return kept
+
+
 def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """A copy of the environment without what an enclosing job or MPI launcher set."""
     base = os.environ if base is None else base
@@ -102,7 +126,7 @@ def run(
             stdin=subprocess.DEVNULL,
             timeout=timeout_s,
             cwd=cwd,
-            env=dict(environment) if environment is not None else clean_environment(),
+            env=safe(environment if environment is not None else clean_environment()),
             encoding="utf-8",
             errors="replace",
         )
@@ -122,7 +146,7 @@ def interact(argv: Sequence[str | Path]) -> int:
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
-        return subprocess.run(command, env=clean_environment(), check=False).returncode
+        return subprocess.run(command, env=safe(clean_environment()), check=False).returncode
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
 
@@ -148,7 +172,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=dict(environment),
+            env=safe(environment),
             cwd=cwd,
             start_new_session=new_session,
             preexec_fn=lambda: _die_with_parent(parent_death),

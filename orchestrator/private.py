@@ -1,0 +1,95 @@
+"""Files and folders on a machine full of strangers: made for their user alone, and opened without being led elsewhere.
+
+A stranger can put a symbolic link, a FIFO or a folder of his own wherever he may write. So a folder is checked by
+owner and mode before it is trusted, and a file is opened without following a link and without waiting for a writer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from orchestrator.errors import SiteError
+
+UMASK = 0o077
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+NOT_REGULAR = "this is no regular file"
+NOT_FOLLOWED = "this is a symbolic link, and is not followed"
+
+
+def is_mine(path: Path) -> bool:
+    """Whether `path` itself, not what it links to, belongs to the user of this process; False where it is not there."""
+    try:
+        return path.lstat().st_uid == os.geteuid()
+    except (OSError, ValueError):
+        return False
+
+
+def make(folder: Path) -> None:
+    """Make `folder` and what is missing above it, open to its owner alone. Raises SiteError unless it can be trusted.
+
+    An existing folder is left as it is, and checked.
+    """
+    try:
+        missing = [place for place in (folder, *folder.parents) if not place.exists()]
+        for place in reversed(missing):
+            place.mkdir(mode=0o700, exist_ok=True)
+            place.chmod(0o700)  # mkdir leaves set-group-ID of the parent and the umask's work in the mode
+    except OSError as error:
+        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
+    check(folder)
+
+
+def check(folder: Path) -> None:
+    """Raise SiteError where a stranger could put something into `folder`, or another folder into its place.
+
+    The folder itself has to be its user's or the system's, and writable by nobody else unless it is sticky, as /tmp
+    is. Folders above it may be a group's, whose members are trusted (docs/security.md), but not everybody's.
+    """
+    try:
+        real = folder.resolve(strict=True)
+        for place in (real, *real.parents):
+            found = place.stat()
+            sticky = found.st_mode & stat.S_ISVTX
+            if not stat.S_ISDIR(found.st_mode):
+                raise SiteError(f"{place}: this is no folder")
+            if place == real and found.st_uid not in (os.geteuid(), 0):
+                raise SiteError(f"{place}: this folder belongs to user {found.st_uid}; name one of your own")
+            if found.st_mode & (OTHERS_WRITE if place == real else stat.S_IWOTH) and not sticky:
+                raise SiteError(
+                    f"{place}: others may write into this folder (mode {stat.S_IMODE(found.st_mode):04o}), and so "
+                    f"replace what torusrun keeps there; `chmod go-w` it, or name another folder"
+                )
+    except OSError as error:
+        raise SiteError(f"{folder}: this folder cannot be used: {error.strerror}") from None
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """A descriptor of the regular file `path`. No link is followed at its end, and a FIFO is not waited for.
+
+    Raises OSError, with `strerror` in words, for whatever else stands there.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, NOT_FOLLOWED, str(path)) from None
+        if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
+            raise OSError(errno.ENXIO, NOT_REGULAR, str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
+    return descriptor
+
+
+def read_bytes(path: Path, largest_bytes: int) -> bytes:
+    """The content of a regular file. Raises OSError, also where it is larger than `largest_bytes`."""
+    descriptor = open_regular(path)
+    with open(descriptor, "rb") as file:
+        content = file.read(largest_bytes + 1)
+    if len(content) > largest_bytes:
+        raise OSError(errno.EFBIG, f"this is larger than {largest_bytes} bytes", str(path))
+    return content
