@@ -93,3 +93,25 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
     if len(content) > largest_bytes:
         raise OSError(errno.EFBIG, f"this is larger than {largest_bytes} bytes", str(path))
     return content
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """A new file for its owner alone, there at once and whole or not at all. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.unlink(missing_ok=True)
+        with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def plain(text: str) -> str:
+    """Text as a terminal may show it: control characters are written out, so that none of them does anything.
+
+    Line breaks stay. What cannot be encoded is written out too.
+    """
+    shown = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    return shown.encode("utf-8", "backslashreplace").decode()

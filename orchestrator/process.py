@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # `python -m` looks for modules in the working directory first, and only Python 3.11 can be told not to (-P).
 MODULE = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; "
-    "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+    'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 )
 
 # SLURM_CONF and the like say where the scheduler is; the rest describes a job that is not ours to describe.

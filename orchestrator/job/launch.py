@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from orchestrator import schedulers
+from orchestrator import process, schedulers
 from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
 from orchestrator.runs.folder import Attempt
@@ -17,7 +17,7 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
 
 def command(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
     """The launcher's arguments; each rank runs `orchestrator.job.rank` on the attempt's folder."""
-    rank = [plan.python, "-u", "-m", "orchestrator.job.rank", str(attempt.folder)]
+    rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder)
     build = {"srun": _srun, "mpirun": _mpirun, "spawn": _spawn}[plan.site.launcher]
     return [*build(plan, attempt, placement), *plan.site.launcher_args, *rank]
 
@@ -56,4 +56,4 @@ def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
 
 
 def _spawn(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
-    return [plan.python, "-u", "-m", "orchestrator.job.spawn", str(placement.grid.ranks)]
+    return process.module(plan.python, "orchestrator.job.spawn", str(placement.grid.ranks))

@@ -1,6 +1,6 @@
 """What stands beside every rank: proves the rank's place, starts the training, passes signals on, records the end.
 
-`python -m orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
+`orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
 library, costs a few milliseconds, and stays on the host when the training runs in a container.
 """
 

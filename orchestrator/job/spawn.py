@@ -1,6 +1,6 @@
 """The launcher of one machine: N processes with a rank each; when one ends badly, so do the others.
 
-`python -m orchestrator.job.spawn N COMMAND...`
+`orchestrator.job.spawn N COMMAND...`
 """
 
 from __future__ import annotations

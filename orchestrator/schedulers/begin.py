@@ -1,6 +1,6 @@
 """Wait for other local jobs to be gone, then become the script: what a dependency is on this machine.
 
-`python -m orchestrator.schedulers.begin SCRIPT JOB_ID...`. The process keeps its pid and so its job id; while it waits
+`orchestrator.schedulers.begin SCRIPT JOB_ID...`. The process keeps its pid and so its job id; while it waits
 it carries the name by which `local` tells a job that is pending.
 """
 

@@ -7,13 +7,12 @@ import shlex
 import signal
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from typing import ClassVar
 
 from submitit.core import job_environment, utils
 
-from orchestrator import process, schedulers
+from orchestrator import private, process, schedulers
 
 SUBMIT_TIMEOUT_S = 60.0
 OF_SUBMITIT = ("slurm", "local")
@@ -78,10 +77,10 @@ class PBSEnvironment(ClusterEnvironment):
         wait_for = f"#PBS -W depend=afterany:{os.environ['PBS_JOBID']}\n"
         head = rest.index("umask 077\n")  # where the directives end
         goes_on = f"export TORUSRUN_CONTINUES={shlex.quote(job_id)}\n"
-        script.write_text("".join([first, wait_for, *rest[:head], goes_on, *rest[head:]]), encoding="utf-8")
+        private.write_bytes(script, "".join([first, wait_for, *rest[:head], goes_on, *rest[head:]]).encode())
         said = process.run(["qsub", script], timeout_s=SUBMIT_TIMEOUT_S)
         successor = schedulers.get("pbs").job_id(said.check("submitting the job that goes on").stdout)
-        _write(paths.folder / f"{job_id}_continues_as", successor)
+        private.write_bytes(paths.folder / f"{job_id}_continues_as", successor.encode())
 
 
 class GridEngineEnvironment(ClusterEnvironment):
@@ -116,10 +115,3 @@ def here() -> ClusterEnvironment:
     variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).job_variable}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
     return other()
-
-
-def _write(path: Path, text: str) -> None:
-    """At once or not at all: the client reads it while it is written."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

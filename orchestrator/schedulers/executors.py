@@ -1,7 +1,8 @@
-"""submitit executors made from the seam: torusrun submits through them, and so can any user of submitit.
+"""submitit executors made from the seam: images are built in jobs through them, and any user of submitit can use them.
 
 The script's text, the commands and the parsing are the scheduler's pure functions; submitit brings the pickled callable
-and its handling inside the job. Its pause of 0.2 s between submissions is left out.
+and its handling inside the job. Its pause of 0.2 s between submissions is left out. Runs need no callable: their
+script names the attempt's folder, and nothing of it has to be renamed once the scheduler has answered.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from submitit.core import core
 
-from orchestrator import process
+from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.seam import Request, Scheduler
@@ -84,7 +85,7 @@ class Executor(core.PicklingExecutor):
         self.job_class = type(f"{scheduler.name.title()}Job", (core.Job,), job)
 
     def _submit_command(self, command: str) -> core.Job[Any]:
-        self.script.write_text(self._make_submission_file_text(command, ""), encoding="utf-8")
+        private.write_bytes(self.script, self._make_submission_file_text(command, "").encode())
         said = process.run(self._make_submission_command(self.script), timeout_s=self._timeout_s)
         said.check("submitting the job")
         return self.job_class(folder=self.folder, job_id=self.scheduler.job_id(said.stdout), tasks=[0])

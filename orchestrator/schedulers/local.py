@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
 from orchestrator.schedulers.seam import Request, Scheduler
@@ -29,7 +30,7 @@ class Local(Scheduler):
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return [sys.executable, "-m", "orchestrator.schedulers.detach", str(script), *request.after]
+        return process.module(sys.executable, "orchestrator.schedulers.detach", script, *request.after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):

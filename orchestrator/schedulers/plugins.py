@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from submitit.core import core, plugins, utils
 
-from orchestrator import process, schedulers
+from orchestrator import private, process, schedulers
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers.client import cancel
 from orchestrator.schedulers.executors import Watcher
@@ -165,10 +165,11 @@ class ClusterExecutor(core.PicklingExecutor):
 
     def _pickled(self, delayed: utils.DelayedSubmission) -> Path:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path: Path = folder / f"{uuid.uuid4().hex}.pkl"
         delayed.set_timeout(self.parameters.get("timeout_min", SHARED["timeout_min"]), self.max_num_timeout)
         delayed.dump(path)
+        path.chmod(0o600)
         return path
 
     def _submit_command(self, command: str) -> core.Job[Any]:
@@ -176,9 +177,9 @@ class ClusterExecutor(core.PicklingExecutor):
 
     def _submit(self, request: Request) -> core.Job[Any]:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         script = folder / f"{uuid.uuid4().hex}.sh"
-        script.write_text(self._text(request), encoding="utf-8")
+        private.write_bytes(script, self._text(request).encode())
         said = process.run(self.scheduler.submit_command(script, request), timeout_s=COMMAND_TIMEOUT_S)
         job = self._job(self.scheduler.job_id(said.check("submitting the job").stdout))
         job.paths.move_temporary_file(script, "submission_file")
@@ -190,7 +191,7 @@ class ClusterExecutor(core.PicklingExecutor):
     def _text(self, request: Request) -> str:
         """The script of a job or an array."""
         p = {**SHARED, **OWN, **self.parameters}
-        task = f"{self.python} -u -m orchestrator.schedulers.task"
+        task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.task')[1:])}"
         if self._num_tasks() > 1:
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
             passed = "-x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH}"

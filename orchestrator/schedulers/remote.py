@@ -1,6 +1,6 @@
 """How Open MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
 
-`python -m orchestrator.schedulers.remote SCHEDULER HOST COMMAND...` is mpirun's "remote shell agent": as with ssh, the
+This file, run with SCHEDULER HOST COMMAND..., is mpirun's "remote shell agent": as with ssh, the
 words of COMMAND are one command for the shell over there.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.schedulers.seam import Scheduler
@@ -26,7 +27,8 @@ def mpirun_words(scheduler: Scheduler, python: str) -> list[str]:
     Open MPI 4.1 says itself that its default routes fail otherwise. A daemon has to stay in the session that it was
     started in: PBS ends what is left of a task whose first process has ended, at times before the daemon is at work.
     """
-    agent = f"{python} -m orchestrator.schedulers.remote {scheduler.name}"
+    # mpirun cuts these words at every blank, so this is the file and not `process.module`.
+    agent = f"{python} {Path(__file__)} {scheduler.name}"
     direct = ["--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct", "--leave-session-attached"]
     return ["--mca", "plm_rsh_agent", agent, *direct]
 

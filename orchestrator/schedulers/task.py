@@ -1,6 +1,6 @@
 """One task of a submitit job: its output goes to a log of its own, then submitit's entry runs the function.
 
-`python -m orchestrator.schedulers.task FOLDER`. Task 0 writes where the job's script already does.
+`orchestrator.schedulers.task FOLDER`. Task 0 writes where the job's script already does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from submitit.core.submission import submitit_main
 
 
 def main() -> None:
+    sys.path.append(os.getcwd())  # last: a user's own module is found here, but none in a library's place
     env = JobEnvironment()
     if env.global_rank:
         paths = utils.JobPaths(sys.argv[1], env.job_id, env.global_rank)

@@ -28,7 +28,7 @@ exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
 module load x
 
-mpirun --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -m orchestrator.schedulers.task "$folder" &
+mpirun --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (

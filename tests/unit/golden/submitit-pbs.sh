@@ -25,7 +25,7 @@ exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
 module load x
 
-mpirun --mca plm_rsh_agent '/opt/env/bin/python -m orchestrator.schedulers.remote pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -m orchestrator.schedulers.task "$folder" &
+mpirun --mca plm_rsh_agent '/opt/env/bin/python /opt/torusrun/orchestrator/schedulers/remote.py pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
