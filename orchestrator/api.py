@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator import attempts, images, planning, schedulers
 from orchestrator.errors import TorusrunError, UserError
 from orchestrator.planning import Plan, read_plan
-from orchestrator.runs import index, ledger, metrics
+from orchestrator.runs import index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import cancel
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def plan(self) -> Plan:
-        return read_plan(self.folder.folder)
+        return read_plan(self.folder, read_record(self.folder).attempt)
 
     def status(self) -> View:
         """How the run stands now, the scheduler asked where need be."""
@@ -64,6 +64,7 @@ class Run:
 
     def cancel(self) -> None:
         """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
+        index.own(self.folder)
         view = self.status()
         if view.state.over:
             raise UserError(f"{self.id} is over already: {view.state.value}, {view.reason}")
@@ -93,6 +94,11 @@ class Run:
         `force` takes an attempt that nobody knows anything of for lost. Raises UserError when the newest attempt is not
         over, or completed.
         """
+        index.own(self.folder)
+        with lock.alone(self.folder):
+            return self._resume(time, force, new_image)
+
+    def _resume(self, time: str | None, force: bool, new_image: bool) -> Checkpoint | None:
         view = self.status()
         if view.state is State.COMPLETED:
             raise UserError(f"{self.id} is COMPLETED: there is nothing left to resume")
@@ -103,14 +109,9 @@ class Run:
             )
         self._same_image(new_image)
         checkpoint = self.checkpoint()
-        if time:
-            attempts.set_time(self.plan, self.folder, time)
-        attempts.start(
-            self.plan,
-            self.folder,
-            read_record(self.folder).attempt + 1,
-            resumes=checkpoint.path.name if checkpoint else None,
-        )
+        plan = attempts.with_time(self.plan, time) if time else self.plan
+        resumes = checkpoint.path.name if checkpoint else None
+        attempts.start(plan, self.folder, read_record(self.folder).attempt + 1, resumes=resumes)
         return checkpoint
 
     def _same_image(self, new_image: bool) -> None:

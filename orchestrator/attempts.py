@@ -1,4 +1,9 @@
-"""A plan becomes a run folder, and a run folder a job: the first attempt and every later one."""
+"""A plan becomes a run folder, and a run folder a job: the first attempt and every later one.
+
+A client can be killed at any moment. So the index is written first, then what the job needs, under an unfinished name;
+the rename makes it a run or an attempt, and only then is the scheduler asked. Nothing is lost, and what is left of a
+killed client is known by its name.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import images, schedulers
+from orchestrator import images, private, process, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
 from orchestrator.process import NoAnswer
@@ -22,86 +27,116 @@ from orchestrator.spec.kinds import seconds
 from orchestrator.version import __version__
 
 
-def create(plan: Plan, source: Path) -> RunFolder:
-    """Write the run folder of a plan whose spec lies in `source`. Raises SiteError when the file system refuses."""
-    run = RunFolder(plan.folder)
+def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = None) -> RunFolder:
+    """Make the run of a plan whose spec lies in `source`, and submit its first attempt.
+
+    `after` holds the run folders of the jobs that have to complete first. A run that the scheduler refuses leaves
+    nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
+    """
+    run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
     image = images.fitting(plan)
     gathered, diff = provenance.gather(source)
+    request = plan.request(attempt, tuple(after or ()))
+    text = script(plan, attempt, request)
+    private.make(plan.folder.parent)
+    with index.announced(run):
+        try:
+            made = RunFolder(run.unfinished)
+            made.folder.mkdir(mode=0o700)
+            made.attempts.mkdir(mode=0o700)
+            write_text(made.spec, plan.spec_text)
+            write_json(made.provenance, gathered)
+            if diff:
+                write_text(made.code_diff, diff)
+            if image:
+                images.keep(made, image)
+            write_json(made.plan, plan.as_json())
+            _make(plan, made.attempt(1), text)
+            ledger.append(made.ledger, "submitting", 1, **_intent(plan, after))
+            made.folder.rename(run.folder)
+        except (OSError, SiteError) as error:
+            index.forget(run)
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise SiteError(f"{run.folder}: the run folder cannot be made: {reason}") from None
     try:
-        run.folder.mkdir(parents=True, mode=0o700)
-        run.attempts.mkdir()
-        write_text(run.spec, plan.spec_text)
-        write_json(run.provenance, gathered)
-        if diff:
-            write_text(run.code_diff, diff)
-        if image:
-            images.keep(run, image)
-        write_json(run.plan, plan.as_json())
-    except OSError as error:
-        raise SiteError(f"{run.folder}: the run folder cannot be made: {error.strerror}") from None
-    return run
-
-
-def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = None) -> RunFolder:
-    """Create a run and submit its first attempt; a run that the scheduler refuses leaves nothing behind.
-
-    `after` holds the run folders of the jobs that have to complete first.
-    """
-    run = create(plan, source)
-    try:
-        start(plan, run, 1, after)
+        job = _submit(plan, attempt, request)
     except NoAnswer:
-        index.add(run)
         raise
     except (SiteError, UserError):
-        shutil.rmtree(run.folder, ignore_errors=True)
+        index.forget(run)
         raise
-    index.add(run)
+    _submitted(plan, run, 1, job)
     return run
 
 
-def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | None = None, **details: Any) -> str:
-    """Submit an attempt and return its job's id. `details` go to the ledger.
+def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | None = None, **details: Any) -> None:
+    """Submit a later attempt of a run; the caller holds the run's lock. `details` go to the ledger.
 
-    Raises UserError when that attempt exists already, SiteError when the scheduler refuses (the attempt is then taken
-    back), NoAnswer when nobody knows whether it was submitted (it then stays).
+    Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
+    was submitted (it then stays).
     """
-    from orchestrator.job.attempt import RunAttempt
-    from orchestrator.schedulers.executors import Executor
-
     attempt = run.attempt(number)
-    try:
-        attempt.folder.mkdir()
-    except FileExistsError:
-        raise UserError(f"attempt {number} of {run.run_id} is being submitted already") from None
-    if after:
-        details["after"] = [str(folder) for folder in after.values()]
-    ledger.append(run.ledger, "submitting", number, name=plan.run_id, **details)
-    scheduler = schedulers.get(plan.site.scheduler)
     request = plan.request(attempt, tuple(after or ()))
+    text = script(plan, attempt, request)
+    ledger.append(run.ledger, "submitting", number, **_intent(plan, after), **details)
     try:
-        text = script(plan, attempt, request)
-        executor = Executor(scheduler, request, attempt.submitit, attempt.script, text, plan.site.command_timeout_s)
-        job_id = str(executor.submit(RunAttempt(str(run.folder), number)).job_id)
+        _discard(attempt.unfinished)  # of a client that was killed
+        _make(plan, attempt.unfinished, text)
+        attempt.unfinished.folder.rename(attempt.folder)
+    except OSError as error:
+        _discard(attempt.unfinished)
+        raise SiteError(f"{attempt.folder}: the attempt cannot be made: {error.strerror}") from None
+    try:
+        job = _submit(plan, attempt, request)
     except NoAnswer:
         raise
     except (SiteError, UserError) as error:
-        shutil.rmtree(attempt.folder, ignore_errors=True)
+        attempt.folder.rename(attempt.unfinished.folder)
+        _discard(attempt.unfinished)
         ledger.append(run.ledger, "refused", number, reason=str(error))
         raise
-    ledger.append(run.ledger, "submitted", number, job=job_id, scheduler=scheduler.name)
-    return job_id
+    _submitted(plan, run, number, job)
 
 
-def set_time(plan: Plan, run: RunFolder, text: str) -> None:
-    """Give the attempts to come another time limit. Raises UserError where `text` is no duration."""
+def _discard(attempt: Attempt) -> None:
+    shutil.rmtree(attempt.folder, ignore_errors=True)
+
+
+def _make(plan: Plan, attempt: Attempt, text: str) -> None:
+    """Write all that the job of an attempt needs to begin."""
+    attempt.folder.mkdir(mode=0o700)
+    write_json(attempt.plan, plan.as_json())
+    write_text(attempt.script, text)
+
+
+def _intent(plan: Plan, after: Mapping[str, Path] | None) -> dict[str, Any]:
+    return {"name": plan.run_id, **({"after": [str(folder) for folder in after.values()]} if after else {})}
+
+
+def _submit(plan: Plan, attempt: Attempt, request: Request) -> str:
+    """Ask the scheduler for the attempt's job; its id. Raises NoAnswer where there may be a job all the same."""
+    scheduler = schedulers.get(plan.site.scheduler)
+    command = scheduler.submit_command(attempt.script, request)
+    said = process.run(command, timeout_s=plan.site.command_timeout_s, cwd=attempt.folder).check("submitting the job")
+    try:
+        return scheduler.job_id(said.stdout)
+    except SiteError as error:
+        raise NoAnswer(str(error)) from None
+
+
+def _submitted(plan: Plan, run: RunFolder, number: int, job: str) -> None:
+    ledger.append(run.ledger, "submitted", number, job=job, scheduler=plan.site.scheduler)
+
+
+def with_time(plan: Plan, text: str) -> Plan:
+    """The plan with another time limit. Raises UserError where `text` is no duration, or too short a one."""
     try:
         changed = replace(plan, run=replace(plan.run, time_s=seconds(text)))
     except ValueError as error:
         raise UserError(f"--time: {text!r} {error}") from None
     if changed.run.time_s <= plan.site.stop_before_s:
         raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
-    write_json(run.plan, changed.as_json())
+    return changed
 
 
 def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
@@ -110,9 +145,8 @@ def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
         schedulers.get(plan.site.scheduler),
         request or plan.request(attempt),
         attempt=attempt.folder,
-        submitit=attempt.submitit,
+        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
         title=f"torusrun {__version__}: attempt {attempt.number} of run {plan.run_id}",
-        python=plan.python,
         modules=plan.site.modules,
         environment={**_python_path(), **plan.environment},
     )
@@ -120,4 +154,5 @@ def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
 
 def _python_path() -> dict[str, str]:
     """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
-    return {"PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {}
+    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": path} if path else {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import images, schedulers
+from orchestrator import images, process, schedulers
 from orchestrator.errors import SiteError
 from orchestrator.images import Prepared
 from orchestrator.planning import in_its_words
@@ -57,8 +57,8 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     folder.mkdir(parents=True, mode=0o700)
     request = _request(prepared, site, folder)
     text = job_script(
-        scheduler, request, attempt=folder, submitit=folder / "submitit",
-        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", python=python, modules=site.modules,
+        scheduler, request, attempt=folder, entry=process.module(python, "submitit.core._submit", folder / "submitit"),
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
         environment=site.env,
     )  # fmt: skip
     executor = Executor(scheduler, request, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)

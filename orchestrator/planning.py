@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import schedulers
+from orchestrator import private, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.placement.grid import Grid, choose
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers.seam import Request, filled
 from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.problems import SpecError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from orchestrator.placement.arrange import Arrangement
 
 SCHEMA = 1
+LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 
 
 @dataclass(frozen=True)
@@ -154,11 +155,20 @@ def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
     return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
 
 
-def read_plan(folder: Path) -> Plan:
-    """The plan kept in a run folder. Raises SiteError when it is damaged or of another version."""
-    path = folder / "plan.json"
+def read_plan(run: RunFolder, number: int) -> Plan:
+    """The plan of an attempt, or the run's first one where that cannot be read. Raises SiteError when neither can."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        return _read(run.attempt(number).plan, run.folder)
+    except SiteError as error:
+        try:
+            return _read(run.plan, run.folder)
+        except SiteError:
+            raise error from None
+
+
+def _read(path: Path, folder: Path) -> Plan:
+    try:
+        kept = json.loads(private.read_bytes(path, LARGEST_BYTES))
         if kept["schema"] != SCHEMA:
             raise SiteError(f"{path}: this is schema {kept['schema']}; this torusrun reads schema {SCHEMA}")
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
@@ -166,7 +176,7 @@ def read_plan(folder: Path) -> Plan:
         return Plan(kept["run"], run, site, folder, kept["python"])
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, SpecError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:
         raise SiteError(f"{path}: the plan is damaged: {error}") from None
 
 

@@ -1,25 +1,35 @@
-"""The callable that is submitted: it names the run folder and nothing else."""
+"""What a job's script starts: one attempt of a run, named by its folder and nothing else.
+
+`orchestrator.job.attempt ATTEMPT_FOLDER`. It ends with a failure unless the run completed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import sys
 from pathlib import Path
 
+from orchestrator import private, schedulers
+from orchestrator.errors import TorusrunError
+from orchestrator.planning import read_plan
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.states import State
 
-@dataclass(frozen=True)
-class RunAttempt:
-    """One attempt of a run; called inside the job, it ends the process with a failure unless the run completed."""
 
-    folder: str
-    number: int
+def main() -> None:
+    os.umask(private.UMASK)
+    from orchestrator.job.supervise import supervise
 
-    def __call__(self) -> None:
-        from submitit import JobEnvironment
+    attempt = Attempt(Path(sys.argv[1]))
+    run = RunFolder(attempt.folder.parents[1])
+    try:
+        scheduler = schedulers.get(read_plan(run, attempt.number).site.scheduler)
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    end = supervise(run, attempt.number, os.environ.get(scheduler.job_variable, "unknown"))
+    if end.state is not State.COMPLETED:
+        sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 
-        from orchestrator.job.supervise import supervise
-        from orchestrator.runs.folder import RunFolder
-        from orchestrator.states import State
 
-        end = supervise(RunFolder(Path(self.folder)), self.number, JobEnvironment().job_id)
-        if end.state is not State.COMPLETED:
-            raise SystemExit(f"torusrun: {end.state.value}: {end.reason}")
+if __name__ == "__main__":
+    main()

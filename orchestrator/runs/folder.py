@@ -7,8 +7,10 @@ image.json        the container image: path, sum, labels, versions found inside;
 ledger.jsonl      what happened, append-only
 metrics.jsonl     what rank 0 measured, over all attempts
 checkpoints/      step-00000150/{state.pt,manifest.json}
-attempts/1/       job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
-                  rendezvous.json end.json logs/rank-0000.log ranks/0000.{start,end}.json submitit/
+attempts/1/       plan.json job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
+                  rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
+
+What is being made has a dot before its name until it is whole: `.RUN` beside the runs, `.2` beside the attempts.
 """
 
 from __future__ import annotations
@@ -28,6 +30,15 @@ class Attempt:
         return int(self.folder.name)
 
     @property
+    def unfinished(self) -> Attempt:
+        """The same attempt while it is being made."""
+        return Attempt(self.folder.with_name(f".{self.folder.name}"))
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
     def script(self) -> Path:
         return self.folder / "job.sh"
 
@@ -38,10 +49,6 @@ class Attempt:
     @property
     def stderr(self) -> Path:
         return self.folder / "job.err"
-
-    @property
-    def submitit(self) -> Path:
-        return self.folder / "submitit"
 
     @property
     def placement(self) -> Path:
@@ -66,6 +73,10 @@ class Attempt:
     @property
     def rendezvous(self) -> Path:
         return self.folder / "rendezvous.json"
+
+    @property
+    def done(self) -> Path:
+        return self.folder / "done.json"
 
     @property
     def end(self) -> Path:
@@ -98,6 +109,15 @@ class RunFolder:
     @property
     def run_id(self) -> str:
         return self.folder.name
+
+    @property
+    def unfinished(self) -> Path:
+        """Where the folder lies while it is being made."""
+        return self.folder.with_name(f".{self.folder.name}")
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / ".lock"
 
     @property
     def spec(self) -> Path:

@@ -1,44 +1,79 @@
-"""Which runs this user has: one symbolic link per run, rebuilt by nothing but submitting, safe to delete."""
+"""Which runs this user has: one symbolic link per run, made before the run's folder is. Safe to delete.
+
+A client that is killed while it makes a run leaves a link to nothing, and at most the unfinished folder beside the
+place of the run. `runs` removes both. A lock tells it whether a client is at work: the kernel drops it with the client.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator import private
+from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.problems import did_you_mean
 
+PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
+
 
 def place() -> Path:
-    """The folder of links."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return state / "torusrun" / "runs"
+    """The folder of links. Raises UserError where there is no home."""
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(state) if state else Path.home() / ".local" / "state") / "torusrun" / "runs"
+    except RuntimeError:
+        raise UserError("there is no home folder to keep the list of runs in: set HOME or XDG_STATE_HOME") from None
 
 
-def add(run: RunFolder) -> None:
-    """Remember a run."""
-    place().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with contextlib.suppress(FileExistsError):
-        (place() / run.run_id).symlink_to(run.folder)
+@contextmanager
+def announced(run: RunFolder) -> Iterator[None]:
+    """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
+    private.make(place())
+    with _locked(fcntl.LOCK_SH):
+        try:
+            (place() / run.run_id).symlink_to(run.folder)
+        except OSError as error:
+            raise SiteError(f"{place()}: the run cannot be written into this list: {error.strerror}") from None
+        yield
+
+
+def forget(run: RunFolder) -> None:
+    """Remove a run that came to nothing: first its name, so that no half of it is ever taken for a run."""
+    with contextlib.suppress(OSError):
+        run.folder.rename(run.unfinished)
+    shutil.rmtree(run.unfinished, ignore_errors=True)
+    if not run.unfinished.exists():
+        (place() / run.run_id).unlink(missing_ok=True)
 
 
 def runs() -> list[RunFolder]:
-    """This user's runs, oldest first; a run whose folder is gone is forgotten."""
-    if not place().is_dir():
+    """This user's runs, oldest first; one whose folder is gone is forgotten. Damaged ones are among them."""
+    try:
+        links = sorted(place().iterdir(), key=lambda link: link.lstat().st_mtime_ns)
+    except FileNotFoundError:
         return []
-    alive = [RunFolder(link.resolve()) for link in place().iterdir() if (link / "plan.json").exists()]
-    return sorted(alive, key=lambda run: run.plan.stat().st_mtime)
+    except OSError as error:
+        raise SiteError(f"{place()}: the list of your runs cannot be read: {error.strerror}") from None
+    found = {link: RunFolder(Path(os.readlink(link))) for link in links if link.is_symlink()}
+    gone = [run for run in found.values() if _is_gone(run)]
+    _clean(gone)
+    return [run for run in found.values() if run not in gone]
 
 
 def find(word: str) -> RunFolder:
-    """The run that `word` names: an id, its beginning, a folder, or 'last'. Raises UserError for none or many."""
-    if "/" in word or (Path(word) / "plan.json").exists():
-        folder = Path(word).expanduser().resolve()
-        if (folder / "plan.json").exists():
-            return RunFolder(folder)
-        raise UserError(f"{word}: this is not a run folder (it has no plan.json)")
+    """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder.
+
+    A word without a slash never names a folder: anybody could have put one of that name where the user stands.
+    Raises UserError for none or many.
+    """
+    if "/" in word:
+        return _folder(word)
     known = runs()
     if word == "last" and known:
         return known[-1]
@@ -49,4 +84,70 @@ def find(word: str) -> RunFolder:
     if matching:
         raise UserError(f"{word!r} begins the ids of {len(matching)} runs: {', '.join(r.run_id for r in matching)}")
     hint = did_you_mean(word, [run.run_id for run in known])
-    raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs")
+    raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
+
+
+def own(run: RunFolder) -> None:
+    """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
+    try:
+        found = run.folder.stat().st_uid
+    except OSError as error:
+        raise SiteError(f"{run.folder}: cannot be read: {error.strerror}") from None
+    if found != os.geteuid():
+        raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
+
+
+def _folder(word: str) -> RunFolder:
+    try:
+        folder = Path(word).expanduser().resolve()
+        if any(os.path.lexists(folder / part) for part in PARTS):
+            return RunFolder(folder)
+        os.scandir(folder).close()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{word}: this run folder cannot be read: {reason}") from None
+    raise UserError(f"{word}: this is not a run folder (it has none of {', '.join(PARTS)})")
+
+
+def _is_gone(run: RunFolder) -> bool:
+    """Whether there is no folder, and that is certain: the file system it was on is there."""
+    try:
+        run.folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _clean(gone: list[RunFolder]) -> None:
+    """Remove what killed clients left of runs, unless a client is making one just now."""
+    there = [run for run in gone if run.folder.parent.is_dir()]
+    if not there:
+        return
+    with contextlib.suppress(BlockingIOError, SiteError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for run in filter(_is_gone, there):
+            if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
+                forget(run)
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[None]:
+    """Hold the lock of the index. Raises BlockingIOError where it is asked not to wait, SiteError without locks."""
+    try:
+        descriptor = private.open_regular(place().with_name("lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise SiteError(f"{place().with_name('lock')}: cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # a file system without locks: runs are made all the same, and nothing is cleaned there
+        if how & fcntl.LOCK_EX:
+            os.close(descriptor)
+            raise SiteError(f"{place()}: this file system has no locks") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)

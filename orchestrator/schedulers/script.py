@@ -15,13 +15,12 @@ def job_script(
     request: Request,
     *,
     attempt: Path,
-    submitit: Path,
+    entry: Sequence[str],
     title: str,
-    python: str,
     modules: Sequence[str],
     environment: Mapping[str, str],
 ) -> str:
-    """The script's text; its entry finds the callable in `submitit`, the end is recorded in `attempt`."""
+    """The script's text: it runs `entry` in the folder `attempt`, where it records its end."""
     return render(
         scheduler.template,
         title=Text(title),
@@ -32,5 +31,5 @@ def job_script(
         modules=modules,
         environment=environment,
         scheduler=scheduler.name,
-        entry=Text(shlex.join([python, "-u", "-m", "submitit.core._submit", str(submitit)])),
+        entry=Text(shlex.join(entry)),
     )

@@ -41,7 +41,7 @@ def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> N
     run = local.submit()
     wait_for_step(run, 5)
     supervisor = next(
-        p for p in processes_of(run) if b"submitit.core._submit" in Path(f"/proc/{p}/cmdline").read_bytes()
+        p for p in processes_of(run) if b"orchestrator.job.attempt" in Path(f"/proc/{p}/cmdline").read_bytes()
     )
     os.kill(supervisor, signal.SIGKILL)
     until(lambda: not processes_of(run), "all processes of the run to end", 30)

@@ -14,36 +14,49 @@
 #$ -ac weight=heavy
 #$ -m n
 # Grid Engine gives blanks, commas, colons and dollars in a path a meaning of its own; bash, quoted, does not.
-exec >> /shared/runs/digits-1/attempts/1/job.out 2>> /shared/runs/digits-1/attempts/1/job.err
 # torusrun 0.1.0: attempt 1 of run digits-1
 set -Eeuo pipefail
 umask 077
-attempt=/shared/runs/digits-1/attempts/1
+readonly torusrun_attempt=/shared/runs/digits-1/attempts/1
+# Between submission and start somebody may have put a folder of his own into this one's place.
+if [[ ! -O "$torusrun_attempt" ]]; then
+  echo "torusrun: $torusrun_attempt is not there, or is not its user's own: nothing is run from it" >&2
+  exit 1
+fi
+cd -- "$torusrun_attempt"  # private, so that nothing relative means a file of somebody else
+exec >> /shared/runs/digits-1/attempts/1/job.out 2>> /shared/runs/digits-1/attempts/1/job.err
 
 # However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
-record_end() {
+torusrun_record_end() {
   local code=$? record
-  [[ -e "$attempt/end.json" ]] && return
+  [[ -e "$torusrun_attempt/end.json" ]] && return
   record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the job script ended with exit code %d before its supervisor recorded an end; see job.err"}\n'
   # shellcheck disable=SC2059
-  printf "$record" "$code" "$code" > "$attempt/.end.json.script"
-  mv "$attempt/.end.json.script" "$attempt/end.json"
+  printf "$record" "$code" "$code" > "$torusrun_attempt/.end.json.script"
+  mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
 }
-trap record_end EXIT
+trap torusrun_record_end EXIT
 trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
 trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
-  for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
+  for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
     # shellcheck disable=SC1090
-    if [[ -r "$init" ]]; then set +u; source "$init"; set -u; break; fi
+    if [[ -r "$torusrun_init" ]]; then set +u; source "$torusrun_init"; set -u; break; fi
   done
 fi
 module load gcc/12.2
 module load openmpi/4.1
 # A folder of this job's own on each node, where the site has one.
 export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
+export SUBMITIT_EXECUTOR=gridengine
 export MOTTO='one
 ''#$ -q evil.q'
-export SUBMITIT_EXECUTOR=gridengine
-/opt/env/bin/python -u -m submitit.core._submit /shared/runs/digits-1/attempts/1/submitit
+# Python takes an empty or relative entry for the directory that it stands in.
+torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
+while [[ -n "$torusrun_rest" ]]; do
+  if [[ "$torusrun_rest" == /* ]]; then PYTHONPATH+="${PYTHONPATH:+:}${torusrun_rest%%:*}"; fi
+  torusrun_rest="${torusrun_rest#*:}"
+done
+export PYTHONPATH
+/opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.job.attempt /shared/runs/digits-1/attempts/1
