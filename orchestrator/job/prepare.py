@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import asdict
 
-from orchestrator import images
+from orchestrator import images, process
 from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
 from orchestrator.images import Image
@@ -17,6 +18,7 @@ from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.spec.write import as_written
 
 RENDEZVOUS_TIMEOUT_S = 120.0
+TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
 PROGRAMS = {"train": "training", "measure": "training.measure"}
 
 
@@ -32,13 +34,7 @@ def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, 
         attempt.launch,
         {
             "schema": 1,
-            "command": [
-                "python3" if image else plan.python,
-                "-u",
-                "-m",
-                PROGRAMS[plan.run.program],
-                str(attempt.config),
-            ],
+            "command": process.module("python3" if image else plan.python, PROGRAMS[plan.run.program], attempt.config),
             "environment": {**_defaults(plan, image), **plan.environment},
             "hcas": plan.site.node.hcas,
             "container": _container(plan, image) if image else None,
@@ -69,6 +65,8 @@ def training_config(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, o
         "interface": plan.site.node.interface,
         "rendezvous": str(attempt.rendezvous),
         "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,
+        "token": secrets.token_hex(TOKEN_BYTES),
+        "done": str(attempt.done),
         "checkpoints": str(run.checkpoints),
         "metrics": str(run.metrics),
         "train": as_written(plan.run.train),

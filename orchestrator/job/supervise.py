@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from orchestrator import images, process, schedulers
+from orchestrator import defect, images, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.job import stage
 from orchestrator.job.launch import command, environment
@@ -21,6 +22,7 @@ from orchestrator.job.verdict import StopRequest, cause, verdict
 from orchestrator.placement.mapping import Placement, place
 from orchestrator.planning import Plan, arranged, read_plan
 from orchestrator.runs import ledger, metrics
+from orchestrator.runs.files import read_json
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, RankEnd
 from orchestrator.states import State
@@ -37,6 +39,9 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
         end = Supervisor(run, attempt).run(job)
     except TorusrunError as error:
         end = End(State.FAILED, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        end = End(State.FAILED, defect.report(error, ["supervise"]))
     end.write(attempt.end)
     if end.certain:
         ledger.append(run.ledger, "ended", number, state=end.state.value, reason=end.reason)
@@ -50,7 +55,7 @@ class Supervisor:
         self.started_s = time.monotonic()
         self.folder = run
         self.attempt = attempt
-        self.plan: Plan = read_plan(run.folder)
+        self.plan: Plan = read_plan(run, attempt.number)
         self.stop: StopRequest | None = None
         self.ledger_size = 0
         self.ends: dict[int, RankEnd] = {}
@@ -83,7 +88,8 @@ class Supervisor:
         self._read_ends()
         ends = list(self.ends.values())
         stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
-        return verdict(placement.grid.ranks, ends, stop, code, self._last_words(cause(ends)), self._progress())
+        said, done = self._last_words(cause(ends)), self._done()
+        return verdict(placement.grid.ranks, ends, stop, code, said, self._progress(), done=done)
 
     def _missing(self) -> str | None:
         """The run that this attempt waited for and that did not complete; some schedulers start it all the same."""
@@ -159,6 +165,14 @@ class Supervisor:
             rank = entry.name.removesuffix(".end.json")
             if rank.isdigit() and int(rank) not in self.ends:
                 self.ends[int(rank)] = RankEnd.read(self.attempt.rank_end(int(rank)))
+
+    def _done(self) -> bool:
+        """Whether the training of this attempt has recorded that it is done: exit codes alone say too little."""
+        try:
+            record = read_json(self.attempt.done)
+        except SiteError:
+            return False
+        return isinstance(record, dict) and record.get("attempt") == self.attempt.number
 
     def _last_words(self, end: RankEnd | None) -> str:
         """The last line that the rank which ended the attempt wrote."""

@@ -13,6 +13,7 @@ from orchestrator.states import State
 STOPPED_AFTER_CHECKPOINT = 75
 CHECKPOINT_LOST = 74  # every rank ends with it at once, and only rank 0, which writes checkpoints, can say why
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
+NOT_DONE = "the training did not record that it is done"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,24 @@ def _order(end: RankEnd) -> tuple[bool, bool, bool, bool, float]:
 
 
 def verdict(
-    ranks: int, ends: Sequence[RankEnd], stop: StopRequest | None, launcher_code: int, said: str, at: str
+    ranks: int,
+    ends: Sequence[RankEnd],
+    stop: StopRequest | None,
+    launcher_code: int,
+    said: str,
+    at: str,
+    *,
+    done: bool = False,
 ) -> End:
     """The attempt's end.
 
     `launcher_code` is the launcher's exit code (negative: a signal), `said` the last line of the causing rank's log,
-    `at` where the training stood, in words.
+    `at` where the training stood, in words, `done` whether it recorded that it is done.
     """
     if len(ends) == ranks and all(end.good for end in ends):
-        return End(State.COMPLETED, f"all {ranks} ranks ended well")
+        if done:
+            return End(State.COMPLETED, f"all {ranks} ranks ended well")
+        return End(State.FAILED, f"all {ranks} ranks ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
     if stop:
         return End(stop.state, f"{stop.reason}{at}", stop.certain)
     culprit = cause(ends)
