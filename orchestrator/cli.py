@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from orchestrator.errors import DONE, USER_MISTAKE, TorusrunError
+from orchestrator import private
+from orchestrator.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError
 from orchestrator.version import __version__
 
 VERBS = {
@@ -38,13 +39,15 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code."""
-    args = _parse(sys.argv[1:] if argv is None else list(argv))
+    os.umask(private.UMASK)  # whatever is written from here on is its user's alone
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
+        args = _parse(words)
         code: int = args.run(args)
         sys.stdout.flush()
         return code
     except TorusrunError as error:
-        print(f"torusrun: {error}", file=sys.stderr)
+        print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("torusrun: interrupted; what was submitted goes on", file=sys.stderr)
@@ -52,6 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:  # a file system that does not do its part, where nobody thought of it
+        name = f"{error.filename}: " if error.filename else ""
+        print(f"torusrun: {private.plain(name)}{error.strerror or error}", file=sys.stderr)
+        return SITE_FAILED
+    except Exception as error:
+        from orchestrator.defect import report
+
+        print(f"torusrun: {report(error, words[:1])}", file=sys.stderr)
+        return SITE_FAILED
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -77,7 +77,7 @@ def test_a_scheduler_that_is_not_here_is_the_sites_failure_and_leaves_nothing(
 def test_a_folder_that_cannot_be_made_is_one_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "torusrun").write_text("a file where a folder should be")
     assert main(["submit", DIGITS]) == 3
-    assert "the run folder cannot be made" in capsys.readouterr().err
+    assert "runs: this folder cannot be made: Not a directory" in capsys.readouterr().err
 
 
 def test_the_python_api_is_loaded_on_first_use() -> None:
