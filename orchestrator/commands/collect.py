@@ -1,5 +1,6 @@
 """
-Checkpoints are verified against their manifests before and after copying; torn ones stay behind.
+Checkpoints are verified against their manifests before and after copying; torn ones stay behind. Links, FIFOs and
+devices are left out, and told of.
 
 example:
   torusrun collect last results/digits
@@ -8,6 +9,8 @@ example:
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE
@@ -22,7 +25,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.api import open_run
+    from orchestrator.runs.collect import collect
+    from orchestrator.runs.index import find
 
-    print(open_run(args.run_id).collect(args.into, checkpoints=args.checkpoints))
+    print(collect(find(args.run_id), Path(args.into), args.checkpoints, _say))
     return DONE
+
+
+def _say(text: str) -> None:
+    from orchestrator.watch.plain import plain
+
+    print(f"torusrun: {plain(text)}", file=sys.stderr)

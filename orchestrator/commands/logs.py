@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.runs.index import find
     from orchestrator.watch.logs import lines
 
-    for line in lines(find(args.run_id), attempt=args.attempt, rank=args.rank, follow=args.follow):
+    for line in lines(find(args.run_id), attempt=args.attempt, rank=args.rank, until_over=args.follow):
         print(line, flush=args.follow)
     return DONE

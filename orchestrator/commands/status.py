@@ -35,6 +35,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _line(view: View) -> str:
     """One run in one line."""
+    from orchestrator.watch.plain import plain
+
     steps = f"step {view.step}/{view.total_steps}" if view.step is not None else "not started"
-    place = f"grid {view.grid[0]}x{view.grid[1]}, attempt {view.attempt}, job {view.job or 'unknown'}"
-    return f"{view.run}  {view.state.value:9}  {steps}, {place}" + (f": {view.reason}" if view.reason else "")
+    grid = f"grid {view.grid[0]}x{view.grid[1]}" if view.grid else "grid unknown"
+    line = f"{view.run}  {view.state.value:9}  {steps}, {grid}, attempt {view.attempt}, job {view.job or 'unknown'}"
+    line += f": {view.reason}" if view.reason else ""
+    return plain(line + (f"; damaged: {'; '.join(view.damaged)}" if view.damaged else ""))

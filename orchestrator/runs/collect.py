@@ -1,46 +1,82 @@
-"""A run copied out of its folder: logs, metrics and a verified checkpoint, whole or not at all."""
+"""A run copied out of its folder: logs, metrics and verified checkpoints, whole or not at all."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
+from orchestrator.runs.copying import Say, copy_folder
 from orchestrator.runs.folder import RunFolder
-from training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, complete_checkpoints, verify
+from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 
 CHOICES = ("newest", "all", "none")
+LEFT_BEHIND = ("checkpoints", "submitit")
 
 
-def collect(run: RunFolder, into: Path, checkpoints: str) -> Path:
+def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None) -> Path:
     """Copy a run into the new folder `into`; `checkpoints` is one of CHOICES. Torn checkpoints stay behind.
 
-    Raises UserError when `into` exists, SiteError when a copy fails or a copied checkpoint does not match its manifest.
+    Only regular files and folders are copied: `say` is told in words of everything else. Raises UserError when `into`
+    exists, SiteError when the copy fails.
     """
     into = into.expanduser().absolute()
-    if into.exists():
+    if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
-    partial = into.with_name(f".{into.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
         into.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(run.folder, partial, ignore=shutil.ignore_patterns("checkpoints", "submitit", ".*"))
-        for checkpoint in _chosen(run, checkpoints):
-            _copy(checkpoint, partial / "checkpoints" / checkpoint.path.name)
-        partial.rename(into)
-    except (OSError, shutil.Error, IncompleteCheckpoint) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise SiteError(f"{into}: the run could not be collected: {error}") from None
+        partial = Path(tempfile.mkdtemp(prefix=".torusrun-", dir=into.parent))
+        try:
+            copy_folder(run.folder, partial, LEFT_BEHIND, say)
+            if checkpoints != "none":
+                _copy_checkpoints(run, partial, checkpoints == "all", say)
+            _give_name(partial, into)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
     return into
 
 
-def _chosen(run: RunFolder, which: str) -> list[Checkpoint]:
-    if which == "none":
-        return []
-    complete = complete_checkpoints(run.checkpoints)
-    return complete[:1] if which == "newest" else complete
+def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> None:
+    """Copy the complete checkpoints of a run, the newest first and, unless `every` is meant, alone."""
+    if not os.path.lexists(run.checkpoints):
+        return
+    try:
+        named = [] if run.checkpoints.is_symlink() else candidates(run.checkpoints)
+    except OSError:
+        named = []
+    if not named and not run.checkpoints.is_dir():
+        say(f"{run.checkpoints}: left out: this is no folder")
+    for checkpoint in named:
+        if _copied(checkpoint, partial / "checkpoints" / checkpoint.name, say) and not every:
+            return
 
 
-def _copy(checkpoint: Checkpoint, to: Path) -> None:
-    shutil.copytree(checkpoint.path, to)
-    verify(to)
+def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
+    """Whether a checkpoint is complete; if so it has been copied, and the copy been verified."""
+    try:
+        if checkpoint.is_symlink():
+            raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
+        verify(checkpoint)
+        target.mkdir(parents=True, mode=0o700)
+        copy_folder(checkpoint, target, (), say)
+        verify(target)
+    except IncompleteCheckpoint as error:
+        say(f"{error}: the checkpoint is left out")
+        shutil.rmtree(target, ignore_errors=True)
+        return False
+    return True
+
+
+def _give_name(partial: Path, into: Path) -> None:
+    """Rename a folder, never over anything: an empty folder made under the new name holds it until the rename."""
+    into.mkdir(mode=0o700)
+    try:
+        partial.rename(into)
+    except OSError:
+        into.rmdir()
+        raise

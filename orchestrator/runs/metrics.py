@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import SiteError
+from orchestrator.runs.files import parsed
+from orchestrator.runs.lines import last_lines
 
-def read(path: Path, tail_bytes: int | None = None) -> list[dict[str, Any]]:
-    """All metrics in order, or those in the last `tail_bytes`.
+LARGEST_BYTES = 64 * 1024 * 1024
+LARGEST = 1e15
+WHOLE = ("step", "total_steps", "attempt")
+NUMBERS = ("t", "loss", "lr", "epoch", "images_per_s", "accuracy", "time_s", "batch", "bytes", "ranks")
 
-    Lines that are cut short (a full disk, a kill) are left out; a missing file is empty.
+
+def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
+    """All metrics in order, or those in the last `tail_bytes`; a missing file is empty.
+
+    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError where nothing can be read.
     """
+    return checked(path, tail_bytes)[0]
+
+
+def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str, Any]], int]:
+    """As `read`, and how many lines are left out. What follows the last line break is still being written."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - (tail_bytes or path.stat().st_size)))
-            lines = file.read().decode(errors="replace").splitlines()
+        lines, rest = last_lines(path, tail_bytes)
     except FileNotFoundError:
-        return []
-    found: list[dict[str, Any]] = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+        return [], 0
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+    rows = [_row(line) for line in lines if line.strip()]
+    found = [row for row in (*rows, _row(rest)) if row]
+    return found, rows.count(None)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The row in a line, None where it is not whole or its numbers are none."""
+    try:
+        row = parsed(line)
+    except ValueError:
+        return None
+    if type(row) is not dict or type(row.get("event")) is not str:
+        return None
+    if row["event"] == "step" and not {"step", "attempt"} <= row.keys():
+        return None
+    whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in WHOLE if key in row)
+    return row if whole and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite number, or null as training writes what is no number."""
+    return value is None or (type(value) in (int, float) and -LARGEST < value < LARGEST)  # type: ignore[operator]
 
 
 def series(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from orchestrator.runs.files import read_json, write_json
+from orchestrator.errors import SiteError
+from orchestrator.runs.files import damaged, read_object, required, write_json
 from orchestrator.states import State
+
+LARGEST_BYTES = 1024 * 1024
+LARGEST_RANK = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,23 @@ class RankEnd:
 
     @classmethod
     def read(cls, path: Path) -> RankEnd:
-        return cls(**read_json(path))
+        """Raises SiteError where the record is missing or damaged."""
+        kept = read_object(path, LARGEST_BYTES)
+        if kept is None:
+            raise SiteError(f"{path}: it is missing; the rank left no record of its end")
+        end = cls(
+            required(path, kept, "rank", int),
+            required(path, kept, "host", str),
+            required(path, kept, "local_rank", int),
+            float(required(path, kept, "ended_s", float)),
+            required(path, kept, "exit_code", int, type(None)),
+            required(path, kept, "signal", int, type(None)),
+            required(path, kept, "error", str),
+            required(path, kept, "told", bool),
+        )
+        if not (0 <= end.rank < LARGEST_RANK and abs(end.exit_code or 0) < 256 and abs(end.signal or 0) < 256):
+            raise damaged(path, "it has a rank, an exit code or a signal that there is not")
+        return end
 
 
 def signal_name(number: int) -> str:
@@ -70,5 +89,11 @@ class End:
 
     @classmethod
     def read(cls, path: Path) -> End | None:
-        kept: dict[str, Any] | None = read_json(path)
-        return cls(State(kept["state"]), kept["reason"], kept["certain"]) if kept else None
+        """The end in `path`, None where there is none yet. Raises SiteError unless it is whole and a known end."""
+        kept = read_object(path, LARGEST_BYTES)
+        if kept is None:
+            return None
+        state = required(path, kept, "state", str)
+        if state not in {known.value for known in State if known.over}:
+            raise damaged(path, f"{state[:40]!r} is no end of an attempt")
+        return cls(State(state), required(path, kept, "reason", str), required(path, kept, "certain", bool))

@@ -17,15 +17,18 @@ RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds bef
 
 
 def follow(run: RunFolder) -> Iterator[View]:
-    """Views of a run until it is over, the last one being its end."""
+    """Views of a run until it is over, the last one being its end, or until nobody can tell how it ended."""
     delay_s, next_poll_s = FIRST_POLL_S, 0.0
+    record = read_record(run)
     view = views([run])[0]
     seen_s = time.monotonic()
     while True:
         yield view
-        if view.state is not State.LOST:
+        if view.state is not State.LOST and not record.hopeless:
             seen_s = time.monotonic()
-        if view.state.over and (view.state is not State.LOST or time.monotonic() > seen_s + RECORDS_LAG_S):
+        if view.state.over and view.state is not State.LOST:
+            return
+        if time.monotonic() > seen_s + RECORDS_LAG_S:
             return
         time.sleep(LOOK_S)
         record = read_record(run)

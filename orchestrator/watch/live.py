@@ -7,6 +7,7 @@ import time
 
 from orchestrator.runs.folder import RunFolder
 from orchestrator.watch.follow import follow
+from orchestrator.watch.plain import plain
 from orchestrator.watch.view import View
 
 LINE_EVERY_S = 10.0
@@ -21,13 +22,14 @@ def _bar(run: RunFolder) -> View:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"), TimeElapsedColumn())
+    texts = [TextColumn("{task." + field + "}", markup=False) for field in ("description", "fields[figures]")]
+    columns = (texts[0], BarColumn(), texts[1], TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(run.run_id, total=None, figures="")
+        task = progress.add_task(plain(run.run_id), total=None, figures="")
         for view in follow(run):
             progress.update(
                 task,
-                description=f"{run.run_id} {view.state.value}",
+                description=f"{plain(run.run_id)} {view.state.value}",
                 total=view.total_steps,
                 completed=view.step or 0,
                 figures=figures(view),
@@ -40,14 +42,14 @@ def _lines(run: RunFolder) -> View:
     for view in follow(run):
         if view.state.value != said or time.monotonic() >= due_s:
             said, due_s = view.state.value, time.monotonic() + LINE_EVERY_S
-            print(f"{run.run_id} {view.state.value} {figures(view)}".rstrip(), file=sys.stderr, flush=True)
+            print(f"{plain(run.run_id)} {view.state.value} {figures(view)}".rstrip(), file=sys.stderr, flush=True)
     return view
 
 
 def figures(view: View) -> str:
     """Progress in words: 'step 120/460, 812 images/s, accuracy 97.2 %', or the reason while there is none."""
     if view.step is None:
-        return view.reason
+        return plain(view.reason)
     words = [f"step {view.step}/{view.total_steps}"]
     if view.images_per_s is not None:
         words.append(f"{view.images_per_s:,.0f} images/s")

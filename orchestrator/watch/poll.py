@@ -2,56 +2,90 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator import schedulers
+from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.schedulers.client import poll
-from orchestrator.spec.kinds import seconds
 from orchestrator.states import State, Status
 from orchestrator.watch.view import Record, View, read_record
 
 SMALLEST_FREE_BYTES = 65_536
+DEFAULT_TIMEOUT_S = 30.0
 
 
-def views(runs: Sequence[RunFolder]) -> list[View]:
-    """Every run as it stands now; the schedulers are asked only about runs that have not settled themselves."""
+def views(runs: Sequence[RunFolder], now_s: float | None = None) -> list[View]:
+    """Every run as it stands at `now_s` (of time.time(); default: now).
+
+    The schedulers are asked only about one's own runs that have not settled themselves.
+    """
     records = [read_record(run) for run in runs]
     jobs = _ask([record for record in records if not record.settled])
-    return [_settle(record, jobs.get(id(record))) for record in records]
+    now_s = time.time() if now_s is None else now_s
+    return [_settle(record, jobs.get(id(record)), now_s) for record in records]
 
 
 def _ask(records: list[Record]) -> dict[int, Status]:
     """What the schedulers say of each record's job: one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        if record.job:
-            by_scheduler[record.plan["site"]["scheduler"]].append(record)
     said: dict[int, Status] = {}
+    for record in records:
+        if why := _unasked(record):
+            said[id(record)] = Status(State.UNKNOWN, why)
+        elif record.job:
+            by_scheduler[record.scheduler].append(record)
     for name, group in by_scheduler.items():
-        timeout_s = max(seconds(record.plan["site"]["command_timeout"]) for record in group)
-        found = poll(schedulers.get(name), [str(record.job) for record in group], timeout_s)
+        timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
+        jobs = [str(record.job) for record in group]
+        try:
+            found = poll(schedulers.get(name), jobs, timeout_s)
+        except TorusrunError as error:  # a scheduler that this version does not know
+            found = {job: Status(State.UNKNOWN, str(error)) for job in jobs}
         said.update({id(record): found[str(record.job)] for record in group})
     return said
 
 
-def _settle(record: Record, job: Status | None) -> View:
+def _unasked(record: Record) -> str:
+    """Why no scheduler is asked about a run, '' where one is."""
+    if record.owner is None:
+        return f"{record.folder.folder} is not there, or cannot be read"
+    if not record.mine:
+        return f"it belongs to user {record.owner}, and a scheduler is asked only about runs of one's own"
+    if record.job and not record.scheduler:
+        return f"nothing readable says which scheduler knows of its job {record.job}"
+    if record.hopeless and not record.end:
+        return "its folder does not say how it ended or what its job is; look for a job of its name in the queue"
+    return ""
+
+
+def _settle(record: Record, job: Status | None, now_s: float) -> View:
     """The view of a run; an end that only the scheduler knew is written down, since schedulers forget."""
     if job and job.state.over and not record.end:  # the record may have appeared while the scheduler was asked
-        record = replace(record, end=End.read(record.folder.attempt(record.attempt).end))
-    status = _blamed_on_the_disk(record, record.status(job))
-    if status.state.over and not record.settled and status.state is not State.LOST:
-        ledger.append(record.folder.ledger, "ended", record.attempt, state=status.state.value, reason=status.reason)
+        with contextlib.suppress(SiteError):
+            record = replace(record, end=End.read(record.folder.attempt(record.attempt).end))
+    status = _blamed_on_the_disk(record, record.status(job, now_s))
+    if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
+        with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
+            ledger.append(record.folder.ledger, "ended", record.attempt, state=status.state.value, reason=status.reason)
     return record.view(status)
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
     """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
-    if record.end or not status.state.over or shutil.disk_usage(record.folder.folder).free > SMALLEST_FREE_BYTES:
+    if record.end or not record.mine or not status.state.over or record.settled:
+        return status
+    try:
+        free_bytes = shutil.disk_usage(record.folder.folder).free
+    except OSError:
+        return status
+    if free_bytes > SMALLEST_FREE_BYTES:
         return status
     return replace(status, reason=f"{status.reason}; the disk that holds the run is full: free space and resume")

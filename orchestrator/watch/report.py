@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.errors import SiteError
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
-from orchestrator.watch.view import View
+from orchestrator.watch.plain import plain
+from orchestrator.watch.view import TAIL_BYTES, View
 
 
 def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     """What a run was and how it ended, as (name, value)."""
-    measured = metrics.read(run.metrics)
-    done = metrics.newest(measured, "done") or {}
-    x, y = view.grid
     table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
-    table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {', '.join(view.hosts) or 'no hosts yet'}")]
+    if view.grid:
+        x, y = view.grid
+        table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {', '.join(view.hosts) or 'no hosts yet'}")]
     if view.step is not None:
         table.append(("steps", f"{view.step} of {view.total_steps}, attempt {view.attempt}"))
-    if speed := done.get("images_per_s") or view.images_per_s:
+    if speed := _speed(run) or view.images_per_s:
         table.append(("images/s", f"{speed:,.0f}"))
     if view.accuracy is not None:
         table.append(("test accuracy", f"{view.accuracy:.2%}"))
     table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
-    return table
+    table += [("damaged", text) for text in view.damaged]
+    return [(name, plain(value)) for name, value in table]
+
+
+def _speed(run: RunFolder) -> float | None:
+    """Images per second over the whole training, once it is done."""
+    try:
+        done = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), "done")
+    except SiteError:
+        return None
+    return done.get("images_per_s") if done else None
 
 
 def show(run: RunFolder, view: View) -> None:
@@ -36,7 +47,7 @@ def show(run: RunFolder, view: View) -> None:
     table.add_column(overflow="fold")
     for name, value in rows(run, view):
         table.add_row(name, value)
-    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+    Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print(table)
 
 
 def _short(path: Path) -> str:

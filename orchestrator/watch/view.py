@@ -1,24 +1,32 @@
-"""One run as its user sees it: state, reason, place and progress."""
+"""One run as its user sees it: state, reason, place, progress, and what of it is damaged."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.runs import metrics
-from orchestrator.runs.files import read_json
+from orchestrator.errors import SiteError
+from orchestrator.runs import ledger, metrics, planned, remains
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.ledger import Event, events, last
+from orchestrator.runs.ledger import Event, last
 from orchestrator.runs.outcome import resolve
+from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
 
 TAIL_BYTES = 16_384
+RUN_ID = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
 class View:
-    """A run at one moment."""
+    """A run at one moment. `grid` and `ranks` are None, `scheduler` is '' where nothing readable tells of them.
+
+    `damaged` says in words what of the run folder cannot be read, and what stands in for it.
+    """
 
     run: str
     state: State
@@ -26,14 +34,15 @@ class View:
     attempt: int
     job: str | None
     scheduler: str
-    grid: tuple[int, int]
-    ranks: int
+    grid: tuple[int, int] | None
+    ranks: int | None
     hosts: tuple[str, ...]
     step: int | None
     total_steps: int | None
     images_per_s: float | None
     accuracy: float | None
     folder: str
+    damaged: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
@@ -41,57 +50,134 @@ class View:
 
 @dataclass(frozen=True)
 class Record:
-    """What the run folder says by itself, read once."""
+    """What the run folder says by itself, read once.
+
+    `end_damage` says why the end record cannot be read, `damage` what else cannot.
+    """
 
     folder: RunFolder
-    plan: dict[str, Any]
+    owner: int | None
+    plan: Planned | None
     events: list[Event]
     attempt: int
     end: End | None
+    end_damage: str
+    damage: tuple[str, ...]
+
+    @property
+    def mine(self) -> bool:
+        """Whether the run belongs to the user of this process, who alone writes into it and asks its scheduler."""
+        return self.owner == os.geteuid()
 
     @property
     def job(self) -> str | None:
         event = last(self.events, "submitted", self.attempt) or last(self.events, "started", self.attempt)
         return str(event.details["job"]) if event else None
 
-    def status(self, job: Status | None) -> Status:
-        return resolve(self.events, self.attempt, self.end, job)
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's name; '' where nobody can tell."""
+        event = last(self.events, "submitted", self.attempt)
+        said = event.details.get("scheduler") if event else None
+        return self.plan.scheduler if self.plan else str(said or "")
+
+    def status(self, job: Status | None, now_s: float) -> Status:
+        return resolve(self.events, self.attempt, self.end, job, now_s)
 
     @property
     def settled(self) -> bool:
         """Whether the folder alone says how the newest attempt ended."""
         return bool(self.end and self.end.certain) or last(self.events, "ended", self.attempt) is not None
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
+        return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
+
     def view(self, status: Status) -> View:
-        rows = metrics.read(self.folder.metrics, TAIL_BYTES)
+        rows, damage = self._rows()
         at = metrics.newest(rows, "start", "step", "stop", "done") or {}
         paced = metrics.newest(rows, "step") or {}
         judged = metrics.newest(rows, "eval", "done") or {}
-        started = last(self.events, "started", self.attempt)
-        hosts = tuple(started.details["hosts"]) if started else status.hosts
-        x, y = self.plan["grid"]
+        grid, hosts = self._place()
         return View(
-            self.plan["run"],
+            self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
             status.reason,
             self.attempt,
             self.job,
-            self.plan["site"]["scheduler"],
-            (x, y),
-            self.plan["ranks"],
-            hosts,
+            self.scheduler,
+            grid,
+            grid[0] * grid[1] if grid else None,
+            hosts or status.hosts,
             at.get("step"),
             at.get("total_steps", paced.get("total_steps")),
             paced.get("images_per_s"),
             judged.get("accuracy"),
             str(self.folder.folder),
+            tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
         )
+
+    def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The newest metrics, and what is damaged of them."""
+        try:
+            rows, bad = metrics.checked(self.folder.metrics, TAIL_BYTES)
+        except SiteError as error:
+            return [], [f"{error}; the progress is not known"]
+        return rows, [f"{self.folder.metrics}: {bad} of its last lines cannot be read"] if bad else []
+
+    def _place(self) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
+        """The grid and the hosts: as planned and as the ledger says, or as the ranks were placed."""
+        started = last(self.events, "started", self.attempt)
+        grid = self.plan.grid if self.plan else None
+        hosts = tuple(started.details["hosts"]) if started else ()
+        if (grid and hosts) or not self.damage:
+            return grid, hosts
+        placed_grid, placed_hosts = remains.placed(self.folder.attempt(self.attempt))
+        return grid or placed_grid, hosts or placed_hosts
+
+    def _end_words(self) -> list[str]:
+        if not self.end_damage:
+            return []
+        instead = "the ledger says how it ended" if self.settled else "the scheduler is asked instead"
+        return [f"{self.end_damage}; {instead}"]
 
 
 def read_record(run: RunFolder) -> Record:
-    """Read a run's own account of itself. Raises SiteError where it is damaged."""
-    found = events(run.ledger)
-    attempt = max(
-        (e.attempt for e in found if e.kind == "submitting" and not last(found, "refused", e.attempt)), default=1
-    )
-    return Record(run, read_json(run.plan), found, attempt, End.read(run.attempt(attempt).end))
+    """Read a run's own account of itself, as far as it can be read."""
+    folders = remains.attempts(run)
+    plan, plan_damage = planned.find(run, folders)
+    events, ledger_damage = ledger.read(run.ledger)
+    if ledger_damage:
+        ledger_damage = f"{run.ledger}: {ledger_damage}; the folders of its attempts say what they know"
+    attempt = _newest(ledger.standing(events), events, folders)
+    end, end_damage = _end(run, attempt)
+    damage = tuple(text for text in (plan_damage, ledger_damage) if text)
+    return Record(run, _owner(run), plan, events, attempt, end, end_damage, damage)
+
+
+def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
+    try:
+        return End.read(run.attempt(attempt).end), ""
+    except SiteError as error:
+        return None, str(error)
+
+
+def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:
+    """The newest attempt: the ledger's word, and what has a folder that the ledger does not know of.
+
+    An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
+    """
+    told = {number for number, stands in standing.items() if stands}
+    submitted = {event.attempt for event in events if event.kind in ("submitted", "started", "ended")}
+    unknown = {number for number in folders if number not in standing}
+    made = {number for number in told if number in submitted or number in folders or not folders}
+    return max(made | unknown, default=1)
+
+
+def _owner(run: RunFolder) -> int | None:
+    """The user whose folder it is, None where there is none."""
+    try:
+        return run.folder.stat().st_uid
+    except OSError:
+        return None

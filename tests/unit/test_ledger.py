@@ -1,9 +1,15 @@
-"""The ledger under many writers and a torn line."""
+"""The ledger under many writers, with torn and damaged lines, and which attempts it knows of."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from orchestrator.errors import SiteError
 from orchestrator.runs import ledger
 
 
@@ -13,10 +19,10 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from orchestrator.runs import ledger\n"
         "for i in range(50): ledger.append(Path(sys.argv[1]), 'e', int(sys.argv[2]), i=i, text='x' * 3000)"
     )
-    writers = [subprocess.Popen([sys.executable, "-c", program, str(path), str(n)]) for n in range(4)]
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(path), str(n)]) for n in range(1, 5)]
     assert [w.wait(timeout=60) for w in writers] == [0] * 4
     found = ledger.events(path)
-    for n in range(4):
+    for n in range(1, 5):
         assert [e.details["i"] for e in found if e.attempt == n] == list(range(50)), "an event was lost or torn"
 
 
@@ -32,3 +38,70 @@ def test_a_line_cut_short_is_left_out_and_the_next_event_stands(tmp_path: Path) 
 def test_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
     ledger.append(tmp_path / "ledger.jsonl", "submitted", 1)
     assert (tmp_path / "ledger.jsonl").stat().st_mode & 0o077 == 0
+
+
+GOOD = {"t": 1.0, "event": "ended", "attempt": 1, "state": "FAILED", "reason": "rank 1 was killed"}
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "EXCELLENT"}, {"state": "RUNNING"}, {"state": None}, {"state": ["COMPLETED"]}, {"reason": 5},
+        {"attempt": "1"}, {"attempt": 0}, {"attempt": True}, {"attempt": 1.0}, {"attempt": 10**9}, {"attempt": None},
+        {"t": "now"}, {"t": None}, {"t": -1}, {"event": 3},
+        {"event": "started", "job": "7", "hosts": "n1"}, {"event": "started", "job": "7", "hosts": [1]},
+        {"event": "submitted", "job": 7}, {"event": "submitted", "job": "--help"},
+        {"event": "submitted", "job": "a\0b"},
+        {"event": "submitting"}, {"event": "refused", "reason": None},
+    ],
+)  # fmt: skip
+def test_an_event_that_cannot_be_is_left_out_and_counted(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = written(tmp_path / "ledger.jsonl", json.dumps({**GOOD, **changes}), json.dumps(GOOD))
+    found, damage = ledger.read(path)
+    assert [event.details["state"] for event in found] == ["FAILED"]
+    assert damage == "1 of 2 lines cannot be read"
+
+
+@pytest.mark.parametrize("line", ["null", "[]", "7", '"ended"', "[" * 100_000, "9" * 5000, '{"t": 1', "\0" * 50])
+def test_a_line_that_is_no_event_is_left_out(line: str, tmp_path: Path) -> None:
+    found, damage = ledger.read(written(tmp_path / "ledger.jsonl", line, json.dumps(GOOD)))
+    assert (len(found), damage) == (1, "1 of 2 lines cannot be read")
+
+
+def test_a_number_without_end_is_no_time(tmp_path: Path) -> None:
+    line = json.dumps(GOOD).replace("1.0", "1e400")
+    assert ledger.events(written(tmp_path / "ledger.jsonl", line)) == []
+
+
+def test_of_a_huge_ledger_the_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    ledger.append(path, "ended", 1, state="FAILED", reason="")
+    assert [event.kind for event in ledger.events(path)] == ["ended"]
+
+
+def test_what_is_no_regular_file_is_neither_waited_for_nor_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("fifo", "link", "folder"):
+        assert ledger.read(tmp_path / name)[1].startswith("it cannot be read: ")
+        with pytest.raises(SiteError, match=name):
+            ledger.append(tmp_path / name, "ended", 1)
+    assert ledger.read(tmp_path / "nothing") == ([], "it is missing")
+    assert ledger.read(written(tmp_path / "empty")) == ([], "it is empty")
+
+
+def test_a_refused_attempt_stands_only_if_it_was_submitted_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for kind, attempt in [("submitting", 1), ("submitting", 2), ("refused", 2)]:
+        ledger.append(path, kind, attempt, name="x", reason="no such queue")
+    assert ledger.standing(ledger.events(path)) == {1: True, 2: False}
+    ledger.append(path, "submitting", 2, name="x")
+    assert ledger.standing(ledger.events(path)) == {1: True, 2: True}

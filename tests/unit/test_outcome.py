@@ -8,6 +8,7 @@ from orchestrator.runs.outcome import resolve
 from orchestrator.runs.records import End, RankEnd
 from orchestrator.states import State, Status
 
+NOW_S = 1000.0
 SUBMITTED = Event(1.0, "submitted", 1, {"job": "7"})
 CANCELLED = Event(2.0, "cancel_requested", 1, {})
 GONE = Status(State.LOST, "it has left the queue")
@@ -30,17 +31,39 @@ SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=
         ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, "ending: told to end"),
         ([SUBMITTED], None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
         ([], None, None, State.UNKNOWN, "was cut off"),
+        ([], SIGTERMED, None, State.CANCELLED, "told to end"),
     ],
 )  # fmt: skip
 def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> None:  # type: ignore[no-untyped-def]
-    status = resolve(events, 1, end, job)
+    status = resolve(events, 1, end, job, NOW_S)
     assert status.state is state
     assert says in status.reason
 
 
 def test_an_end_that_was_seen_once_stays_when_the_scheduler_forgets() -> None:
     seen = Event(3.0, "ended", 1, {"state": "TIMEOUT", "reason": "TimeLimit"})
-    assert resolve([SUBMITTED, seen], 1, None, GONE) == Status(State.TIMEOUT, "TimeLimit")
+    assert resolve([SUBMITTED, seen], 1, None, GONE, NOW_S) == Status(State.TIMEOUT, "TimeLimit")
+
+
+def submitted(ago_s: float, kind: str = "submitted") -> Event:
+    return Event(NOW_S - ago_s, kind, 1, {"job": "7", "scheduler": "pbs"})
+
+
+def test_a_job_that_its_scheduler_does_not_show_yet_is_not_lost() -> None:
+    for young in ([submitted(29.0)], [submitted(40.0, "submitting"), submitted(3.0)], [submitted(-5.0)]):
+        status = resolve(young, 1, None, GONE, NOW_S)
+        assert status.state is State.UNKNOWN, "resumed now, the run would have two attempts at once"
+        assert "s ago; pbs does not show it yet" in status.reason
+    assert resolve([submitted(29.0)], 1, None, GONE, NOW_S).reason.startswith("submitted 29 s ago")
+
+
+def test_a_job_that_is_not_shown_is_lost_after_a_while_or_once_it_has_begun() -> None:
+    started = Event(NOW_S - 1, "started", 1, {"job": "7", "hosts": ["n1"]})
+    for old in ([submitted(30.0)], [submitted(5.0), started], [submitted(-1e6)]):
+        assert resolve(old, 1, None, GONE, NOW_S).state is State.LOST
+    cancelled = Event(NOW_S - 1, "cancel_requested", 1, {})
+    assert resolve([submitted(5.0), cancelled], 1, None, GONE, NOW_S).state is State.CANCELLED
+    assert resolve([submitted(5.0)], 1, SIGTERMED, GONE, NOW_S).state is State.CANCELLED
 
 
 def good(rank: int) -> RankEnd:
@@ -49,7 +72,13 @@ def good(rank: int) -> RankEnd:
 
 def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
     stop = StopRequest(State.TIMEOUT, "time limit", certain=True)
-    assert verdict(2, [good(0), good(1)], stop, 0, "", "").state is State.COMPLETED
+    assert verdict(2, [good(0), good(1)], stop, 0, "", "", done=True).state is State.COMPLETED
+
+
+def test_ranks_that_end_well_without_a_record_of_the_training_are_not_completed() -> None:
+    """A program of another's, in the place of the training, ends well too."""
+    end = verdict(2, [good(0), good(1)], None, 0, "", "", done=False)
+    assert end.state is State.FAILED and "did not record that it is done" in end.reason
 
 
 def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:

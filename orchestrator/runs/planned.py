@@ -1,0 +1,71 @@
+"""The part of a kept plan that is shown of a run, read from the run folder or from its newest attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import SiteError
+from orchestrator.runs.files import damaged, read_object, required
+from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.kinds import seconds
+
+SCHEMA = 1
+LARGEST_RANKS = 10_000_000
+LONGEST_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What watching a run needs to know of its plan."""
+
+    run: str
+    scheduler: str
+    grid: tuple[int, int]
+    ranks: int
+    command_timeout_s: float
+
+
+def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
+    """The plan, or else the copy in the newest of these attempts that can be read; and what is damaged, in words."""
+    why = ""
+    for path in (run.plan, *(run.attempt(number).plan for number in reversed(attempts))):
+        try:
+            found = read(path)
+        except SiteError as error:
+            why = why or str(error)
+            continue
+        if found and path == run.plan:
+            return found, ""
+        if found:
+            return found, f"{why}; {path} is read in its place"
+        why = why or f"{path}: it is missing"
+    return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
+
+
+def read(path: Path) -> Planned | None:
+    """The plan in `path`, None where there is none. Raises SiteError when it is damaged or of another version."""
+    kept = read_object(path)
+    if kept is None:
+        return None
+    if kept.get("schema") != SCHEMA:
+        raise SiteError(f"{path}: this is schema {str(kept.get('schema'))[:20]}; this torusrun reads schema {SCHEMA}")
+    site: dict[str, Any] = required(path, kept, "site", dict)
+    grid: list[Any] = required(path, kept, "grid", list)
+    ranks: int = required(path, kept, "ranks", int)
+    if (size := as_grid(grid)) is None or size[0] * size[1] != ranks:
+        raise damaged(path, "its grid and its number of ranks do not fit together")
+    try:
+        timeout_s = min(seconds(required(path, site, "command_timeout", str)), LONGEST_TIMEOUT_S)
+    except ValueError as error:
+        raise damaged(path, f"'command_timeout' {error}") from None
+    return Planned(required(path, kept, "run", str), required(path, site, "scheduler", str), size, ranks, timeout_s)
+
+
+def as_grid(value: object) -> tuple[int, int] | None:
+    """A value as a grid, None where it is none."""
+    if type(value) is not list or len(value) != 2 or any(type(n) is not int or n < 1 for n in value):
+        return None
+    x, y = value
+    return (x, y) if x * y <= LARGEST_RANKS else None
