@@ -1,0 +1,158 @@
+"""A client that is killed at any system call loses no run, doubles none, and leaves nothing that is not told or cleaned.
+
+strace delivers SIGKILL on the way into the n-th call of a kind, for every call that changes a file, starts a process or
+waits for one. The jobs run a program that only notes that it was started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, until
+from tests.lab.cluster import packages
+
+pytestmark = pytest.mark.lab
+
+CALLS = (
+    "mkdir,symlink,rename,unlink,rmdir,openat,write,ftruncate,chmod,fchmod,fsync,flock,fcntl,vfork,fork,clone,clone3,"
+    "poll,wait4,exit_group"
+)
+AT_ONCE = 3
+FIRST_CHANGE = re.compile(r'^(mkdir\(".*/\.local|flock|fcntl\(\d+, F_SETLK)')
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strace() -> None:
+    if not shutil.which("strace"):
+        if reason := packages.why_not_here():
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"strace cannot be installed: {reason}")
+        packages.install_missing({"strace": "strace"})
+
+
+class Desk:
+    """A home with a site whose jobs only note their start, and a run that can be submitted there."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.runs, self.notes = folder, folder / "runs", folder / "started"
+        (folder / "python").write_text(f'#!/bin/sh\necho "$*" >> {self.notes}\n')
+        (folder / "python").chmod(0o755)
+        site = f"scheduler: local\nlauncher: spawn\npython: {folder}/python\nruns: {self.runs}\nstop_before: 1s\n"
+        (folder / "site.yaml").write_text(site)
+        (folder / "run.yaml").write_text("name: killed\nsite: ./site.yaml\n")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        self.env = {**kept, "HOME": str(folder), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def torusrun(self, *words: str, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        argv = [*under, sys.executable, "-m", "orchestrator", *words]
+        return subprocess.run(argv, cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=120)
+
+    def killed(self, call: str, number: int, *words: str) -> None:
+        """`torusrun WORDS`, killed on the way into its n-th system call of this kind."""
+        inject = f"inject={call}:signal=SIGKILL:when={number}"
+        self.torusrun(*words, under=["strace", "-o", os.devnull, "-e", f"trace={call}", "-e", inject])
+
+    def started(self) -> list[str]:
+        """The folders of the attempts whose jobs began, as often as they did."""
+        lines = self.notes.read_text().splitlines() if self.notes.exists() else []
+        return [line.split()[-1] for line in lines]
+
+    def status(self) -> list[dict[str, object]]:
+        said = self.torusrun("status", "--json")
+        assert said.returncode == 0, said.stderr
+        found: list[dict[str, object]] = json.loads(said.stdout)["runs"]
+        return found
+
+    def submitted(self) -> str:
+        """A run whose first attempt is over."""
+        assert self.torusrun("submit", "run.yaml").returncode == 0
+        until(lambda: self.status()[0]["state"] == "FAILED", "the job that only notes its start to end", 20)
+        return str(self.status()[0]["run"])
+
+
+def points(folder: Path, *words: str) -> list[tuple[str, int]]:
+    """Every (system call, n) of an undisturbed `torusrun WORDS` that changes something, from its first change on."""
+    trace = folder / "trace"
+    desk = Desk(folder / "undisturbed")
+    given = [desk.submitted()] if words[0] == "resume" else []
+    said = desk.torusrun(*words, *given, under=["strace", "-o", str(trace), "-e", f"trace={CALLS}"])
+    assert said.returncode == 0, said.stderr
+    counts: Counter[str] = Counter()
+    found: list[tuple[str, int]] = []
+    begun = False
+    for line in trace.read_text().splitlines():
+        name = line.partition("(")[0]
+        if not name.isidentifier():
+            continue  # a signal, or the end
+        counts[name] += 1
+        begun = begun or bool(FIRST_CHANGE.match(line))
+        if begun and not (name == "openat" and "O_CREAT" not in line):
+            found.append((name, counts[name]))
+    assert len(found) > 20, "the trace must show the changes that were made"
+    return found
+
+
+def assert_told_truly(desk: Desk, what: str) -> None:
+    starts, runs = Counter(desk.started()), desk.status()
+    assert not [one for one, times in starts.items() if times > 1], f"{what}: an attempt was started twice: {starts}"
+    told = {str(run["folder"]) for run in runs}
+    lost = [one for one in starts if str(Path(one).parents[1]) not in told]
+    assert not lost, f"{what}: {lost} run, and `torusrun status` does not show them"
+    there = {str(entry) for entry in desk.runs.iterdir()} if desk.runs.exists() else set()
+    assert there == told, f"{what}: left behind and not told of: {there - told}; told of and not there: {told - there}"
+    links = {link.name for link in (desk.folder / ".local/state/torusrun/runs").glob("*")}
+    assert links == {str(run["run"]) for run in runs}, f"{what}: the index does not fit"
+    for run in runs:
+        assert run["state"] != "COMPLETED" and run["reason"], f"{what}: {run}"
+
+
+def assert_goes_on(desk: Desk, what: str) -> None:
+    """A run that is over can be resumed; of one that may have a job the user is told what to look for."""
+    for run in desk.status():
+        said = desk.torusrun("resume", str(run["run"]))
+        assert "Traceback" not in said.stderr
+        if said.returncode != 0:
+            assert said.returncode == 2 and run["state"] in ("UNKNOWN", "PENDING", "RUNNING"), f"{what}: {said.stderr}"
+    attempts = desk.started()
+    assert len(attempts) == len(set(attempts)), f"{what}: an attempt was started twice: {attempts}"
+
+
+@pytest.mark.parametrize("words", [("submit", "run.yaml"), ("resume",)], ids=["submit", "resume"])
+def test_a_client_killed_at_every_call_that_changes_something(words: tuple[str, ...], tmp_path: Path) -> None:
+    wanted = points(tmp_path, *words)
+
+    def kill(point: tuple[str, int]) -> tuple[str, Desk]:
+        desk = Desk(tmp_path / f"{point[0]}-{point[1]}")
+        given = [desk.submitted()] if words[0] == "resume" else []
+        desk.killed(*point, *words, *given)
+        return f"killed at {point[0]} number {point[1]} of {len(wanted)} calls", desk
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        desks = list(pool.map(kill, wanted))
+        time.sleep(2)  # for jobs whose client is dead to note their start
+        list(pool.map(lambda pair: assert_told_truly(pair[1], pair[0]), desks))
+        list(pool.map(lambda pair: assert_goes_on(pair[1], pair[0]), desks))
+    assert any(desk.started() for _, desk in desks), "some clients must have come far enough to start a job"
+
+
+def test_three_resumes_at_once_make_one_attempt(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    run = desk.submitted()
+    with ThreadPoolExecutor(3) as pool:
+        codes = sorted(said.returncode for said in pool.map(lambda _: desk.torusrun("resume", run), range(3)))
+    until(lambda: len(desk.started()) > 1, "the second attempt to begin", 20)
+    time.sleep(1)
+    assert codes.count(0) == 1 and set(codes) <= {0, 2}, f"exit codes {codes}"
+    assert sorted(Path(one).name for one in desk.started()) == ["1", "2"]
