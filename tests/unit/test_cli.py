@@ -1,6 +1,9 @@
 """The command line: help, exit codes, and what is written when nothing should be."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,47 @@ def test_the_python_api_is_loaded_on_first_use() -> None:
     assert callable(orchestrator.submit) and callable(orchestrator.plan)
     with pytest.raises(AttributeError, match="has no attribute 'sumbit'"):
         orchestrator.sumbit  # noqa: B018
+
+
+def test_an_error_that_nobody_expected_is_one_line_and_a_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(args: object) -> int:
+        raise KeyError("a \x1b[31mkey")
+
+    monkeypatch.setattr("orchestrator.commands.version.run", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["version"]) == 3
+    said = capsys.readouterr().err
+    (report,) = tmp_path.glob("torusrun-defect-*.txt")
+    assert said.count("\n") == 1 and str(report) in said and "\x1b" not in said, said
+    assert "Traceback" in report.read_text() and report.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_written_is_its_users_alone_whatever_the_umask(home: Path) -> None:
+    """A submission under umask 000: nothing that it made can be written, or read, by others."""
+    before = os.umask(0)
+    try:
+        (home / "site.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {home}/a/runs\n")
+        (home / "run.yaml").write_text("name: open\nsite: ./site.yaml\n")
+        (home / "bin").mkdir()
+        (home / "bin" / "sbatch").write_text("#!/bin/sh\necho 7\n")
+        (home / "bin" / "sbatch").chmod(0o755)
+        env = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        said = subprocess.run([sys.executable, "-m", "orchestrator", "submit", "run.yaml"], cwd=home, env=env,
+                              text=True, capture_output=True, timeout=60)  # fmt: skip
+    finally:
+        os.umask(before)
+    assert said.returncode == 0, said.stderr
+    made = [home / "a", *(home / "a").rglob("*"), *(home / ".local").rglob("*")]
+    assert len(made) > 8
+    open_ones = [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert not open_ones, f"others can get at {open_ones}"
+
+
+def test_a_folder_of_runs_that_others_may_write_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "torusrun" / "runs").mkdir(parents=True)
+    (home / "torusrun" / "runs").chmod(0o777)
+    assert main(["submit", DIGITS]) == 3
+    assert "runs: others may write into this folder" in capsys.readouterr().err
+    assert not list((home / "torusrun" / "runs").iterdir())

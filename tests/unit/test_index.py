@@ -1,0 +1,95 @@
+"""Words name runs, folders are named with a slash, and what killed clients left is cleaned."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.runs import index, ledger
+from orchestrator.runs.folder import RunFolder
+
+STRANGER = 4321
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+
+
+def made(folder: Path) -> RunFolder:
+    run = RunFolder(folder)
+    run.attempt(1).folder.mkdir(parents=True)
+    plan = {"schema": 1, "run": run.run_id, "grid": [1, 1], "ranks": 1, "site": {"scheduler": "local"}}
+    run.plan.write_text(json.dumps(plan))
+    ledger.append(run.ledger, "submitting", 1, name=run.run_id)
+    return run
+
+
+def known(folder: Path) -> RunFolder:
+    run = RunFolder(folder)
+    folder.parent.mkdir(exist_ok=True)
+    with index.announced(run):
+        return made(folder)
+
+
+def test_a_word_never_names_a_folder_where_the_user_stands(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sticky shared folder anybody can make a folder that is called last."""
+    mine = known(home / "runs" / "mine-1")
+    made(tmp_path / "shared" / "last")
+    made(tmp_path / "shared" / "other")
+    monkeypatch.chdir(tmp_path / "shared")
+    assert index.find("last").folder == mine.folder
+    with pytest.raises(UserError, match=r"there is no run 'other'.*write \./other for a folder"):
+        index.find("other")
+    assert index.find("./other").folder == tmp_path / "shared" / "other"
+
+
+@only_root
+@pytest.mark.parametrize("verb", ["cancel", "resume"])
+def test_a_run_of_another_user_is_not_acted_on(
+    verb: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    his = made(tmp_path / "shared" / "his-1")
+    os.chown(his.folder, STRANGER, STRANGER)
+    before = his.ledger.read_text()
+    assert main([verb, str(his.folder)]) == 2
+    assert f"this run belongs to user {STRANGER}; you can only look at it" in capsys.readouterr().err
+    assert main(["status", str(his.folder)]) == 0
+    assert his.ledger.read_text() == before, "looking at a run must not write into it"
+
+
+def test_what_a_killed_client_left_is_removed(home: Path) -> None:
+    runs = home / "runs"
+    whole, half = known(runs / "whole-1"), RunFolder(runs / "half-1")
+    with index.announced(half):
+        half.unfinished.mkdir()
+        (half.unfinished / "run.yaml").write_text("name: half\n")
+        assert [run.run_id for run in index.runs()] == ["whole-1"]
+        assert half.unfinished.exists(), "a client that is at work must be left alone"
+    assert [run.folder for run in index.runs()] == [whole.folder]
+    assert not half.unfinished.exists() and [link.name for link in index.place().iterdir()] == ["whole-1"]
+
+
+def test_runs_on_a_file_system_that_is_not_there_are_not_forgotten(home: Path) -> None:
+    known(home / "scratch" / "mine-1")
+    (home / "scratch").rename(home / "unmounted")
+    assert index.runs() == []
+    (home / "unmounted").rename(home / "scratch")
+    assert [run.run_id for run in index.runs()] == ["mine-1"]
+
+
+def test_the_last_run_is_the_one_submitted_last(home: Path) -> None:
+    known(home / "runs" / "b-1")
+    known(home / "runs" / "a-2")
+    os.utime(home / "runs" / "b-1" / "plan.json")
+    assert index.find("last").run_id == "a-2"
+
+
+def test_a_home_that_is_not_there_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert main(["status"]) == 3
+    assert "the list of your runs cannot be read: Not a directory" in capsys.readouterr().err
