@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,11 +70,51 @@ def test_complete_ones_newest_first(tmp_path: Path) -> None:
     assert newest is not None and newest.name == "step-100000000" and newest.attempt == 2
 
 
+def in_its_place(name: str, plant: Callable[[Path], None]) -> Callable[[Path], None]:
+    def planted(path: Path) -> None:
+        (path / name).unlink()
+        plant(path / name)
+
+    planted.__name__ = f"{plant.__name__} in the place of {name}"
+    return planted
+
+
+def link_to_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def link_to_a_copy(path: Path) -> None:
+    copy = path.parent.parent / "copy"
+    copy.write_bytes(STATE)
+    path.symlink_to(copy)
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+def name_a_file_elsewhere(path: Path) -> None:
+    (path.parent / "elsewhere").write_bytes(STATE)
+    (path / "manifest.json").write_text(json.dumps(compose(20, 2.0, 2, {"../elsewhere": STATE})))
+
+
+def nest_deeply(path: Path) -> None:
+    (path / "manifest.json").write_text("[" * 200_000)
+
+
+def count_without_end(path: Path) -> None:
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"step": 20', '"step": 1e400'))
+
+
 @pytest.mark.parametrize(
     "tear",
     [
         truncate, flip, lose_the_state, lose_the_manifest, cut_the_manifest, list_nothing, claim_another_step,
-        write_a_list,
+        write_a_list, name_a_file_elsewhere, nest_deeply, count_without_end,
+        *(in_its_place("manifest.json", plant) for plant in (os.mkfifo, os.mkdir, link_to_zeros, huge)),
+        *(in_its_place("state.pt", plant) for plant in (os.mkfifo, os.mkdir, link_to_zeros, link_to_a_copy, huge)),
     ],
 )  # fmt: skip
 def test_a_torn_one_is_passed_over(tmp_path: Path, tear: Callable[[Path], None]) -> None:

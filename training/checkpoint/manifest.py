@@ -1,19 +1,30 @@
-"""Complete checkpoints: folders `step-NNNNNNNN` whose files match their manifest in size and SHA-256."""
+"""Complete checkpoints: folders `step-NNNNNNNN` whose files match their manifest in size and SHA-256.
+
+What is read here may be damaged, or put there by someone else. It is either complete or IncompleteCheckpoint.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training.files import open_file, open_folder
+
 SCHEMA = 1
 MANIFEST = "manifest.json"
+LARGEST_MANIFEST_BYTES = 1_000_000
+BLOCK_BYTES = 1 << 20
 TEMPORARY_PREFIX = ".tmp-"
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-([0-9]{8,18})")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class IncompleteCheckpoint(ValueError):
@@ -22,12 +33,16 @@ class IncompleteCheckpoint(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: the state after `step` steps, at a fractional `epoch`, written by `attempt`."""
+    """A complete checkpoint: the state after `step` steps, at a fractional `epoch`, written by `attempt`.
+
+    `sha256` holds the checksum of every file by its name.
+    """
 
     path: Path
     step: int
     epoch: float
     attempt: int
+    sha256: dict[str, str]
 
     @property
     def name(self) -> str:
@@ -39,10 +54,10 @@ def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def step_of(path: Path) -> int | None:
+def step_of(name: str) -> int | None:
     """The step that a folder name stands for; None when it is no checkpoint's name."""
-    match = _NAME.fullmatch(path.name)
-    return int(match[1]) if match else None
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match and name_of(int(match[1])) == name else None
 
 
 def compose(step: int, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
@@ -56,17 +71,15 @@ def compose(step: int, epoch: float, attempt: int, files: dict[str, bytes]) -> d
 def verify(path: Path) -> Checkpoint:
     """Compare the checkpoint at `path` with its manifest; IncompleteCheckpoint says what differs."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        checkpoint = Checkpoint(path, int(manifest["step"]), float(manifest["epoch"]), int(manifest["attempt"]))
-        listing = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
-    except OSError as error:
-        raise IncompleteCheckpoint(f"{path}: no manifest: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise IncompleteCheckpoint(f"{path}: the manifest does not parse: {error!r}") from error
-    if manifest.get("schema") != SCHEMA or checkpoint.step != step_of(path) or not listing:
-        raise IncompleteCheckpoint(f"{path}: the manifest belongs to something else")
-    for name, expected in listing.items():
-        _verify_file(path / name, *expected)
+        folder = open_folder(path)
+    except (OSError, ValueError) as error:
+        raise IncompleteCheckpoint(f"{path}: no folder to read: {_reason(error)}") from error
+    try:
+        checkpoint, sizes_bytes = _parsed(path, _read_manifest(path, folder))
+        for name, size_bytes in sizes_bytes.items():
+            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name])
+    finally:
+        os.close(folder)
     return checkpoint
 
 
@@ -89,23 +102,78 @@ def _complete(folder: Path) -> Iterator[Checkpoint]:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Everything in `folder` with the name of a checkpoint, the newest first, complete or not."""
-    if not folder.is_dir():
+    """Everything in `folder` with the name of a checkpoint, the newest first, complete or not.
+
+    Nothing where `folder` is missing, is no folder or cannot be read.
+    """
+    try:
+        names = os.listdir(folder)
+    except (OSError, ValueError):
         return []
-    named = [(step, path) for path in folder.iterdir() if (step := step_of(path)) is not None]
-    return [path for _, path in sorted(named, reverse=True)]
+    named = [(step, name) for name in names if (step := step_of(name)) is not None]
+    return [folder / name for _, name in sorted(named, reverse=True)]
 
 
-def _verify_file(path: Path, size_bytes: int, sha256: str) -> None:
+def _read_manifest(path: Path, folder: int) -> bytes:
+    try:
+        with open(open_file(MANIFEST, folder), "rb") as file:
+            content = file.read(LARGEST_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise IncompleteCheckpoint(f"{path}: no manifest: {_reason(error)}") from error
+    if len(content) > LARGEST_MANIFEST_BYTES:
+        raise IncompleteCheckpoint(f"{path}: the manifest is larger than {LARGEST_MANIFEST_BYTES} bytes")
+    return content
+
+
+def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
+    """What the manifest claims, and the size of every file in bytes."""
+    try:
+        manifest = json.loads(content.decode())
+        step, epoch, attempt = manifest["step"], manifest["epoch"], manifest["attempt"]
+        listing = manifest["files"]
+        sizes_bytes = {name: entry["bytes"] for name, entry in listing.items()}
+        sha256 = {name: entry["sha256"] for name, entry in listing.items()}
+        claims = [_whole(manifest["schema"]), _whole(step), _finite(epoch), _whole(attempt)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise IncompleteCheckpoint(f"{path}: the manifest does not parse: {_reason(error)}") from error
+    if not all(claims) or manifest["schema"] != SCHEMA or step != step_of(path.name) or not listing:
+        raise IncompleteCheckpoint(f"{path}: the manifest belongs to something else")
+    for name in listing:
+        if not _FILE_NAME.fullmatch(name):
+            raise IncompleteCheckpoint(f"{path}: the manifest lists {name[:80]!r}, which is no plain file name")
+        if not _whole(sizes_bytes[name]):
+            raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no size in bytes")
+        if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
+            raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no SHA-256")
+    return Checkpoint(path, step, float(epoch), attempt, sha256), sizes_bytes
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _finite(value: object) -> bool:
+    """Not negative, and what `float` takes: it raises for integers above its largest number."""
+    return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= sys.float_info.max
+
+
+def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str) -> None:
     digest = hashlib.sha256()
     try:
-        found_bytes = path.stat().st_size
-        if found_bytes != size_bytes:
-            raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
+        with open(open_file(path.name, folder), "rb") as file:
+            found_bytes = os.fstat(file.fileno()).st_size
+            if found_bytes != size_bytes:
+                raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
+            while size_bytes > 0 and (block := file.read(min(size_bytes, BLOCK_BYTES))):
                 digest.update(block)
+                size_bytes -= len(block)
     except OSError as error:
-        raise IncompleteCheckpoint(f"{path}: cannot be read: {error.strerror}") from error
+        raise IncompleteCheckpoint(f"{path}: cannot be read: {_reason(error)}") from error
     if digest.hexdigest() != sha256:
         raise IncompleteCheckpoint(f"{path}: the content differs from its SHA-256 in the manifest")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}"[:200]
