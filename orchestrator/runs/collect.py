@@ -62,7 +62,8 @@ def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
         if checkpoint.is_symlink():
             raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
         verify(checkpoint)
-        target.mkdir(parents=True, mode=0o700)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        target.mkdir(mode=0o700)
         copy_folder(checkpoint, target, (), say)
         verify(target)
     except IncompleteCheckpoint as error:

@@ -1,0 +1,91 @@
+"""Run folders as submitting and training leave them, written by the code that writes the real ones, without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from orchestrator import planning
+from orchestrator.images import Image
+from orchestrator.job.prepare import prepare
+from orchestrator.placement.mapping import place
+from orchestrator.runs import index, ledger, provenance
+from orchestrator.runs.files import write_json, write_text
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End, RankEnd
+from orchestrator.states import State
+from training.checkpoint.manifest import MANIFEST, compose, name_of
+from training.metrics import Metrics
+
+STEPS = 40
+SITE = """scheduler: local
+launcher: spawn
+node: {{ranks: 4, interface: lo}}
+python: {folder}/python
+runs: {folder}/runs
+stop_before: 10s
+"""
+
+
+def write_specs(folder: Path) -> Path:
+    """A run file and its site, whose Python is a stub that ends at once; the run file's path."""
+    (folder / "python").write_text("#!/bin/sh\nexit 3\n")
+    (folder / "python").chmod(0o755)
+    (folder / "site.yaml").write_text(SITE.format(folder=folder))
+    (folder / "run.yaml").write_text("name: made\nsite: ./site.yaml\ngrid: 2x2\ntime: 10m\n")
+    return folder / "run.yaml"
+
+
+def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
+    """A run of one attempt that ended so, in the index."""
+    plan = planning.plan(spec)
+    run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
+    attempt.folder.mkdir(parents=True, mode=0o700)
+    with index.announced(run):
+        write_text(run.spec, plan.spec_text)
+        write_json(run.provenance, provenance.gather(spec.parent)[0])
+        write_json(run.plan, plan.as_json())
+        write_json(attempt.plan, plan.as_json())
+    _image(run)
+    ledger.append(run.ledger, "submitting", 1, name=plan.run_id)
+    ledger.append(run.ledger, "submitted", 1, job=job, scheduler="local")
+    placement = place(plan.grid, ["here"], 4)
+    prepare(plan, run, attempt, placement, None)
+    ledger.append(run.ledger, "started", 1, job=job, hosts=["here"], grid=[2, 2])
+    for rank in range(4):
+        start = {"rank": rank, "host": "here", "local_rank": rank, "pid": 1, "started_s": 1.5}
+        write_json(attempt.rank_start(rank), start)
+        RankEnd(rank, "here", rank, 2.5, exit_code=0).write(attempt.rank_end(rank))
+        write_text(attempt.rank_log(rank), f"a line of rank {rank}\nanother\n")
+    write_text(attempt.script, "#!/usr/bin/env bash\n")
+    write_text(attempt.stdout, "a line of the job\n")
+    write_text(attempt.stderr, "")
+    write_json(attempt.rendezvous, {"host": "here", "port": 1})
+    _train(run, end.state is State.COMPLETED)
+    write_json(attempt.done, {"schema": 1, "attempt": 1, "step": STEPS})
+    end.write(attempt.end)
+    ledger.append(run.ledger, "ended", 1, state=end.state.value, reason=end.reason)
+    return run
+
+
+def _image(run: RunFolder) -> None:
+    sif = run.folder.parent.parent / "made.sif"
+    sif.write_bytes(b"an image")
+    write_json(run.image, asdict(Image(str(sif), hashlib.sha256(b"an image").hexdigest(), "made")))
+
+
+def _train(run: RunFolder, done: bool) -> None:
+    metrics = Metrics(run.metrics, 1)
+    metrics.write("start", step=0, total_steps=STEPS)
+    for step in range(1, STEPS + 1):
+        metrics.write("step", step=step, total_steps=STEPS, loss=1.0 / step, lr=0.1, images_per_s=800.0)
+    if done:
+        metrics.write("done", step=STEPS, accuracy=0.97, images_per_s=810.0)
+    for step in (STEPS // 2, STEPS):
+        checkpoint = run.checkpoints / name_of(step)
+        checkpoint.mkdir(parents=True)
+        state = b"weights" * 1000
+        (checkpoint / "state.pt").write_bytes(state)
+        (checkpoint / MANIFEST).write_text(json.dumps(compose(step, 1.0, 1, {"state.pt": state})))

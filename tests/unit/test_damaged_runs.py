@@ -1,0 +1,156 @@
+"""Any file of a run damaged in any way: every verb that reads says so in words, in time, and never lies about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from tests.unit import damage
+from tests.unit.run_folders import make, write_specs
+
+VERB_S = 20
+MEMORY_BYTES = 600 << 20
+COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
+FAILED = End(State.FAILED, "rank 1 (here, local rank 1) was killed by SIGKILL after step 40", certain=False)
+FILES = [
+    "plan.json", "ledger.jsonl", "metrics.jsonl", "provenance.json", "image.json", "run.yaml", "attempts",
+    "checkpoints", "attempts/1", *(f"attempts/1/{name}" for name in (
+        "plan.json", "job.sh", "job.out", "job.err", "end.json", "done.json", "placement.json", "launch.json",
+        "config.json", "rendezvous.json", "logs", "logs/rank-0000.log", "ranks", "ranks/0000.start.json",
+        "ranks/0000.end.json",
+    )),
+    "checkpoints/step-00000040", "checkpoints/step-00000040/manifest.json", "checkpoints/step-00000040/state.pt",
+]  # fmt: skip
+
+
+class Hang(BaseException):
+    """A verb that took longer than VERB_S."""
+
+
+@dataclass
+class Desk:
+    """A home with a completed run, a failed one and a third that is never damaged."""
+
+    home: Path
+    capsys: pytest.CaptureFixture[str]
+    completed: RunFolder
+    failed: RunFolder
+    healthy: RunFolder
+
+    def again(self, run: RunFolder) -> None:
+        """The run as it was."""
+        shutil.rmtree(run.folder)
+        shutil.copytree(self.home / "kept" / run.run_id, run.folder)
+
+    def say(self, *words: str) -> tuple[int, str, str]:
+        """A verb in this process: (exit code, stdout, stderr). Whatever a user should never see fails."""
+
+        def hang(number: int, frame: FrameType | None) -> None:
+            raise Hang(f"{words} took longer than {VERB_S} s")
+
+        signal.signal(signal.SIGALRM, hang)
+        signal.alarm(VERB_S)
+        try:
+            code = main(list(words))
+        finally:
+            signal.alarm(0)
+        said = self.capsys.readouterr()
+        shown = said.out + said.err
+        assert code in (0, 1, 2, 3), f"{words}: exit code {code}: {shown[-500:]}"
+        assert "Traceback" not in shown and "defect of torusrun" not in shown, f"{words}: {shown[-2000:]}"
+        return code, said.out, said.err
+
+    def state(self, run: RunFolder) -> dict[str, Any]:
+        shown = json.loads(self.say("status", str(run.folder) + "/", "--json")[1])["runs"][0]
+        assert isinstance(shown["damaged"], list)
+        return shown
+
+
+@pytest.fixture
+def desk(home: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Desk]:
+    spec = write_specs(home)
+    found = Desk(home, capsys, make(spec, COMPLETED), make(spec, FAILED), make(spec, COMPLETED))
+    shutil.copytree(home / "runs", home / "kept")
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, hard))
+    yield found
+    resource.setrlimit(resource.RLIMIT_AS, (before, hard))
+
+
+def verbs(run: RunFolder, into: Path) -> list[list[str]]:
+    """Every verb that reads this run and does not begin another attempt of it."""
+    named = [["status", run.run_id], ["watch", run.run_id], ["logs", run.run_id], ["cancel", run.run_id]]
+    return [*named, ["logs", run.run_id, "--rank", "0"], ["collect", run.run_id, str(into)]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_run_is_told_of_and_hides_no_other(name: str, desk: Desk) -> None:
+    for run, state in ((desk.completed, "COMPLETED"), (desk.failed, "FAILED")):
+        for way in damage.WAYS:
+            what = f"{name}, {way.__name__}, {state}"
+            damage.do(way, run.folder / name)
+            everything = desk.say("status")[1]
+            assert desk.healthy.run_id in everything, f"{what}: {everything}"
+            assert run.run_id in everything, f"{what}: {everything}"
+            listed = {view["run"]: view for view in json.loads(desk.say("status", "--json")[1])["runs"]}
+            assert listed[desk.healthy.run_id]["damaged"] == [], what
+            assert desk.state(run)["state"] == listed[run.run_id]["state"] == state, f"{what}: {listed[run.run_id]}"
+            into = desk.home / "collected"
+            for words in verbs(run, into):
+                desk.say(*words)
+            shutil.rmtree(into, ignore_errors=True)
+            if state == "COMPLETED":
+                assert desk.say("resume", run.run_id)[0] in (2, 3), what
+            desk.again(run)
+    assert not list(desk.home.glob(".torusrun-*")), "a collecting that failed must leave nothing"
+
+
+@pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl", "attempts/1/end.json"])
+@pytest.mark.parametrize("way", damage.WAYS)
+def test_damage_of_a_record_is_named(name: str, way: Callable[[Path, bytes], None], desk: Desk) -> None:
+    damage.do(way, desk.completed.folder / name)
+    texts = desk.state(desk.completed)["damaged"]
+    if (name, way) == ("attempts/1/end.json", damage.missing):
+        return  # an end that only the scheduler knew leaves none either
+    if (name, way.__name__) in (("attempts/1/end.json", "huge_numbers"),):
+        return
+    assert any(text.startswith(f"{name}: ") for text in texts), texts
+    assert "damaged: " in desk.say("status", desk.completed.run_id)[1]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["plan.json", "attempts/1/plan.json"], ["ledger.jsonl", "attempts/1/end.json"], ["ledger.jsonl", "attempts"]],
+    ids=" ".join,
+)
+def test_no_damage_makes_a_failed_run_completed(names: list[str], desk: Desk) -> None:
+    for way in damage.WAYS:
+        for name in names:
+            damage.do(way, desk.failed.folder / name)
+        assert desk.state(desk.failed)["state"] in ("FAILED", "UNKNOWN", "LOST"), (names, way)
+        desk.again(desk.failed)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl", "image.json", "attempts/1/plan.json"])
+@pytest.mark.parametrize("way", [damage.missing, damage.nul_bytes, damage.wrong_types, damage.fifo])
+def test_a_failed_run_resumes_or_says_why_it_does_not(
+    name: str, way: Callable[[Path, bytes], None], desk: Desk
+) -> None:
+    damage.do(way, desk.failed.folder / name)
+    desk.say("resume", desk.failed.run_id)
+    assert desk.state(desk.failed)["state"] != "COMPLETED"

@@ -1,0 +1,67 @@
+"""What files say cannot act on the terminal that shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from orchestrator.watch.plain import plain
+from tests.unit.run_folders import make, write_specs
+
+EVIL = (
+    "rank 1 said: [/foo] [red]:boom: \x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202egnp.exe\nmade-0000  COMPLETED\ttrust me"
+)
+FORBIDDEN = set("\x1b\x07\r\x9b\x7f\u202e")
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), End(State.FAILED, EVIL))
+
+
+def test_control_characters_are_written_out_and_lines_stay_one() -> None:
+    assert plain("a\x1b[31mb\x07c\x9bd\x7f") == r"a\x1b[31mb\x07c\x9bd\x7f"
+    assert plain("one\ntwo\r\nthree\u2028four\x85five\n") == "one / two / three / four / five"
+    assert plain("a\tb \ud800 \u202e 日本 é") == r"a b \ud800 \u202e 日本 é"
+
+
+@pytest.mark.parametrize("verb", ["status", "watch", "cancel"])
+def test_a_reason_does_nothing_to_the_terminal(verb: str, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    main([verb, run.run_id])
+    said = capsys.readouterr()
+    shown = said.out + said.err
+    assert "[/foo] [red]:boom:" in shown.replace("\n", " ") and not FORBIDDEN & set(shown)
+    assert not any(line.startswith("made-0000") for line in shown.splitlines() if verb != "cancel")
+
+
+def test_as_json_a_reason_is_as_it_was(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["status", run.run_id, "--json"])
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["runs"][0]["reason"] == EVIL
+    assert not FORBIDDEN & set(shown)
+
+
+def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:
+    """On a terminal of its own: the bar is drawn only there. Before the first step it shows the reason."""
+    run.metrics.unlink()
+    keeper, terminal = pty.openpty()
+    said = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "watch", run.run_id],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "300"}, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    os.close(terminal)
+    shown = os.read(keeper, 1 << 16).decode()
+    os.close(keeper)
+    assert said.returncode == 1
+    assert "[/foo]" in shown and "\x1b]0;" not in shown and "Traceback" not in shown

@@ -1,0 +1,132 @@
+"""The records of ends, the metrics and the plan: whole and believable, or damaged in words."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SiteError
+from orchestrator.runs import metrics
+from orchestrator.runs.files import LARGEST_BYTES, read_json, read_object
+from orchestrator.runs.records import End, RankEnd
+from orchestrator.states import State
+
+WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
+RANK = {
+    "rank": 1, "host": "n1", "local_rank": 1, "ended_s": 2.5, "exit_code": 0, "signal": None, "error": "",
+    "told": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is not JSON"), ("null", "it holds null"), ("[1]", "it holds no JSON object"), ("7", "no JSON object"),
+        ("[" * 100_000, "nested too deeply"), ('{"a": ' + "1" * 5000 + "}", "a number in it is too long"),
+        ('{"a": "\xff"}', "it is not UTF-8 text"), ("\0" * 40, "it is not JSON"),
+    ],
+)  # fmt: skip
+def test_what_is_no_object_is_damaged(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(SiteError, match=f"record.json: this is damaged: .*{why}"):
+        read_object(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", LARGEST_BYTES + 1)
+    for name in ("fifo", "link", "folder", "sparse"):
+        with pytest.raises(SiteError, match=f"{name}: cannot be read: "):
+            read_json(tmp_path / name)
+    assert read_json(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "FINE"}, {"state": "RUNNING"}, {"state": "UNKNOWN"}, {"state": None}, {"state": ["COMPLETED"]},
+        {"certain": "true"}, {"certain": 1}, {"certain": None}, {"reason": None}, {"reason": 5},
+    ],
+)  # fmt: skip
+def test_an_end_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "end.json"
+    path.write_text(json.dumps(WHOLE))
+    assert End.read(path) == End(State.COMPLETED, "all well")
+    path.write_text(json.dumps({**WHOLE, **changes}))
+    with pytest.raises(SiteError, match="end.json: this is damaged"):
+        End.read(path)
+    for key in changes:
+        path.write_text(json.dumps({name: value for name, value in WHOLE.items() if name != key}))
+        with pytest.raises(SiteError, match=f"{key!r} is missing"):
+            End.read(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rank": "1"}, {"rank": -1}, {"rank": True}, {"exit_code": "0"}, {"exit_code": 10**30}, {"signal": 10**6},
+        {"told": "no"}, {"host": None}, {"error": ["x"]}, {"ended_s": "now"}, {"ended_s": None},
+    ],
+)  # fmt: skip
+def test_the_end_of_a_rank_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "0001.end.json"
+    path.write_text(json.dumps({**RANK, "later": "versions may add something"}))
+    assert RankEnd.read(path).good
+    path.write_text(json.dumps({**RANK, **changes}))
+    with pytest.raises(SiteError, match="0001.end.json: this is damaged"):
+        RankEnd.read(path)
+
+
+def test_a_rank_without_a_record_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="it is missing"):
+        RankEnd.read(tmp_path / "0001.end.json")
+
+
+STEP = {"t": 1.0, "attempt": 1, "event": "step", "step": 3, "total_steps": 9, "images_per_s": 800.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "null", "[]", "7", "[" * 100_000, "9" * 5000, "\0" * 9, json.dumps({**STEP, "step": "3"}),
+        json.dumps({**STEP, "step": None}), json.dumps({**STEP, "images_per_s": 10**400}),
+        json.dumps({**STEP, "images_per_s": "fast"}), json.dumps({**STEP, "event": ["step"]}),
+        json.dumps({**STEP, "step": 10**4000}), json.dumps(STEP).replace("800.0", "1e400"),
+        json.dumps({"event": "step", "attempt": 1}),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_is_left_out_and_counted(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f"{json.dumps(STEP)}\n{line}\n")
+    assert metrics.checked(path) == ([STEP], 1)
+
+
+def test_a_row_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{json.dumps(STEP)}\n{{"t": 1')
+    assert metrics.checked(path) == ([STEP], 0)
+
+
+def test_of_huge_metrics_the_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with open(path, "a") as file:
+        file.write(f"\n{json.dumps(STEP)}\n")
+    assert metrics.read(path, 1000) == [STEP]
+
+
+def test_what_a_torn_line_hides_is_that_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [{**STEP, "step": step} for step in range(1, 200)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert metrics.read(path, 1000) == rows[-len(metrics.read(path, 1000)) :]
+    assert metrics.checked(path, 1000)[1] == 0, "the line that the tail begins in the middle of is not damaged"

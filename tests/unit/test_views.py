@@ -1,0 +1,129 @@
+"""How a run stands by its folder alone: which attempt counts, whose run it is, what is asked and written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator import process
+from orchestrator.runs import ledger
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from orchestrator.watch.poll import views
+from orchestrator.watch.view import read_record
+from tests.unit.run_folders import make, write_specs
+
+FAILED = End(State.FAILED, "rank 1 was killed")
+COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
+GONE = "999999999.1"
+STRANGER = 12345
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), FAILED)
+
+
+def state(run: RunFolder, now_s: float | None = None) -> State:
+    return views([run], now_s)[0].state
+
+
+def test_a_refused_resume_does_not_hide_the_attempts_after_it(run: RunFolder) -> None:
+    ledger.append(run.ledger, "submitting", 2, name="made")
+    ledger.append(run.ledger, "refused", 2, reason="no such queue")
+    assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
+    run.attempt(2).folder.mkdir()
+    ledger.append(run.ledger, "submitting", 2, name="made")
+    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    COMPLETED.write(run.attempt(2).end)
+    assert (read_record(run).attempt, state(run)) == (2, State.COMPLETED)
+
+
+def test_an_attempt_that_never_got_its_folder_was_never_submitted(run: RunFolder) -> None:
+    ledger.append(run.ledger, "submitting", 2, name="made")
+    assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
+    run.attempt(2).folder.mkdir()
+    assert (read_record(run).attempt, state(run)) == (2, State.UNKNOWN)
+
+
+def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> None:
+    run.attempt(2).folder.mkdir()
+    COMPLETED.write(run.attempt(2).end)
+    run.ledger.write_bytes(run.ledger.read_bytes()[:-30])
+    view = views([run])[0]
+    assert (view.attempt, view.state) == (2, State.COMPLETED)
+    assert view.damaged == (
+        "ledger.jsonl: 1 of 4 lines cannot be read; the folders of its attempts say what they know",
+    )
+
+
+def test_hosts_and_grid_come_from_the_placement_where_ledger_and_plans_are_lost(run: RunFolder) -> None:
+    for path in (run.plan, run.attempt(1).plan, run.ledger):
+        path.unlink()
+    view = views([run])[0]
+    assert (view.state, view.grid, view.ranks, view.hosts) == (State.FAILED, (2, 2), 4, ("here",))
+    assert view.run == run.run_id and view.scheduler == ""
+    assert "`torusrun logs` and `torusrun collect` still work" in view.damaged[0]
+
+
+def test_a_job_just_submitted_that_nobody_shows_is_unknown_and_later_lost(run: RunFolder) -> None:
+    run.attempt(2).folder.mkdir()
+    ledger.append(run.ledger, "submitting", 2, name="made")
+    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    now_s = ledger.events(run.ledger)[-1].time_s
+    view = views([run], now_s + 7)[0]
+    assert (view.state, view.reason) == (State.UNKNOWN, "submitted 7 s ago; local does not show it yet")
+    assert state(run, now_s + 31) is State.LOST
+
+
+def lose_the_end(run: RunFolder) -> None:
+    """As if the attempt were still going on."""
+    run.attempt(1).end.unlink()
+    whole = run.ledger.read_text().splitlines(keepends=True)
+    run.ledger.write_text("".join(whole[:-1]))
+
+
+def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(run: RunFolder) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    lose_the_end(run)
+    before, asked = run.ledger.read_bytes(), process.CALLS.total()
+    os.chown(run.folder, STRANGER, STRANGER)
+    view = views([run])[0]
+    assert view.state is State.UNKNOWN and f"it belongs to user {STRANGER}" in view.reason
+    assert (view.step, view.hosts) == (40, ("here",))
+    assert process.CALLS.total() == asked and run.ledger.read_bytes() == before
+    FAILED.write(run.attempt(1).end)
+    assert state(run) is State.FAILED
+
+
+def test_an_end_that_cannot_be_noted_is_told_all_the_same(run: RunFolder) -> None:
+    """The ledger is a FIFO: what only the scheduler knew cannot be written down."""
+    End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
+    run.ledger.unlink()
+    os.mkfifo(run.ledger)
+    assert state(run) is State.FAILED
+
+
+def test_a_scheduler_of_another_version_is_no_reason_to_show_nothing(run: RunFolder) -> None:
+    lose_the_end(run)
+    run.plan.write_text(run.plan.read_text().replace('"scheduler": "local"', '"scheduler": "cron"'))
+    view = views([run])[0]
+    assert view.state is State.UNKNOWN and "there is no scheduler 'cron'" in view.reason
+
+
+def test_a_run_whose_folder_is_gone_is_told_of(run: RunFolder) -> None:
+    shutil.rmtree(run.folder)
+    view = views([run])[0]
+    assert view.state is State.UNKNOWN and "is not there" in view.reason
+
+
+def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None:
+    text = run.plan.read_text()
+    run.plan.write_text(text.replace('"command_timeout": "30.000000s"', '"command_timeout": "9999h"'))
+    plan = read_record(run).plan
+    assert plan is not None and plan.command_timeout_s == 3600
