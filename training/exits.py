@@ -2,5 +2,5 @@
 
 EXIT_DONE = 0
 EXIT_BAD_CONFIG = 2
-EXIT_NO_CHECKPOINT = 74  # EX_IOERR: the last checkpoint of the attempt could not be written
+EXIT_NO_CHECKPOINT = 74  # EX_IOERR: the last checkpoint, or the file that says that all is done, could not be written
 EXIT_STOPPED = 75  # EX_TEMPFAIL: stopped on SIGTERM with a checkpoint to resume from

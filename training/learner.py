@@ -24,7 +24,7 @@ class Learner:
     """One rank's replica after `steps_done` of `total_steps` steps; all ranks hold the same bits."""
 
     def __init__(self, config: Config, ranks: Ranks, device: torch.device) -> None:
-        self._train, self._ranks, self._device = config.train, ranks, device
+        self._train, self._ranks, self.device = config.train, ranks, device
         self._data = Digits(self._train.seed)
         self.model = small_resnet(self._data.classes, self._train.seed).to(device)
         self._optimizer = SGD(self.model, self._train.momentum, self._train.weight_decay)
@@ -67,7 +67,7 @@ class Learner:
     def accuracy(self) -> float:
         """On the test set, 0 to 1; all ranks must ask together."""
         images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
-        return accuracy(self.model, images.to(self._device), labels.to(self._device))
+        return accuracy(self.model, images.to(self.device), labels.to(self.device))
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; the sample order and the rates follow from the number of steps."""
@@ -106,4 +106,4 @@ class Learner:
             seed=self._train.seed,
         )
         images, labels = self._data.train_batch(samples)
-        return images.to(self._device), labels.to(self._device)
+        return images.to(self.device), labels.to(self.device)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from training import device as devices
-from training import rendezvous, saver
+from training import done, rendezvous, saver
 from training.checkpoint.manifest import name_of
 from training.checkpoint.store import CheckpointFolder
-from training.config import Config, Train
+from training.config import Config
 from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED
 from training.learner import Learner
 from training.meter import Meter
@@ -25,18 +25,20 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     reporter = Reporter(config, ranks, learner)
     checkpoints = saver.open_folder(config, ranks)
     reporter.start(saver.resume(config, meeting, learner, checkpoints), device)
-    code = _train(config.train, learner, reporter, checkpoints, stop)
+    code = _train(config, ranks, learner, reporter, checkpoints, stop)
     dist.destroy_process_group()
     return code
 
 
 def _train(
-    train: Train,
+    config: Config,
+    ranks: Ranks,
     learner: Learner,
     reporter: Reporter,
     checkpoints: CheckpointFolder | None,
     stop: StopRequest,
 ) -> int:
+    train = config.train
     meter = Meter(train.batch)
     accuracy = None
     while learner.steps_done < learner.total_steps:
@@ -58,6 +60,8 @@ def _train(
             reporter.evaluation(accuracy)
     if accuracy is None:  # resumed after the last step
         accuracy = learner.accuracy()
+    if not done.record(config, ranks, learner.device, learner.total_steps):
+        return EXIT_NO_CHECKPOINT
     reporter.done(accuracy, meter, name_of(learner.total_steps))
     return EXIT_DONE
 

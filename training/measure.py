@@ -16,10 +16,10 @@ import torch
 import torch.distributed as dist
 
 from training import device as devices
-from training import rendezvous
+from training import done, rendezvous
 from training.__main__ import read
 from training.config import Config, ConfigError
-from training.exits import EXIT_BAD_CONFIG, EXIT_DONE
+from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.metrics import Metrics
 from training.ranks import Ranks
@@ -42,9 +42,11 @@ def main(arguments: list[str]) -> int:
     metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
     for found in (*_compute(config, ranks, device), *_links(ranks, device)):
         metrics.write("measured", step=0, **found)
-    metrics.write("done", step=1, total_steps=1)
+    recorded = done.record(config, ranks, device, 1)
+    if recorded:
+        metrics.write("done", step=1, total_steps=1)
     dist.destroy_process_group()
-    return EXIT_DONE
+    return EXIT_DONE if recorded else EXIT_NO_CHECKPOINT
 
 
 def _compute(config: Config, ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:

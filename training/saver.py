@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
+from training.agree import agreed
 from training.checkpoint.manifest import name_of
 from training.checkpoint.store import CheckpointFolder, load
 from training.config import Config
@@ -45,7 +45,7 @@ def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, 
     error = _write(folder, learner, reporter) if folder is not None else None
     if error is not None and last and folder is not None:
         reporter.lost_checkpoint(error, folder.newest)
-    return _agreed(error is None) if last else error is None
+    return agreed(error is None, learner.device) if last else error is None
 
 
 def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
@@ -58,9 +58,3 @@ def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OS
         return error
     reporter.checkpoint(name_of(step), time.perf_counter() - started_s)
     return None
-
-
-def _agreed(written: bool) -> bool:
-    answer = [written]
-    dist.broadcast_object_list(answer, src=0)
-    return answer[0]

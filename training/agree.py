@@ -1,0 +1,16 @@
+"""One answer for all ranks."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+
+def agreed(answer: bool, device: torch.device) -> bool:
+    """Rank 0's `answer` on every rank; all must ask together.
+
+    It travels as a tensor: collectives of objects load pickles, and those run code.
+    """
+    told = torch.tensor([int(answer)], device=device)
+    dist.broadcast(told, 0)
+    return bool(told.item())
