@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import images, process, schedulers
+from orchestrator import images, private, process, schedulers
 from orchestrator.errors import SiteError
 from orchestrator.images import Prepared
 from orchestrator.planning import in_its_words
@@ -53,8 +54,10 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     from orchestrator.schedulers.executors import Executor
 
     scheduler = schedulers.get(site.scheduler)
-    folder = images.cache(site).folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
-    folder.mkdir(parents=True, mode=0o700)
+    cache = images.cache(site)
+    cache.make()
+    folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
+    private.make(folder / "submitit")
     request = _request(prepared, site, folder)
     text = job_script(
         scheduler, request, attempt=folder, entry=process.module(python, "submitit.core._submit", folder / "submitit"),
@@ -62,7 +65,11 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
         environment=site.env,
     )  # fmt: skip
     executor = Executor(scheduler, request, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)
-    job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+    callers = os.umask(private.UMASK)  # submitit writes its files with the umask that it finds
+    try:
+        job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+    finally:
+        os.umask(callers)
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
     shutil.rmtree(folder, ignore_errors=True)

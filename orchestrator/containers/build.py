@@ -9,26 +9,28 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from orchestrator import process
+from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock
 from orchestrator.containers.cache import Cache, Entry, remove_tree
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
 from orchestrator.containers.inputs import Inputs, collect, file_sum
 from orchestrator.containers.mirror import completed
 from orchestrator.containers.recipe import load
-from orchestrator.containers.runtime import Runtime, temporary_folder
+from orchestrator.containers.runtime import Runtime, own_environment, temporary_folder
 from orchestrator.errors import SiteError, UserError
 
 COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 POLL_S = 0.1
 TERMINATE_S = 10.0
 LOG_TAIL_BYTES = 1 << 20
+TEMPORARY = "torusrun"
 
 Progress = Callable[[str], None]
 Examine = Callable[[Path], Mapping[str, str]]
@@ -101,7 +103,8 @@ def _build(
     image = work.with_name(f"{work.name}.sif")
     try:
         argv = command(runtime, options, image, inputs.lay_out(work).name)
-        environment = {**process.clean_environment(), **_temporary(runtime, options, work)}
+        shell = own_environment(process.clean_environment())
+        environment = {**shell, **temporary_folder(runtime, _temporary(key, options, work))}
         code = _run(argv, environment, work, log, progress)
         if code != 0 or not image.is_file():
             raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
@@ -141,23 +144,27 @@ def command(runtime: Runtime, options: Options, image: Path, definition: str) ->
     return [runtime.command, "build", *asked, *options.extra, str(image), definition]
 
 
-def _temporary(runtime: Runtime, options: Options, work: Path) -> dict[str, str]:
-    folder = (options.temporary or work) / f"torusrun-{work.name[1:13]}-{os.getpid()}"
-    folder.mkdir(parents=True)
-    return temporary_folder(runtime, folder)
+def _temporary(key: str, options: Options, work: Path) -> Path:
+    """A new folder for the build's own files, under a name that nobody can take before."""
+    above = options.temporary or work
+    private.make(above)
+    return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-{key[:12]}-", dir=above))
 
 
 def _clear(cache: Cache, key: str, options: Options) -> None:
     """Remove what builds that are no more have left, in the cache and in the temporary folder."""
     cache.clear_leftovers(key)
     if options.temporary:
-        for folder in options.temporary.glob(f"torusrun-{key[:12]}-*"):
-            remove_tree(folder)
+        for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
+            if private.is_mine(folder):
+                remove_tree(folder)
 
 
 def _run(argv: list[str], environment: dict[str, str], work: Path, log: Path, progress: Progress) -> int:
     """Run a build to its end, its output in `log` and line by line in `progress`; its exit code."""
-    with open(log, "wb") as output, open(log, encoding="utf-8", errors="replace") as reading:
+    descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(descriptor, "wb") as output, open(log, encoding="utf-8", errors="replace") as reading:
+        os.fchmod(descriptor, 0o600)  # an older version left it open to others
         child = process.start(
             argv, environment=environment, output=output, new_session=True, cwd=work, parent_death=signal.SIGTERM
         )

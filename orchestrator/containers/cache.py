@@ -5,6 +5,9 @@ CACHE/KEY.json   what is known of it; written before the image appears
 CACHE/KEY.log    the log of its last build, failed ones included
 CACHE/KEY.lock   one builder at a time
 CACHE/.KEY.*     a build under way, or what a killed one left; the next build clears it
+
+Nobody but its owner may write into the folder: whoever can, can put an image of his own under any key. Still no link
+in it is followed, and a damaged sidecar hides its own image only.
 """
 
 from __future__ import annotations
@@ -13,20 +16,22 @@ import contextlib
 import os
 import shutil
 import stat
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import process
+from orchestrator import private, process
 from orchestrator.containers import lock
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import stream_sum
 from orchestrator.errors import SiteError, UserError
-from orchestrator.runs.files import read_json, write_json
+from orchestrator.runs.files import damaged, read_object, required, write_json
 
 SCHEMA = 1
 KEY_DIGITS = 64
+LARGEST_BYTES = 4 * 1024 * 1024  # of a sidecar, which holds a definition
 AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
 REMOVAL_TIMEOUT_S = 120.0
 
@@ -52,6 +57,26 @@ class Entry:
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
 
+    @classmethod
+    def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> Entry:
+        """What a sidecar says of the image with this key. Raises SiteError where it cannot be believed."""
+        kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
+        values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
+        for name in ("labels", "versions"):
+            if not all(isinstance(value, str) for value in values[name].values()):
+                raise damaged(sidecar, f"{name!r} holds something that is no text")
+        if values["key"] != key:
+            raise damaged(sidecar, "its key is another image's")
+        return cls(**values, path=image)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "dict[str, str]": (dict,)}
+
+
+def warn(message: str) -> None:
+    """Say on the terminal what is wrong with one image, while the others go on."""
+    print(f"torusrun: {private.plain(message)}", file=sys.stderr, flush=True)
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -60,11 +85,19 @@ class Cache:
     folder: Path
 
     def make(self) -> None:
-        """Create the folder. Raises SiteError when that fails."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SiteError(f"{self.folder}: the image cache cannot be made: {error.strerror}") from None
+        """Create the folder. Raises SiteError when that fails, or when others can write into it."""
+        private.make(self.folder)
+        self.check()
+
+    def check(self) -> None:
+        """Raise SiteError where others can put images into the folder; a sticky one, as /tmp, is no better."""
+        private.check(self.folder)
+        mode = stat.S_IMODE(self.folder.stat().st_mode)
+        if mode & private.OTHERS_WRITE:
+            raise SiteError(
+                f"{self.folder}: others may put images into this cache (mode {mode:04o}); `chmod go-w` it, "
+                f"or name another folder in 'container.cache' of the site"
+            )
 
     def image(self, key: str) -> Path:
         return self.folder / f"{key}.sif"
@@ -83,23 +116,38 @@ class Cache:
         return self.folder / f".{key}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
 
     def get(self, key: str) -> Entry | None:
-        """The image with this key, None where there is none (or only half of one)."""
-        if not self.image(key).is_file():
-            return None
-        kept = read_json(self.sidecar(key))
-        if kept is None:
-            return None
-        try:
-            if kept.pop("schema") != SCHEMA:
-                return None
-            return Entry(**{**kept, "path": self.image(key)})
-        except (TypeError, AttributeError, KeyError) as error:
-            raise SiteError(f"{self.sidecar(key)}: this is damaged: {error}") from None
+        """The image with this key, None where there is none (or only half of one).
 
-    def entries(self) -> list[Entry]:
-        """All images, the newest first."""
-        keys = [path.stem for path in self.folder.glob("*.sif") if len(path.stem) == KEY_DIGITS]
-        return sorted((e for key in keys if (e := self.get(key))), key=lambda e: -e.built_s)
+        Raises SiteError where strangers can write into the cache, or what lies there is damaged.
+        """
+        try:
+            found = self.image(key).lstat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SiteError(f"{self.image(key)}: cannot be read: {error.strerror}") from None
+        self.check()
+        if not stat.S_ISREG(found.st_mode):
+            why = private.NOT_FOLLOWED if stat.S_ISLNK(found.st_mode) else private.NOT_REGULAR
+            raise SiteError(f"{self.image(key)}: {why}; remove it")
+        kept = read_object(self.sidecar(key), LARGEST_BYTES)
+        if kept is None or kept.get("schema") != SCHEMA:
+            return None
+        return Entry.from_json(kept, key, self.image(key), self.sidecar(key))
+
+    def entries(self, broken: Callable[[str], None] = warn) -> list[Entry]:
+        """All images, the newest first; what is wrong with one that cannot be read is said to `broken`."""
+        if not os.path.isdir(self.folder):
+            return []
+        self.check()
+        found = []
+        for path in sorted(self.folder.glob("*.sif")):
+            if len(path.stem) == KEY_DIGITS:
+                try:
+                    found.append(self.get(path.stem))
+                except SiteError as error:
+                    broken(str(error))
+        return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
 
     def find(self, word: str) -> Entry:
         """The image with this name, path or beginning of a key. Raises UserError when it is not exactly one."""
@@ -117,7 +165,7 @@ class Cache:
     def publish(self, entry: Entry, finished: Path) -> Entry:
         """Give a finished image its name: sidecar first, so that an image never stands without one."""
         try:
-            with open(finished, "rb") as stream:
+            with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
             write_json(self.sidecar(entry.key), entry.as_json())
             finished.chmod(0o644)
@@ -129,14 +177,17 @@ class Cache:
     def verify(self, entry: Entry) -> str | None:
         """What is wrong with an image, read from end to end; None when it is the one that was built."""
         try:
-            found = file_sum(entry.path)
+            found = _sum(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
         return None if found == entry.sha256 else f"{entry.path}: its sum is {found}, and was {entry.sha256} when built"
 
     def keep_sum(self, entry: Entry) -> None:
         """Take an image as it is now for what it is: its owner has signed it."""
-        now = replace(entry, sha256=file_sum(entry.path), size_bytes=entry.path.stat().st_size)
+        try:
+            now = replace(entry, sha256=_sum(entry.path), size_bytes=entry.path.lstat().st_size)
+        except OSError as error:
+            raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: Entry) -> None:
@@ -163,6 +214,12 @@ class Cache:
                 with lock.held_if_free(self.lock(key)) as free:
                     if free:
                         yield path
+
+
+def _sum(image: Path) -> str:
+    """SHA-256 of an image of the cache itself, never of a file that a link leads to."""
+    with open(private.open_regular(image), "rb") as stream:
+        return stream_sum(stream)
 
 
 def remove_tree(path: Path) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator import process
+from orchestrator import private, process
 from orchestrator.containers import compat, probe
 from orchestrator.containers.answers import (
     Mpi,
@@ -23,7 +23,7 @@ from orchestrator.containers.answers import (
 )
 from orchestrator.containers.command import Container, inside
 from orchestrator.containers.inputs import file_sum
-from orchestrator.containers.runtime import Runtime
+from orchestrator.containers.runtime import Runtime, own_environment
 from orchestrator.errors import SiteError
 
 ASKING_S = 60.0
@@ -99,7 +99,7 @@ def image(path: Path, container: Container | None, shared: Iterable[str] = (), s
     """Ask an image, by running the probe in it unless `container` is None; `shared` are the shared file systems."""
     on_shared = not list(shared) or any(path.resolve().is_relative_to(Path(s).resolve()) for s in shared)
     try:
-        with open(path, "rb") as stream:
+        with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
             stream.read(1)
     except OSError as error:
         return ImageFacts(str(path), readable=False, unreadable_because=error.strerror or "", shared=on_shared)
@@ -129,7 +129,8 @@ def _examined(known: ImageFacts, container: Container) -> ImageFacts:
 def _inside(container: Container, *command: str) -> process.Finished:
     # Without --nv: the probe needs no GPU, and a login node has none.
     plain = Container(container.runtime, container.image, container.binds, directory="/")
-    return process.run(inside(plain, command, {}, {}).argv, timeout_s=ASKING_S)
+    shell = own_environment(process.clean_environment())
+    return process.run(inside(plain, command, {}, {}).argv, timeout_s=ASKING_S, environment=shell)
 
 
 def _works(*argv: str) -> bool:

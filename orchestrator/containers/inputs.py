@@ -10,7 +10,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from orchestrator import private
 from orchestrator.containers.recipe import Recipe
 from orchestrator.errors import UserError
 
@@ -43,7 +45,8 @@ class Inputs:
 
     def lay_out(self, folder: Path) -> Path:
         """Write the definition and copy what it takes in to `folder`; the definition's path."""
-        (folder / "files").mkdir(parents=True)
+        private.make(folder)
+        (folder / "files").mkdir()
         for name, path in self.files:
             if path.is_dir():
                 shutil.copytree(path, folder / name, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -106,11 +109,16 @@ def base_sum(path: Path) -> str:
 
 
 def file_sum(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """SHA-256 of the content of a file, or of the file that a link leads to. Raises OSError, also for a FIFO."""
+    with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+        return stream_sum(stream)
+
+
+def stream_sum(stream: IO[bytes]) -> str:
+    """SHA-256 of what a stream still holds."""
     total = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            total.update(chunk)
+    while chunk := stream.read(CHUNK_BYTES):
+        total.update(chunk)
     return total.hexdigest()
 
 

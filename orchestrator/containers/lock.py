@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from orchestrator import private
 from orchestrator.errors import SiteError
 
+LARGEST_BYTES = 4096
 POLL_S = 0.2
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 
@@ -31,7 +33,7 @@ def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> It
     """
     with _opened(path) as file:
         told = False
-        while not _taken(file):
+        while not _taken(file, path):
             if not told:
                 waiting(holder(path))
                 told = True
@@ -45,25 +47,27 @@ def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> It
 def held_if_free(path: Path) -> Iterator[bool]:
     """Hold the lock at `path` if nobody does; whether that is so."""
     with _opened(path) as file:
-        yield _taken(file)
+        yield _taken(file, path)
 
 
 def holder(path: Path) -> str:
     """Who wrote its name into the lock last: 'host, process 123, since 12:34:56'; 'another build' if nobody did."""
     try:
-        return path.read_text(encoding="utf-8").strip() or "another build"
+        text = private.read_bytes(path, LARGEST_BYTES).decode("utf-8", "replace").strip()
     except OSError:
         return "another build"
+    return private.plain(text.splitlines()[0]) if text else "another build"
 
 
 def _opened(path: Path) -> IO[str]:
     try:
-        return open(path, "a+", encoding="utf-8")  # NFS gives exclusive locks on files open for writing only
+        # NFS gives exclusive locks on files open for writing only.
+        return open(private.open_regular(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
     except OSError as error:
         raise SiteError(f"{path}: the lock cannot be opened: {error.strerror}") from None
 
 
-def _taken(file: IO[str]) -> bool:
+def _taken(file: IO[str], path: Path) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -71,13 +75,14 @@ def _taken(file: IO[str]) -> bool:
             return True
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False
-        raise SiteError(f"{file.name}: cannot be locked: {error.strerror}") from None
+        raise SiteError(f"{path}: cannot be locked: {error.strerror}") from None
     return True
 
 
 def _sign(file: IO[str]) -> None:
     try:
-        file.truncate(0)
+        file.seek(0)
+        file.truncate()
         file.write(f"{socket.gethostname()}, process {os.getpid()}, since {time.strftime('%H:%M:%S')}\n")
         file.flush()
     except OSError:

@@ -6,8 +6,10 @@ differs is the command, the prefix of the variables it hands in, and what its ag
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from orchestrator.errors import SiteError
 Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")
 ASKING_S = 30.0
+PREFIXES = ("APPTAINER", "SINGULARITY")
+BINDS = {f"{prefix}_{name}" for prefix in PREFIXES for name in ("BIND", "BINDPATH", "MOUNT")}
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ def parse_version(command: str, said: str) -> Runtime:
 
 def find(command: str | None = None) -> Runtime | None:
     """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one."""
-    path = next((p for name in ([command] if command else COMMANDS) if (p := shutil.which(str(name)))), None)
+    places = process.absolute_only(os.environ.get("PATH", os.defpath))
+    names = [command] if command else COMMANDS
+    path = next((found for name in names if (found := shutil.which(str(name), path=places))), None)
     if path is None:
         return None
     # `singularity` is often apptainer under its old name, so what it says counts, not what it is called.
@@ -90,6 +96,18 @@ def required(command: str | None = None) -> Runtime:
         return runtime
     names = command or " or ".join(COMMANDS)
     raise SiteError(f"{names}: not found on this machine; load its module, or set 'container.runtime' of the site")
+
+
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment to start a runtime in, without what the login shell binds or sets in every container.
+
+    What a run or a build sees of the host stands in its recipe and its site alone.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in BINDS and not name.startswith(tuple(f"{prefix}ENV_" for prefix in PREFIXES))
+    }
 
 
 def temporary_folder(runtime: Runtime, folder: Path) -> dict[str, str]:

@@ -1,16 +1,21 @@
 """What a build says: its words to the runtime, and a failure's log in one line. Builds themselves: tests/lab."""
 
+import os
+import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator import images
+from orchestrator.builds import build_in_job
 from orchestrator.containers import complaints
-from orchestrator.containers.build import Options, build, command, prepare
+from orchestrator.containers.build import BuildFailed, Options, build, command, prepare
 from orchestrator.containers.cache import Cache
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError, UserError
+from orchestrator.spec.load import load_site
 
 FAILURES = [
     ("E: Unable to locate package no-such-thing", "the Debian package no-such-thing does not exist"),
@@ -59,6 +64,66 @@ def test_a_missing_runtime_harms_nothing(small: Path, tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="cannot be started"):
         build(name, inputs, Cache(tmp_path / "images"), lambda: missing, Options())
     assert {path.suffix for path in (tmp_path / "images").iterdir()} <= {".log", ".lock"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "images").iterdir()} == {0o600}
+    assert stat.S_IMODE((tmp_path / "images").stat().st_mode) == 0o700
+
+
+def test_a_log_that_is_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:
+    name, inputs = prepare(small, Variant(), Options())
+    cache, precious = Cache(tmp_path / "images"), tmp_path / "precious"
+    cache.make()
+    precious.write_text("mine")
+    cache.log(inputs.key).symlink_to(precious)
+    with pytest.raises(BuildFailed, match="this is a symbolic link, and is not followed"):
+        build(name, inputs, cache, lambda: Runtime("true", "apptainer", (1, 4)), Options())
+    assert precious.read_text() == "mine"
+
+
+def test_a_build_sees_no_binds_and_its_folders_are_private(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a program in the runtime's place that shows what it is given."""
+    monkeypatch.setenv("APPTAINER_BIND", "/spy")
+    monkeypatch.setenv("SINGULARITY_BINDPATH", "/spy")
+    monkeypatch.setenv("SINGULARITYENV_SPY", "/spy")
+    shows = tmp_path / "shows"
+    shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
+    shows.chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    name, inputs = prepare(small, Variant(), Options())
+    cache = Cache(tmp_path / "images")
+    with pytest.raises(BuildFailed):
+        build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), Options(temporary=temporary))
+    said = cache.log(inputs.key).read_text()
+    assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
+    assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
+    assert not list(temporary.iterdir()), "a build clears what it made"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
+def test_a_strangers_folder_among_the_temporary_ones_stays(small: Path, tmp_path: Path) -> None:
+    name, inputs = prepare(small, Variant(), Options())
+    planted = tmp_path / f"torusrun-{inputs.key[:12]}-1"
+    (planted / "inner").mkdir(parents=True)
+    os.chown(planted, 4242, 4242)
+    with pytest.raises(SiteError):
+        missing = Runtime("/no/such/apptainer", "apptainer", (1, 4))
+        build(name, inputs, Cache(tmp_path / "images"), lambda: missing, Options(temporary=tmp_path))
+    assert (planted / "inner").is_dir()
+
+
+def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, home: Path) -> None:
+    text = f"scheduler: local\nlauncher: spawn\ncontainer: {{cache: {tmp_path}/images, runtime: /no/such/apptainer}}\n"
+    (tmp_path / "site.yaml").write_text(text)
+    site = load_site(str(tmp_path / "site.yaml"))
+    with pytest.raises(SiteError, match="/no/such/apptainer: not found on this machine"):
+        build_in_job(images.prepare(str(small), site), site, sys.executable, lambda line: None)
+    (folder,) = (tmp_path / "images" / "jobs").iterdir()
+    made = [folder.parent, folder, *folder.rglob("*")]
+    assert any(path.suffix == ".pkl" for path in made)
+    assert not [path for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
 def test_the_words_of_a_build() -> None:

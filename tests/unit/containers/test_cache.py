@@ -2,7 +2,9 @@
 
 import json
 import os
+import stat
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +116,121 @@ def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
         pass
 
 
+def test_a_cache_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
+    """A stranger could put an image of his own under any key; that a folder is sticky does not hinder him."""
+    cache = Cache(tmp_path / "images")
+    made = entry(cache)
+    for mode in (0o777, 0o1777, 0o770):
+        cache.folder.chmod(mode)
+        for ask in (cache.make, lambda: cache.get(KEY), cache.entries, lambda: cache.find("mine")):
+            with pytest.raises(SiteError, match="others may .*`chmod go-w` it"):
+                ask()
+    cache.folder.chmod(0o755)
+    assert cache.get(KEY) == made, "others may read it"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
+def test_a_cache_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "images")
+    entry(cache)
+    os.chown(cache.folder, 4242, 4242)
+    with pytest.raises(SiteError, match="belongs to user 4242"):
+        cache.get(KEY)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    precious, path = tmp_path / "precious", tmp_path / "lock"
+    precious.write_text("mine")
+    path.symlink_to(precious)
+    with pytest.raises(SiteError, match="lock: the lock cannot be opened: this is a symbolic link"), lock.held(path):
+        pass
+    with pytest.raises(SiteError, match="symbolic link"), lock.held_if_free(path):
+        pass
+    assert precious.read_text() == "mine"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(SiteError, match="this is no regular file"), lock.held(path):
+        pass
+
+
+def test_a_lock_is_its_users_alone_and_is_shown_without_control_characters(tmp_path: Path) -> None:
+    with lock.held(tmp_path / "lock"):
+        assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
+    (tmp_path / "lock").write_bytes(b"\x1b[2Jhost\nsecond line")
+    assert lock.holder(tmp_path / "lock") == "\\x1b[2Jhost"
+
+
+def a_fifo(path: Path, text: str) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link(path: Path, text: str) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def without_a_key(path: Path, text: str) -> None:
+    path.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "labels"}))
+
+
+def another_key(path: Path, text: str) -> None:
+    path.write_text(json.dumps({**json.loads(text), "key": f"../../{'a' * 58}"}))
+
+
+def a_number_for_a_name(path: Path, text: str) -> None:
+    path.write_text(json.dumps({**json.loads(text), "name": 7}))
+
+
+def a_list_in_the_labels(path: Path, text: str) -> None:
+    path.write_text(json.dumps({**json.loads(text), "labels": {"torusrun.training": ["bound"]}}))
+
+
+def a_list(path: Path, text: str) -> None:
+    path.write_text("[]")
+
+
+def deep(path: Path, text: str) -> None:
+    path.write_text("[" * 100_000)
+
+
+def not_text(path: Path, text: str) -> None:
+    path.write_bytes(b"\xff")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [a_fifo, a_link, without_a_key, another_key, a_number_for_a_name, a_list_in_the_labels, a_list, deep, not_text],
+)
+def test_a_damaged_sidecar_hides_its_own_image_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[Path, str], None]
+) -> None:
+    cache = Cache(tmp_path / "images")
+    entry(cache)
+    other = entry(cache, "b" * 64, name="other")
+    harm(cache.sidecar(KEY), cache.sidecar(KEY).read_text())
+    with pytest.raises(SiteError, match=rf"{KEY}\.json: "):
+        cache.get(KEY)
+    assert cache.entries() == [other] and cache.find("other") == other
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and all(line.startswith(f"torusrun: {cache.sidecar(KEY)}: ") for line in told)
+
+
+def test_an_image_that_is_a_link_is_none_of_the_caches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = Cache(tmp_path / "images")
+    made = entry(cache)
+    precious = tmp_path / "precious.sif"
+    made.path.rename(precious)
+    made.path.symlink_to(precious)
+    with pytest.raises(SiteError, match="this is a symbolic link, and is not followed; remove it"):
+        cache.get(KEY)
+    assert "symbolic link" in str(cache.verify(made)) and cache.entries() == []
+    with pytest.raises(SiteError, match="symbolic link"):
+        cache.keep_sum(made)
+    cache.remove(made)
+    assert precious.read_bytes() == b"image" and not made.path.is_symlink()
+
+
 def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     inputs = Inputs("text", (("files/0", tmp_path / "a"),), base_identity="sha256:1")
@@ -158,6 +275,15 @@ def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
     assert base_sum(tmp_path) == before
     (tmp_path / "etc" / "os-release").write_text("12")
     assert base_sum(tmp_path) != before
+
+
+def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data")
+    with pytest.raises(UserError, match="data: cannot be read: this is no regular file"):
+        sum_of(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="loop: cannot be read"):
+        sum_of(tmp_path / "loop")
 
 
 def test_what_a_recipe_takes_in_must_be_there(tmp_path: Path) -> None:
