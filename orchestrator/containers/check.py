@@ -61,8 +61,6 @@ def _paths(host: HostFacts) -> Iterator[Finding]:
 def _recipe(recipe: Recipe) -> Iterator[Finding]:
     if recipe.base.docker and not recipe.base.digest:
         yield Finding("base-without-digest", f"the base {recipe.base.docker} is named without a digest", "warning")
-    if recipe.mpi.source == "built" and not recipe.mpi.sha256:
-        yield Finding("source-without-sum", f"the archive {recipe.mpi.url} is named without a sum", "warning")
 
 
 def _image(wanted: Wanted, image: ImageFacts) -> Iterator[Finding]:

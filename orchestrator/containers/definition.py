@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.containers.quoting import export, line, shell
-from orchestrator.containers.recipe import Recipe
+from orchestrator.containers.recipe import MPI_SUM_MISSING, Recipe
 from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
 
@@ -42,6 +42,8 @@ def render(recipe: Recipe, variant: Variant | None = None) -> str:
     from orchestrator.render import environment
 
     variant = variant or Variant()
+    if recipe.mpi.source == "built" and not recipe.mpi.sha256:
+        raise UserError(f"the recipe {recipe.name!r} builds an MPI; {MPI_SUM_MISSING}")
     return environment.render(
         "container/image.def.j2",
         header=header(recipe),
@@ -50,7 +52,7 @@ def render(recipe: Recipe, variant: Variant | None = None) -> str:
         distribution_mpi=recipe.mpi.source == "distribution" and not variant.host_mpi,
         mpi_url=shell(recipe.mpi.url or ""),
         mpi_archive=shell(archive(recipe)),
-        mpi_sha256=shell(recipe.mpi.sha256) if recipe.mpi.sha256 else "",
+        mpi_sha256=shell(recipe.mpi.sha256 or ""),
         mpi_options=[shell(option) for option in recipe.mpi.configure],
         copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(recipe)],
         system=[shell(package) for package in system(recipe, variant)],

@@ -24,7 +24,6 @@ KINDS: dict[str, tuple[str, str]] = {
         "its tag can become another image, and a rebuild another result",
         "put the digest that `skopeo inspect` shows into 'base.digest' of the recipe",
     ),
-    "source-without-sum": ("what is downloaded is compared with nothing", "put its SHA-256 into 'mpi.sha256'"),
     "image-unreadable": ("no rank can start", "make it readable for you, or build it again"),
     "image-not-shared": ("the nodes do not see it", "set 'container.cache' of the site to a folder that they share"),
     "digest-changed": ("the run would go on with other software", "name the old image, or say that it is meant"),

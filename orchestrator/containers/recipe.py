@@ -15,6 +15,11 @@ from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 from orchestrator.spec.run import about
 
+MPI_SUM_MISSING = (
+    "'mpi.sha256' has to say what its source archive is: take the SHA-256 that the project publishes, or download the "
+    "archive, make sure that it is the right one, and write what `sha256sum` prints"
+)
+
 
 @dataclass(frozen=True)
 class Base:
@@ -56,9 +61,11 @@ class Mpi:
     family: Literal["openmpi"] = field(default="openmpi", metadata=about("the implementation"))
     version: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("its version"))
     url: Annotated[str, kinds.URL] | None = field(
-        default=None, metadata=about("source archive (.tar.gz) of a built MPI")
+        default=None, metadata=about("source archive (.tar.gz or .tar.bz2) of a built MPI")
     )
-    sha256: Annotated[str, kinds.SHA256] | None = field(default=None, metadata=about("of the source archive"))
+    sha256: Annotated[str, kinds.SHA256] | None = field(
+        default=None, metadata=about("of the source archive; a built MPI needs it")
+    )
     configure: tuple[Annotated[str, kinds.OPTION], ...] = field(default=(), metadata=about("options of configure"))
     pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = field(
         default=None, metadata=about("PMIx generation (major version) that it speaks")
@@ -152,6 +159,8 @@ def _misfits(recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield "base.digest", "'base.digest' belongs to 'base.docker'; other bases are hashed when they are used"
     if mpi.source == "built" and not (mpi.version and mpi.url):
         yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
+    elif mpi.source == "built" and not mpi.sha256:
+        yield "mpi", MPI_SUM_MISSING
     targets = [file.to for file in recipe.files]
     for target in sorted({t for t in targets if targets.count(t) > 1}):
         yield "files", f"'files' puts two things at {target}; give each its own path"

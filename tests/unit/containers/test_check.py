@@ -1,6 +1,7 @@
 """The checks: a good set passes, and every planted mismatch is found by its kind and no other."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,6 @@ from orchestrator.containers.check import Wanted, check, refused
 from orchestrator.containers.facts import HostFacts, ImageFacts
 from orchestrator.containers.findings import KINDS
 from orchestrator.containers.recipe import Base, Recipe
-from orchestrator.containers.recipe import Mpi as RecipeMpi
 from orchestrator.containers.runtime import Runtime
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
@@ -40,7 +40,6 @@ PLANTED: list[tuple[str, Wanted, HostFacts, ImageFacts, Recipe]] = [
     ("no-user-namespaces", WANTED, replace(HOST, user_namespaces=False), IMAGE, RECIPE),
     ("bind-missing", WANTED, replace(HOST, missing_paths=("/opt/hpcx",)), IMAGE, RECIPE),
     ("base-without-digest", WANTED, HOST, IMAGE, replace(RECIPE, base=Base(docker="debian"))),
-    ("source-without-sum", WANTED, HOST, IMAGE, replace(RECIPE, mpi=RecipeMpi("built", version="4", url="https://a"))),
     ("image-unreadable", WANTED, HOST, replace(IMAGE, readable=False, unreadable_because="Permission denied"), RECIPE),
     ("image-not-shared", WANTED, HOST, replace(IMAGE, shared=False), RECIPE),
     ("digest-changed", WANTED, HOST, replace(IMAGE, sha256="2" * 64), RECIPE),
@@ -130,6 +129,8 @@ def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
     path.write_bytes(b"x")
     found = facts.image(path, None, shared=[str(tmp_path)], sum_it=True)
     assert found.readable and found.shared and found.sha256 and len(found.sha256) == 64
+    os.mkfifo(tmp_path / "fifo.sif")
+    assert facts.image(tmp_path / "fifo.sif", None).unreadable_because == "this is no regular file"
     assert not facts.image(path, None, shared=["/shared"]).shared
 
 
@@ -147,5 +148,5 @@ def test_check_before_an_image_is_built_looks_at_its_recipe(
     code = main(["check", str(tmp_path / "run.yaml"), "--json"])
     said = json.loads(capsys.readouterr().out)
     kinds = {finding["kind"]: finding["severity"] for finding in said["findings"]}
-    assert kinds["base-without-digest"] == kinds["source-without-sum"] == "warning"
+    assert kinds["base-without-digest"] == "warning"
     assert code == (2 if "error" in kinds.values() else 0) and said["image"] is None

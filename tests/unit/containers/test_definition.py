@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from orchestrator.containers import lint
 from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.recipe import Base, Recipe, find, load, shipped
+from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.recipe import Base, Mpi, Recipe, find, load, shipped
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 
@@ -130,6 +131,43 @@ def test_no_value_escapes_its_quotes(tmp_path_factory: pytest.TempPathFactory, v
         for shell in ("bash", "sh"):
             assert shown(lines, list(environment), shell, where) == values
     assert not (where / "pwned").exists()
+
+
+def source_archive(folder: Path) -> Path:
+    """The least that can be configured and made as an MPI is."""
+    source = folder / "openmpi-1.0"
+    source.mkdir()
+    (source / "configure").write_text('#!/bin/sh\nfor prefix; do :; done\necho "P = ${prefix#--prefix=}" > config.mk\n')
+    (source / "configure").chmod(0o755)
+    (source / "Makefile").write_text("include config.mk\nall:\ninstall-strip:\n\tmkdir -p $(P)/bin $(P)/share/man\n")
+    archive = folder / "openmpi-1.0.tar.bz2"
+    subprocess.run(["tar", "-cjf", archive, "-C", folder, source.name], check=True, timeout=20)
+    return archive
+
+
+@pytest.mark.parametrize("true_sum", [True, False])
+def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true_sum: bool) -> None:
+    """The real %post of the first stage, by a real shell, on a /tmp where the names it once had are taken."""
+    archive = source_archive(tmp_path)
+    total = file_sum(archive) if true_sum else "0" * 64
+    mpi = Mpi("built", version="1.0", url=f"https://example.org/{archive.name}", sha256=total)
+    definition = render(replace(PLAIN, mpi=mpi), Variant(offline=True))
+    prefix, tmp = tmp_path / "prefix", tmp_path / "tmp"
+    for taken in ("mpi", archive.name):
+        (tmp / taken).mkdir(parents=True)
+    post = lint.stages(definition)[0].sections["post"]
+    assert f"/tmp/{archive.name}" not in post and "/tmp/mpi" not in post
+    for place, here in (("/mnt/", f"{tmp_path}/"), ("/opt/openmpi", str(prefix)), ("/tmp/torusrun", f"{tmp}/torusrun")):
+        post = post.replace(place, here)
+    said = subprocess.run(["sh", "-ex"], input=post, text=True, capture_output=True, timeout=60, cwd="/")
+    assert (said.returncode == 0) == true_sum == (prefix / "bin").is_dir(), said.stderr
+    assert {path.name for path in tmp.iterdir()} == {"mpi", archive.name}, "nothing of the build may be left in /tmp"
+    assert true_sum or "did NOT match" in said.stderr
+
+
+def test_an_mpi_without_a_sum_is_not_rendered() -> None:
+    with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' has to say .*sha256sum"):
+        render(replace(PLAIN, mpi=Mpi("built", version="1.0", url="https://example.org/a.tar.gz")))
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a # b", " a", "a ", "{{ x }}", "a\rb", "a\u2028b", ""])
