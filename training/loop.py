@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch.distributed as dist
-
 from training import device as devices
 from training import done, rendezvous, saver
 from training.checkpoint.manifest import name_of
@@ -26,7 +24,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     checkpoints = saver.open_folder(config, ranks)
     reporter.start(saver.resume(config, meeting, learner, checkpoints), device)
     code = _train(config, ranks, learner, reporter, checkpoints, stop)
-    dist.destroy_process_group()
+    rendezvous.leave()
     return code
 
 

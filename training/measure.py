@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     recorded = done.record(config, ranks, device, 1)
     if recorded:
         metrics.write("done", step=1, total_steps=1)
-    dist.destroy_process_group()
+    rendezvous.leave()
     return EXIT_DONE if recorded else EXIT_NO_CHECKPOINT
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,22 @@ def test_others_miss_rank_0(tmp_path: Path) -> None:
 
 
 def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
-    from training.rendezvous import RendezvousError, interface_address
+    from training.listener import interface_address
+    from training.signed_store import RendezvousError
 
     assert interface_address("lo") == "127.0.0.1"
     with pytest.raises(RendezvousError, match=r"'nope0' has no IPv4 address .* has .*lo"):
         interface_address("nope0")
+
+
+def test_the_socket_is_bound_to_one_address() -> None:
+    from training.listener import listen
+
+    with listen("lo") as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+    with listen(None) as listener:
+        own = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
+        assert listener.getsockname()[0] in own, "without an interface, an address of the host's name and not all"
 
 
 def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""The socket on which rank 0 is found: on one address of its host, not on all of them."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+
+from training.signed_store import RendezvousError
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+NAME_INTERFACE = "name the network interface that the nodes share as `interface`"
+
+
+def listen(interface: str | None) -> socket.socket:
+    """A socket on a free port of the interface's address only; without one, of the first that the host's name has.
+
+    A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
+    """
+    if interface:
+        family, address = socket.AF_INET, interface_address(interface)
+    else:
+        family, address = _host_address()
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind((address, 0))
+        listener.listen(socket.SOMAXCONN)
+    except OSError as error:
+        listener.close()
+        raise RendezvousError(f"rank 0 cannot listen on {address}: {error.strerror}; {NAME_INTERFACE}") from error
+    return listener
+
+
+def interface_address(interface: str) -> str:
+    """The IPv4 address of a network interface; RendezvousError when it has none."""
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, SIOCGIFADDR, request)
+        except OSError as error:
+            known = ", ".join(name for _, name in socket.if_nameindex())
+            reason = f"network interface {interface!r} has no IPv4 address ({error.strerror})"
+            raise RendezvousError(f"{reason}; {socket.gethostname()} has {known}") from error
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _host_address() -> tuple[socket.AddressFamily, str]:
+    name = socket.gethostname()
+    try:
+        family, _, _, _, address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise RendezvousError(f"the name of this host, {name}, has no address: {error}; {NAME_INTERFACE}") from error
+    return family, str(address[0])
