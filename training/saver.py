@@ -5,27 +5,30 @@ from __future__ import annotations
 import time
 
 import torch
-from torch._C._distributed_c10d import Store
 
 from training.agree import agreed
-from training.checkpoint.manifest import name_of
-from training.checkpoint.store import CheckpointFolder, load
+from training.checkpoint.loading import load
+from training.checkpoint.manifest import STATE, name_of
+from training.checkpoint.store import CheckpointFolder
 from training.config import Config
 from training.learner import Learner
 from training.ranks import Ranks
 from training.reporter import Reporter
+from training.signed_store import SignedStore
 
 
-def resume(config: Config, meeting: Store, learner: Learner, folder: CheckpointFolder | None) -> str | None:
+def resume(config: Config, meeting: SignedStore, learner: Learner, folder: CheckpointFolder | None) -> str | None:
     """Load the newest complete checkpoint; returns its name, None for a fresh start.
 
-    Rank 0 alone has the `folder` and tells the others through the store `meeting`.
+    Rank 0 alone has the `folder`. It tells the others the name and the checksum through the store `meeting`.
     """
     if folder is not None:
-        meeting.set("resume", folder.newest.name if folder.newest else "")
-    name: str = meeting.get("resume").decode()
-    if name:
-        learner.restore(load(config.checkpoints / name, torch.device("cpu")))
+        newest = folder.newest
+        meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
+    told = meeting.get("resume").decode()
+    if told:
+        name, sha256 = told.split(" ")
+        learner.restore(load(config.checkpoints, name, sha256, torch.device("cpu")))
         return name
     learner.start_alike()
     return None

@@ -19,6 +19,7 @@ from training.files import open_file, open_folder
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+STATE = "state.pt"
 LARGEST_MANIFEST_BYTES = 1_000_000
 BLOCK_BYTES = 1 << 20
 TEMPORARY_PREFIX = ".tmp-"

@@ -1,4 +1,4 @@
-"""Writing and reading checkpoints: complete or not there at all, the newest few kept."""
+"""Writing checkpoints: complete or not there at all, the newest few kept."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from typing import Any
 import torch
 
 from training.checkpoint import manifest
+from training.checkpoint.manifest import STATE
+from training.files import sync_folder
 
-STATE = "state.pt"
 KEEP = 3
 
 
 class CheckpointFolder:
     """The checkpoints below `folder`, as the one process that writes them sees them.
 
-    `newest` is the newest complete checkpoint. Opening removes what dead attempts left half-written.
+    `newest` is the newest complete checkpoint. Opening removes what dead attempts left half-written. RuntimeError
+    when the folder cannot be read: to take it for an empty one would begin the training anew.
     """
 
     def __init__(self, folder: Path, attempt: int) -> None:
+        _check_readable(folder)
         _remove_leftovers(folder)
         complete = manifest.complete_checkpoints(folder)
         self.newest = complete[0] if complete else None
@@ -42,12 +45,12 @@ class CheckpointFolder:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.mkdir(mode=0o700, exist_ok=True)
-            _write_files(temporary, state, step, epoch, self._attempt)
+            sha256 = _write_files(temporary, state, step, epoch, self._attempt)
             _put_in_place(temporary, self._folder / name)
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        self.newest = manifest.Checkpoint(self._folder / name, step, epoch, self._attempt)
+        self.newest = manifest.Checkpoint(self._folder / name, step, epoch, self._attempt, sha256)
         self._steps = [step, *self._steps][:KEEP]
         self._prune()
         return name
@@ -57,15 +60,18 @@ class CheckpointFolder:
         if len(self._steps) < KEEP:
             return
         for path in manifest.candidates(self._folder):
-            if (manifest.step_of(path) or 0) < self._steps[-1]:
+            if (manifest.step_of(path.name) or 0) < self._steps[-1]:
                 with suppress(OSError):
                     _discard(path)
 
 
-def load(path: Path, device: torch.device) -> dict[str, Any]:
-    """The state in the checkpoint at `path`, with its tensors on `device`."""
-    state: dict[str, Any] = torch.load(path / STATE, map_location=device, weights_only=True)
-    return state
+def _check_readable(folder: Path) -> None:
+    try:
+        os.listdir(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RuntimeError(f"{folder}: cannot be read: {error.strerror}; mend that and resume the run") from error
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -74,7 +80,8 @@ def _remove_leftovers(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _write_files(folder: Path, state: dict[str, Any], step: int, epoch: float, attempt: int) -> None:
+def _write_files(folder: Path, state: dict[str, Any], step: int, epoch: float, attempt: int) -> dict[str, str]:
+    """Returns the checksums by file name."""
     # Through memory: torch's own file writer turns a full disk into a RuntimeError without a reason.
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -82,7 +89,8 @@ def _write_files(folder: Path, state: dict[str, Any], step: int, epoch: float, a
     _write(folder / STATE, content)
     listing = manifest.compose(step, epoch, attempt, {STATE: content})
     _write(folder / manifest.MANIFEST, json.dumps(listing).encode())
-    _sync_folder(folder)
+    sync_folder(folder)
+    return {STATE: listing["files"][STATE]["sha256"]}
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -96,7 +104,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     if final.exists():  # a torn one: a complete one of this step would have been resumed from
         _discard(final)
     temporary.rename(final)
-    _sync_folder(final.parent)
+    sync_folder(final.parent)
 
 
 def _discard(path: Path) -> None:
@@ -104,11 +112,3 @@ def _discard(path: Path) -> None:
     doomed = path.with_name(f"{manifest.TEMPORARY_PREFIX}old-{path.name}")
     path.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

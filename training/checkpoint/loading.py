@@ -1,0 +1,68 @@
+"""Reading a checkpoint that another rank has named: only one of this run, of this user, and the very same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from training.checkpoint.manifest import STATE, step_of
+from training.files import open_file, open_folder
+
+BLOCK_BYTES = 1 << 20
+REFUSED = "nothing was loaded; see who can write there, and resume the run"
+
+
+class RefusedCheckpoint(RuntimeError):
+    """The checkpoint is not one to load; the message says why."""
+
+
+def load(folder: Path, name: str, sha256: str, device: torch.device) -> dict[str, Any]:
+    """The state in the checkpoint `name` inside `folder`, with its tensors on `device`.
+
+    RefusedCheckpoint when `name` is not the name of a checkpoint, when it or its state is a symbolic link or belongs
+    to another user, or when the state does not have the checksum `sha256`.
+    """
+    if step_of(name) is None:
+        raise RefusedCheckpoint(f"{folder}: {name[:80]!r} is not the name of a checkpoint; {REFUSED}")
+    path = folder / name / STATE
+    try:
+        with _opened(path) as file:
+            if _sha256(file) != sha256:
+                raise RefusedCheckpoint(f"{path}: this is not the content that rank 0 has verified; {REFUSED}")
+            file.seek(0)
+            state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
+            return state
+    except OSError as error:
+        raise RefusedCheckpoint(f"{path}: cannot be read: {error.strerror}; {REFUSED}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    folder = open_folder(path.parent)
+    try:
+        _check_owner(path.parent, folder)
+        descriptor = open_file(path.name, folder)
+    finally:
+        os.close(folder)
+    with open(descriptor, "rb") as file:
+        _check_owner(path, descriptor)
+        yield file
+
+
+def _check_owner(path: Path, descriptor: int) -> None:
+    owner = os.fstat(descriptor).st_uid
+    if owner != os.geteuid():
+        raise RefusedCheckpoint(f"{path}: belongs to user {owner} and not to user {os.geteuid()}; {REFUSED}")
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(BLOCK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
