@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Nobody leads the lines elsewhere by a link. Without O_NONBLOCK, a pipe in the file's place would stop the training.
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 class Metrics:
     """Appends events of one attempt; a `path` of None swallows them (every rank but 0).
@@ -38,7 +41,7 @@ class Metrics:
     def _append(self, path: Path, line: bytes) -> None:
         if self._torn:
             line = b"\n" + line
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(path, FLAGS, 0o600)
         try:
             written = os.write(descriptor, line)
         finally:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest
     metrics.write("step", step=1)
     metrics.write("step", step=2)
     assert capsys.readouterr().err.count("metrics are being lost") == 1, "one warning, not one per line"
+
+
+@pytest.mark.parametrize("put", [lambda path: path.symlink_to("elsewhere"), os.mkfifo], ids=["link", "pipe"])
+def test_metrics_are_led_nowhere_and_wait_for_nobody(
+    tmp_path: Path, put: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from training.metrics import Metrics
+
+    put(tmp_path / "metrics.jsonl")
+    Metrics(tmp_path / "metrics.jsonl", attempt=1).write("step", step=1)
+    assert "metrics are being lost" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_metrics_hold_no_number_that_json_lacks(tmp_path: Path) -> None:
