@@ -41,6 +41,15 @@ def _recorded(scheduler: Scheduler, job_ids: list[str], timeout_s: float) -> dic
     return {job_id: records.get(job_id, nowhere) for job_id in job_ids}
 
 
+def named(scheduler: Scheduler, name: str, timeout_s: float) -> list[str] | None:
+    """The jobs of this user that bear a name; None where the scheduler has no answer to that.
+
+    Raises SiteError when it could not be asked.
+    """
+    command = scheduler.named_command(name)
+    return None if command is None else scheduler.parse_named(process.run(command, timeout_s=timeout_s), name)
+
+
 def cancel(scheduler: Scheduler, job_id: str, timeout_s: float) -> None:
     """End a job. Raises SiteError when the scheduler could not be asked to."""
     process.run(scheduler.cancel_command(job_id), timeout_s=timeout_s).check(f"cancelling job {job_id}")

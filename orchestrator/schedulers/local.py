@@ -5,6 +5,7 @@ The start time (clock ticks since boot, field 22 of /proc/PID/stat) keeps a reus
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,16 @@ class Local(Scheduler):
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         return dict(_process(line) for line in said.stdout.splitlines() if ")" in line)
+
+    def named_command(self, name: str) -> list[str]:
+        return ["pgrep", "--full", "--euid", str(os.geteuid()), f"/{name.replace('.', '[.]')}/attempts/[0-9]+/job[.]sh"]
+
+    def parse_named(self, said: Finished, name: str) -> list[str]:
+        if said.exit_code > 1:  # 1: there is none
+            said.check("looking for a process by its name")
+        if said.stdout.split():
+            raise SiteError(f"process {said.stdout.split()[0]} is at work for it, and will soon say so itself")
+        return []
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["kill", "-TERM", "--", f"-{job_id.partition('.')[0]}"]

@@ -16,6 +16,7 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.schedulers.client import poll
 from orchestrator.states import State, Status
+from orchestrator.watch.lookup import look_up
 from orchestrator.watch.view import Record, View, read_record
 
 SMALLEST_FREE_BYTES = 65_536
@@ -27,9 +28,14 @@ def views(runs: Sequence[RunFolder], now_s: float | None = None) -> list[View]:
 
     The schedulers are asked only about one's own runs that have not settled themselves.
     """
-    records = [read_record(run) for run in runs]
-    jobs = _ask([record for record in records if not record.settled])
     now_s = time.time() if now_s is None else now_s
+    records, jobs = [], {}
+    for run in runs:
+        record, answer = look_up(read_record(run), now_s)
+        records.append(record)
+        if answer:
+            jobs[id(record)] = answer
+    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs]))
     return [_settle(record, jobs.get(id(record)), now_s) for record in records]
 
 

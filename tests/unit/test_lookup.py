@@ -1,0 +1,86 @@
+"""A submission whose answer was lost: whether there is a job of its name, and which."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.process import Finished
+from orchestrator.runs import ledger
+from orchestrator.runs.folder import RunFolder
+from orchestrator.schedulers.gridengine import GridEngine
+from orchestrator.states import State
+from orchestrator.watch.poll import views
+
+RECORDED = Path(__file__).parent / "recorded" / "gridengine"
+PLAN = """{{"schema": 1, "run": "{run}", "grid": [1, 1], "ranks": 1, "ranks_per_node": 1, "python": "python3",
+"spec": {{"name": "x", "site": "x"}},
+"site": {{"scheduler": "{scheduler}", "launcher": "srun", "command_timeout": "5s"}}}}"""
+LATER_S = 60.0  # longer than a scheduler needs to show a job
+
+
+def cut_off(folder: Path, scheduler: str) -> RunFolder:
+    """A run whose client was killed while it asked the scheduler."""
+    run = RunFolder(folder / "x-1")
+    run.attempt(1).folder.mkdir(parents=True)
+    run.plan.write_text(PLAN.format(run="x-1", scheduler=scheduler))
+    ledger.append(run.ledger, "submitting", 1, name="x-1")
+    return run
+
+
+def stub(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+
+
+def test_a_job_of_that_name_is_taken_for_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pending, so it has not told of itself yet."""
+    run = cut_off(tmp_path, "slurm")
+    stub(tmp_path, "squeue", 'case "$*" in *--name=x-1*) echo 71;; *) echo "71|PENDING|Priority|";; esac', monkeypatch)
+    (view,) = views([run])
+    assert view.state is State.UNKNOWN and "was cut off" in view.reason, "it may still be under way"
+    (view,) = views([run], time.time() + LATER_S)
+    assert (view.state, view.job) == (State.PENDING, "71")
+    assert ledger.last(ledger.events(run.ledger), "submitted", 1), "what was found out is kept"
+
+
+def test_where_there_is_no_such_job_the_attempt_is_lost_and_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cut_off(tmp_path, "slurm")
+    stub(tmp_path, "squeue", "exit 0", monkeypatch)
+    (view,) = views([run], time.time() + LATER_S)
+    assert view.state is State.LOST and "slurm has no job named 'x-1'" in view.reason
+
+
+def test_a_scheduler_that_does_not_answer_leaves_it_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cut_off(tmp_path, "slurm")
+    stub(tmp_path, "squeue", "echo Unable to contact slurm controller >&2; exit 1", monkeypatch)
+    (view,) = views([run], time.time() + LATER_S)
+    assert view.state is State.UNKNOWN and "Unable to contact" in view.reason
+
+
+def test_on_this_machine_processes_are_looked_at(tmp_path: Path) -> None:
+    run = cut_off(tmp_path, "local")
+    script = run.attempt(1).script
+    script.write_text("sleep 60\n")
+    child = subprocess.Popen(["bash", str(script)])
+    try:
+        (view,) = views([run], time.time() + LATER_S)
+        assert view.state is State.UNKNOWN and "is at work for it" in view.reason
+    finally:
+        child.kill()
+        child.wait()
+    (view,) = views([run], time.time() + LATER_S)
+    assert view.state is State.LOST
+
+
+def test_grid_engine_tells_names_in_its_xml() -> None:
+    recorded = (RECORDED / "qstat.txt").read_text()
+    xml = recorded[recorded.index("<?xml") : recorded.rindex("</job_info>")] + "</job_info>"
+    assert GridEngine("u").parse_named(Finished(("qstat",), 0, xml, ""), "run") == ["18"]
+    assert GridEngine("u").parse_named(Finished(("qstat",), 0, xml, ""), "nosuch") == []
