@@ -37,7 +37,8 @@ def _line(view: View) -> str:
     """One run in one line."""
     from orchestrator.watch.plain import plain
 
-    steps = f"step {view.step}/{view.total_steps}" if view.step is not None else "not started"
+    waiting = "step unknown" if view.hosts else "not started"
+    steps = f"step {view.step}/{view.total_steps}" if view.step is not None else waiting
     grid = f"grid {view.grid[0]}x{view.grid[1]}" if view.grid else "grid unknown"
     line = f"{view.run}  {view.state.value:9}  {steps}, {grid}, attempt {view.attempt}, job {view.job or 'unknown'}"
     line += f": {view.reason}" if view.reason else ""

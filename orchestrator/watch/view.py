@@ -152,7 +152,8 @@ def read_record(run: RunFolder) -> Record:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the folders of its attempts say what they know"
     attempt = _newest(ledger.standing(events), events, folders)
     end, end_damage = _end(run, attempt)
-    damage = tuple(text for text in (plan_damage, ledger_damage) if text)
+    lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
+    damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     return Record(run, _owner(run), plan, events, attempt, end, end_damage, damage)
 
 
@@ -171,7 +172,7 @@ def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[in
     told = {number for number, stands in standing.items() if stands}
     submitted = {event.attempt for event in events if event.kind in ("submitted", "started", "ended")}
     unknown = {number for number in folders if number not in standing}
-    made = {number for number in told if number in submitted or number in folders or not folders}
+    made = {number for number in told if number in submitted or number in folders}
     return max(made | unknown, default=1)
 
 

@@ -13,6 +13,7 @@ from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
+from orchestrator.watch.follow import follow
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
@@ -127,3 +128,20 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
     run.plan.write_text(text.replace('"command_timeout": "30.000000s"', '"command_timeout": "9999h"'))
     plan = read_record(run).plan
     assert plan is not None and plan.command_timeout_s == 3600
+
+
+def test_a_run_that_nobody_can_tell_of_is_not_watched_for_ever(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.watch.follow.RECORDS_LAG_S", 0.3)
+    run.ledger.unlink()
+    run.attempt(1).end.unlink()
+    *_, view = follow(run)
+    assert view.state is State.UNKNOWN and "does not say how it ended" in view.reason
+
+
+def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
+    shutil.rmtree(run.attempts)
+    view = views([run])[0]
+    assert (view.state, view.damaged) == (
+        State.FAILED,
+        ("attempts/1: this folder is missing, and its logs with it",),
+    )
