@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.spec import variables
+
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS_BYTES = {
     "B": 1,
@@ -23,6 +25,12 @@ UNITS_BYTES = {
     "GB": 10**9,
     "TB": 10**12,
 }
+NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+GRID_PATTERN = r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})"
+CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in a class of characters: what ends a line, or moves a cursor
+LONGEST_LINE = 4000  # characters
+LONGEST_VALUE = 30_000  # characters; Linux gives a program no variable of more than 128 KiB
+LONGEST_NUMBER = 40  # characters, unit included
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,29 @@ class Limits:
     def complaint(self, value: float) -> str | None:
         """What is wrong with `value`, or None."""
         if self.above is not None and not value > self.above:
-            return f"must be above {self.above:g}"
+            return f"must be above {self.above:.15g}"
         if self.at_least is not None and not value >= self.at_least:
-            return f"must be at least {self.at_least:g}"
+            return f"must be at least {self.at_least:.15g}"
         if self.at_most is not None and not value <= self.at_most:
-            return f"must be at most {self.at_most:g}"
+            return f"must be at most {self.at_most:.15g}"
         return None
+
+    def checked(self, value: float, unit: str) -> float:
+        """`value` in `unit`, as it is. Raises ValueError where it is beyond the limits."""
+        if complaint := self.complaint(value):
+            raise ValueError(f"{complaint} {unit}")
+        return value
+
+
+# Wider than any machine is, and narrow enough that nothing computed from them overflows or takes for ever.
+DURATIONS_S = Limits(at_least=0.001, at_most=10 * 366 * 86400)
+SIZES_BYTES = Limits(at_least=0, at_most=1e18)
+RATES_BYTES_PER_S = Limits(at_least=1, at_most=1e18)
+SHARES = Limits(at_least=1e-6, at_most=1e6)
+NODES = Limits(at_least=1, at_most=100_000)
+PER_NODE = Limits(at_least=1, at_most=1024)
+NONE_OR_MORE = Limits(at_least=0, at_most=1024)
+MICROSECONDS = Limits(at_least=0, at_most=1e12)
 
 
 def _matched(kind: str, pattern: str, example: str) -> Callable[[str], str]:
@@ -68,82 +93,112 @@ def text_kind(means: str, pattern: str, example: str) -> Kind:
     return Kind(means, f"^{pattern}$", _matched(means, pattern, example))
 
 
+def whole(text: str) -> int:
+    """'12' or '-3' as a number. Raises ValueError for anything else, digits of other scripts among it."""
+    if not re.fullmatch(r"-?[0-9]{1,30}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def decimal(text: str) -> float:
+    """'0.5' or '1e-4' as a number. Raises ValueError for anything else, nan and inf among it."""
+    if len(text) > LONGEST_NUMBER or not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        raise ValueError(text)
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number
+
+
 def seconds(text: str) -> float:
     """'90s', '10m', '1h30m', '2d' or 'HH:MM:SS' as seconds."""
-    if clock := re.fullmatch(r"(\d+):([0-5]\d):([0-5]\d)", text):
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError("is too long for a duration; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
+    if clock := re.fullmatch(r"([0-9]+):([0-5][0-9]):([0-5][0-9])", text):
         hours, minutes, rest = map(int, clock.groups())
         total = float(hours * 3600 + minutes * 60 + rest)
-    elif re.fullmatch(r"(\d+(\.\d+)?[smhd])+", text):
-        total = sum(float(n) * UNITS_S[u] for n, u in re.findall(r"(\d+(?:\.\d+)?)([smhd])", text))
+    elif re.fullmatch(rf"({NUMBER}[smhd])+", text):
+        total = sum(float(n) * UNITS_S[u] for n, u in re.findall(r"([0-9.]+)([smhd])", text))
     else:
         raise ValueError("is not a duration; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
     if total <= 0:
         raise ValueError("must be longer than nothing; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
-    return total
+    return DURATIONS_S.checked(total, "seconds")
 
 
 def bytes_(text: str) -> int:
     """'512MiB', '60GiB' or '60GB' as bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", text)
+    match = re.fullmatch(rf"({NUMBER}) ?([A-Za-z]+)", text) if len(text) <= LONGEST_NUMBER else None
     if not match or match[2] not in UNITS_BYTES:
         raise ValueError(f"is not a size; write a number and one of {', '.join(UNITS_BYTES)}, as in 60GiB")
-    return int(float(match[1]) * UNITS_BYTES[match[2]])
+    return int(SIZES_BYTES.checked(float(match[1]) * UNITS_BYTES[match[2]], "bytes"))
 
 
 def bytes_per_s(text: str) -> float:
     """'12.5GB/s' or '100Gbit/s' as bytes per second."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([kMGT]?)bit|([A-Za-z]+))/s", text)
+    match = re.fullmatch(rf"({NUMBER}) ?(?:([kMGT]?)bit|([A-Za-z]+))/s", text) if len(text) <= LONGEST_NUMBER else None
     if match and match[2] is not None:
         rate = float(match[1]) * UNITS_BYTES[f"{match[2]}B"] / 8
     elif match and match[3] in UNITS_BYTES:
         rate = float(match[1]) * UNITS_BYTES[match[3]]
     else:
         raise ValueError("is not a bandwidth; write it as 12.5GB/s or 100Gbit/s")
-    if not rate > 0:
-        raise ValueError("must be above 0; write it as 12.5GB/s or 100Gbit/s")
-    return rate
+    return RATES_BYTES_PER_S.checked(rate, "bytes per second; write it as 12.5GB/s or 100Gbit/s")
 
 
 def share(text: str) -> float:
     """'1/3' or '0.5' as a number above 0."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+))?", text)
-    if not match or not float(match[1]) or match[2] and not int(match[2]):
+    match = re.fullmatch(rf"({NUMBER}(?:e-?[0-9]+)?)(?:/([0-9]+))?", text) if len(text) <= LONGEST_NUMBER else None
+    if not match or not float(match[1]) or (match[2] and not int(match[2])):
         raise ValueError("is not a share; write it as 1/3 or 0.5, above 0")
-    return float(match[1]) / int(match[2] or 1)
+    return SHARES.checked(float(match[1]) / int(match[2] or 1), "; write it as 1/3 or 0.5")
 
 
 def grid(text: str) -> tuple[int, int]:
     """'4x2' as (4, 2): rows of 4 ranks, 2 of them."""
-    match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
+    match = re.fullmatch(GRID_PATTERN, text)
     if not match:
         raise ValueError("is not a grid; write XxY, as in 4x2: rows of 4 ranks, 2 rows")
     return int(match[1]), int(match[2])
 
 
-DURATION = Kind("a duration", r"^(\d+:[0-5]\d:[0-5]\d|(\d+(\.\d+)?[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
-SIZE = Kind("a size", r"^\d+(\.\d+)? ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
-RATE = Kind("a bandwidth", r"^\d+(\.\d+)? ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
-SHARE = Kind("a share", r"^\d+(\.\d+)?(e-?\d+)?(/\d+)?$", share, repr)
-GRID = Kind("a grid", r"^[1-9]\d*x[1-9]\d*$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
+DURATION = Kind("a duration", rf"^([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
+SIZE = Kind("a size", rf"^{NUMBER} ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
+RATE = Kind("a bandwidth", rf"^{NUMBER} ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
+SHARE = Kind("a share", rf"^{NUMBER}(e-?[0-9]+)?(/[0-9]+)?$", share, repr)
+GRID = Kind("a grid", f"^{GRID_PATTERN}$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
 NAME = text_kind(
     "a name",
     r"[A-Za-z][A-Za-z0-9._-]{0,62}",
     "use letters, digits, '.', '_' and '-', beginning with a letter, at most 63",
 )
-VARIABLE = text_kind(
-    "an environment variable's name", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and '_', beginning with a letter"
-)
+VARIABLE = Kind("an environment variable's name", variables.PATTERN, variables.variable)
 WORD = text_kind("a lower-case word", r"[a-z][a-z0-9_]*", "use lower-case letters, digits and '_'")
 BIND = text_kind(
-    "a bind", r"/[^:,\x00-\x1f]*(:/[^:,\x00-\x1f]*)?(:(ro|rw))?", "write /host, /host:/inside or /host:/inside:ro"
+    "a bind",
+    rf"/[^:,{CONTROL}]{{0,4000}}(:/[^:,{CONTROL}]{{0,4000}})?(:(ro|rw))?",
+    "write /host, /host:/inside or /host:/inside:ro",
 )
 ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
 LINE = text_kind(
-    "one line of text", r"[^\x00-\x1f\x7f]+", "it must not be empty or hold line breaks or control characters"
+    "one line of text",
+    rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",
+    f"it must not be empty, longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
+)
+OPERAND = text_kind(
+    "one line of text",
+    rf"(?!-)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
+    f"it must not begin with '-' (an option), be empty, longer than {LONGEST_LINE} characters, "
+    "or hold line breaks or control characters",
+)
+VALUE = text_kind(
+    "an environment variable's value",
+    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
+    f"it must not hold a NUL character, nor more than {LONGEST_VALUE} characters: no program could be given it",
 )
 PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus", "gpus", "account")
 ASK = text_kind(
     "a request in the scheduler's words",
-    r"([^{}\x00-\x1f\x7f]|\{(" + "|".join(PLACEHOLDERS) + r")\})+",
+    rf"([^{{}}{CONTROL}]|\{{(" + "|".join(PLACEHOLDERS) + rf")\}}){{1,{LONGEST_LINE}}}",
     f"one line, in which these are filled in: {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}",
 )

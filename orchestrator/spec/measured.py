@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated
 
-from orchestrator.spec.kinds import LINE, RATE, Limits
+from orchestrator.spec.kinds import LINE, MICROSECONDS, RATE
 from orchestrator.spec.run import about
 from orchestrator.spec.site import Site
 
@@ -19,11 +18,15 @@ class Measured:
 
     run: Annotated[str, LINE] = field(metadata=about("where it was measured"))
     network_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="network"))
-    network_latency_us: Annotated[float, Limits(at_least=0)] | None = field(default=None, metadata=about(""))
+    network_latency_us: Annotated[float, MICROSECONDS] | None = field(default=None, metadata=about(""))
     inside_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="inside"))
-    inside_latency_us: Annotated[float, Limits(at_least=0)] | None = field(default=None, metadata=about(""))
-    step_us: dict[Annotated[str, LINE], float] = field(default_factory=dict, metadata=about(""))
-    image_us: dict[Annotated[str, LINE], float] = field(default_factory=dict, metadata=about(""))
+    inside_latency_us: Annotated[float, MICROSECONDS] | None = field(default=None, metadata=about(""))
+    step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
+        default_factory=dict, metadata=about("")
+    )
+    image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
+        default_factory=dict, metadata=about("")
+    )
 
     def at(self, site: Site) -> Site:
         """The site as it was measured."""
@@ -34,9 +37,3 @@ class Measured:
             step_us={**site.step_us, **self.step_us},
             image_us={**site.image_us, **self.image_us},
         )
-
-
-def place_of(site_file: Path, users_folder: Path, shipped: Path) -> Path:
-    """Where the measurements of the site in `site_file` are kept: beside it, or with the user's sites if it ships."""
-    folder = users_folder if site_file.parent == shipped else site_file.parent
-    return folder / f"{site_file.stem}.measured"

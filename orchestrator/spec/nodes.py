@@ -6,34 +6,94 @@ from typing import Any
 
 import yaml
 
-from orchestrator.spec.problems import Mark, Problem, SpecError
+from orchestrator.spec.problems import Mark, Problem, SpecError, shown
+
+MOST_VALUES = 100_000  # of a spec, its aliases counted as often as they stand
+MOST_CHARACTERS = 1_000_000  # of all its values
+MOST_SHOWN = 200  # characters of a setting that a message names as its place
 
 
 def compose(text: str, source: str) -> yaml.Node | None:
-    """The tree of `text`, None when it holds nothing. Raises SpecError where it is not YAML."""
+    """The tree of `text`, None when it holds nothing. Raises SpecError where it is not YAML, or no tree of text."""
+    loader = None
     try:
         loader = yaml.SafeLoader(text)
         loader.name = source
-        return loader.get_single_node()
+        root: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
-        mark = Mark(source, at.line + 1, at.column + 1) if at else Mark(source)
-        raise SpecError([Problem(mark, f"this is not YAML: {error.problem or error.context}")]) from None
+        raise _not_yaml(_mark(source, at), error.problem or error.context or "") from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise SpecError([Problem(Mark(source, line, 1), f"this is not YAML: {error.reason}")]) from None
+        before = text[: error.position]
+        mark = Mark(source, before.count("\n") + 1, error.position - before.rfind("\n"))
+        raise _not_yaml(mark, error.reason) from None
     except RecursionError:
         raise SpecError([Problem(Mark(source), "this is nested too deeply to be a spec")]) from None
+    except (ValueError, OverflowError):  # PyYAML's own, for an escape such as "\\UFFFFFFFF"
+        at = loader.get_mark() if loader else None
+        raise _not_yaml(_mark(source, at), "there is no character of this number") from None
+    return None if root is None else checked(root)
+
+
+def _not_yaml(mark: Mark, reason: str) -> SpecError:
+    return SpecError([Problem(mark, f"this is not YAML: {reason}")])
+
+
+def _mark(source: str, at: yaml.Mark | None) -> Mark:
+    return Mark(source, at.line + 1, at.column + 1) if at else Mark(source)
+
+
+def checked(root: yaml.Node) -> yaml.Node:
+    """The tree as it is. Raises SpecError for half a character, and where aliases make it too large to walk."""
+    stack, values, characters = [root], 0, 0
+    while stack:
+        node = stack.pop()
+        values += 1
+        if isinstance(node, yaml.ScalarNode):
+            characters += len(node.value)
+            if not _is_utf8(node.value):
+                raise SpecError([Problem(mark_of(node), f"{shown(node.value)} holds half a character; write it whole")])
+        elif isinstance(node, yaml.MappingNode):
+            stack += [child for pair in node.value for child in pair]
+        else:
+            stack += node.value
+        if values + len(stack) > MOST_VALUES or characters > MOST_CHARACTERS:
+            said = f"this is too large for a spec: more than {MOST_VALUES} values or {MOST_CHARACTERS} characters"
+            raise SpecError([Problem(mark_of(node), f"{said}, every alias counted")])
+    return root
 
 
 def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
     """The tree with the value at `key.sub` replaced or added, as `setting` ('key.sub=value') says."""
+    name = f"--set {clipped(setting)}"
+    if not _is_utf8(setting):
+        raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
     dotted, equals, text = setting.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys):
-        raise SpecError([Problem(Mark(f"--set {setting}"), "write it as key=value or key.sub=value")])
-    name = f"--set {setting}"
+        raise SpecError([Problem(Mark(name), "write it as key=value or key.sub=value")])
     value = compose(text, name) or yaml.ScalarNode("tag:yaml.org,2002:null", "", _start(name), _start(name))
+    return _put(root, keys, value, name, source)
+
+
+def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> yaml.Node:
+    """The tree with the value of `key` replaced by `text` as it stands, which is not read as YAML."""
+    name = f"--{key} {clipped(text)}"
+    if not _is_utf8(text):
+        raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
+    return _put(root, [key], yaml.ScalarNode("", text, _start(name), _start(name), style='"'), name, source)
+
+
+def clipped(text: str) -> str:
+    """The beginning of a long word of the command line, which is a place in messages."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _put(root: yaml.Node | None, keys: list[str], value: yaml.Node, name: str, source: str) -> yaml.Node:
     root = _mapping(source) if root is None else root
     place = root
     for key in keys[:-1]:
@@ -42,12 +102,12 @@ def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
         place.value = [(k, v) for k, v in place.value if k.value != keys[-1]]
         place.value.append((_key(keys[-1], name), value))
         return root
-    raise SpecError([Problem(Mark(name), f"{'.'.join(keys[:-1])!r} holds no keys to set")])
+    raise SpecError([Problem(Mark(name), f"{shown('.'.join(keys[:-1]))} holds no keys to set")])
 
 
 def _entry(place: yaml.Node, key: str, name: str) -> yaml.Node:
     if not isinstance(place, yaml.MappingNode):
-        raise SpecError([Problem(Mark(name), f"there are no keys below {key!r}'s parent to set")])
+        raise SpecError([Problem(Mark(name), f"there are no keys beside {shown(key)} to set")])
     for key_node, value_node in place.value:
         if key_node.value == key:
             found: yaml.Node = value_node
@@ -84,7 +144,7 @@ def from_value(value: Any, name: str) -> yaml.Node:
 def mark_of(node: yaml.Node) -> Mark:
     """Where a node stands; a `--set` has no lines."""
     at = node.start_mark
-    return Mark(at.name) if at.name.startswith("--set ") else Mark(at.name, at.line + 1, at.column + 1)
+    return Mark(at.name) if at.name.startswith(("--set ", "--site ")) else Mark(at.name, at.line + 1, at.column + 1)
 
 
 def keys(node: yaml.Node) -> list[str]:
@@ -101,4 +161,4 @@ def form(node: yaml.Node) -> str:
     """A node in words, for messages."""
     if isinstance(node, yaml.MappingNode):
         return "keys and values"
-    return "a list" if isinstance(node, yaml.SequenceNode) else f"the value {node.value!r}"
+    return "a list" if isinstance(node, yaml.SequenceNode) else f"the value {shown(node.value)}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from orchestrator.errors import UserError
 
+SHOWN = 80  # characters of a value that a message repeats
+
 
 @dataclass(frozen=True, order=True)
 class Mark:
@@ -29,7 +31,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.mark}: {self.message}"
+        return printable(f"{self.mark}: {self.message}")
 
 
 class SpecError(UserError):
@@ -38,6 +40,16 @@ class SpecError(UserError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
         super().__init__("\n".join(map(str, self.problems)))
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with control characters and what else cannot be shown as escapes."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def shown(text: str) -> str:
+    """`text` in quotes, for a message; only the beginning of a long one."""
+    return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}... ({len(text)} characters)"
 
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:

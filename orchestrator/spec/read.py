@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
-from orchestrator.spec.kinds import Kind, Limits
-from orchestrator.spec.nodes import compose, form, from_value, is_null, mark_of, override
-from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
+from orchestrator.spec.kinds import Kind, Limits, decimal, whole
+from orchestrator.spec.nodes import checked, compose, form, from_value, is_null, mark_of, override, override_text
+from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean, shown
 
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
@@ -28,14 +28,19 @@ def key_of(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata.get("key", field.name))
 
 
-def read(cls: type[T], text: str, source: str, settings: Sequence[str] = ()) -> tuple[T, Marks]:
+def read(
+    cls: type[T], text: str, source: str, settings: Sequence[str] = (), texts: Mapping[str, str] | None = None
+) -> tuple[T, Marks]:
     """Read `text` as a `cls`; also return where each dotted key stands.
 
-    `settings` are `key.sub=value` words that replace what the text says. Raises SpecError with every mistake found.
+    `settings` are `key.sub=value` words that replace what the text says, `texts` are values of keys that are not read
+    as YAML. Raises SpecError with every mistake found.
     """
     root = compose(text, source)
     for setting in settings:
         root = override(root, setting, source)
+    for key, given in (texts or {}).items():
+        root = override_text(root, key, given, source)
     reader = _Reader()
     value = reader.record(cls, root, "") if root else reader.build(cls, {}, Mark(source), "")
     if reader.problems:
@@ -46,7 +51,7 @@ def read(cls: type[T], text: str, source: str, settings: Sequence[str] = ()) -> 
 def read_value(cls: type[T], value: Any, source: str) -> T:
     """Read plain values as a `cls`: the inverse of `write.as_written`. Raises SpecError with every mistake found."""
     reader = _Reader()
-    record = reader.record(cls, from_value(value, source), "")
+    record = reader.record(cls, checked(from_value(value, source)), "")
     if reader.problems:
         raise SpecError(reader.problems)
     return record
@@ -74,7 +79,7 @@ class _Reader:
             if key not in fields:
                 where = f"in {path!r}" if path else "here"
                 valid = ", ".join(fields)
-                self.wrong(key_node, f"unknown key {key!r}{did_you_mean(key, fields)} (valid {where}: {valid})")
+                self.wrong(key_node, f"unknown key {shown(key)}{did_you_mean(key, fields)} (valid {where}: {valid})")
                 continue
             dotted = f"{path}.{key}" if path else key
             self.marks[dotted] = mark_of(value_node)
@@ -103,7 +108,7 @@ class _Reader:
                 self.wrong(key_node, f"a key must be a word, not {form(key_node)}")
             elif key_node.value in pairs:
                 first = mark_of(pairs[key_node.value][1]).line
-                self.wrong(key_node, f"{key_node.value!r} stands twice (first on line {first}); keep one")
+                self.wrong(key_node, f"{shown(key_node.value)} stands twice (first on line {first}); keep one")
             else:
                 pairs[key_node.value] = (key_node.value, key_node, value_node)
         return list(pairs.values())
@@ -114,7 +119,7 @@ class _Reader:
         if origin in (types.UnionType, typing.Union):  # only `X | None` is used
             return None if is_null(node) else self.value(args[0], node, path)
         if is_null(node):
-            return self.wrong(node, f"{path!r} has no value; give it one or leave the key out")
+            return self.wrong(node, f"{shown(path)} has no value; give it one or leave the key out")
         if origin is Annotated:
             return self._annotated(args[0], args[1], node, path)
         if origin is Literal:
@@ -131,25 +136,25 @@ class _Reader:
         if isinstance(extra, Limits):
             number = self._scalar(base, node, path)
             complaint = None if number is MISSING else extra.complaint(number)
-            return self.wrong(node, f"{path!r} {complaint}, not {number:g}") if complaint else number
+            return self.wrong(node, f"{shown(path)} {complaint}, not {node.value}") if complaint else number
         assert isinstance(extra, Kind)
         if not isinstance(node, yaml.ScalarNode):
-            return self.wrong(node, f"{path!r} must be {extra.means}, not {form(node)}")
+            return self.wrong(node, f"{shown(path)} must be {extra.means}, not {form(node)}")
         try:
             return extra.parse(node.value)
         except ValueError as error:
-            return self.wrong(node, f"{path!r}: {node.value!r} {error}")
+            return self.wrong(node, f"{shown(path)}: {shown(node.value)} {error}")
 
     def _choice(self, choices: tuple[str, ...], node: yaml.Node, path: str) -> Any:
         if isinstance(node, yaml.ScalarNode) and node.value in choices:
             return node.value
         given = node.value if isinstance(node, yaml.ScalarNode) else form(node)
         hint = did_you_mean(given, choices)
-        return self.wrong(node, f"{path!r} must be one of {', '.join(choices)}, not {given!r}{hint}")
+        return self.wrong(node, f"{shown(path)} must be one of {', '.join(choices)}, not {shown(given)}{hint}")
 
     def _sequence(self, item: Any, node: yaml.Node, path: str) -> Any:
         if not isinstance(node, yaml.SequenceNode):
-            return self.wrong(node, f"{path!r} must be a list, not {form(node)}")
+            return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}")
         return tuple(self.value(item, n, f"{path}[{i}]") for i, n in enumerate(node.value))
 
     def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
@@ -161,15 +166,15 @@ class _Reader:
 
     def _scalar(self, kind: type, node: yaml.Node, path: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
-            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not {form(node)}")
+            return self.wrong(node, f"{shown(path)} must be {_NAMES[kind]}, not {form(node)}")
         if kind is str:
             return node.value
         if node.style in ("'", '"'):
-            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not text in quotes ({node.value!r})")
+            return self.wrong(node, f"{shown(path)} must be {_NAMES[kind]}, not text in quotes ({shown(node.value)})")
         try:
             return _PARSERS[kind](node.value)
         except ValueError:
-            return self.wrong(node, f"{path!r} must be {_NAMES[kind]}, not {node.value!r}")
+            return self.wrong(node, f"{shown(path)} must be {_NAMES[kind]}, not {shown(node.value)}")
 
 
 def _boolean(text: str) -> bool:
@@ -178,12 +183,5 @@ def _boolean(text: str) -> bool:
     return text == "true"
 
 
-def _number(text: str) -> float:
-    number = float(text)
-    if number != number or number in (float("inf"), float("-inf")):
-        raise ValueError(text)
-    return number
-
-
 _NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_PARSERS: dict[type, Any] = {int: int, float: _number, bool: _boolean}
+_PARSERS: dict[type, Any] = {int: whole, float: decimal, bool: _boolean}

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from orchestrator.spec.kinds import DURATION, GRID, LINE, NAME, VARIABLE, Limits
+from orchestrator.spec.kinds import (
+    DURATION,
+    GRID,
+    LINE,
+    NAME,
+    NODES,
+    OPERAND,
+    PER_NODE,
+    VALUE,
+    VARIABLE,
+    Limits,
+)
 
 
 def about(help_: str, key: str | None = None) -> dict[str, Any]:
@@ -20,18 +31,34 @@ class Train:
     model: Literal["resnet-digits"] = field(default="resnet-digits", metadata=about("the network"))
     data: Literal["digits"] = field(default="digits", metadata=about("the data set"))
     device: Literal["auto", "cpu", "cuda"] = field(default="auto", metadata=about("auto takes a GPU if there is one"))
-    epochs: Annotated[int, Limits(at_least=1)] = field(default=20, metadata=about("passes over the training set"))
-    batch: Annotated[int, Limits(at_least=1)] = field(default=64, metadata=about("images per step, over all ranks"))
-    lr: Annotated[float, Limits(above=0)] = field(default=0.1, metadata=about("learning rate after the warm-up"))
+    epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = field(
+        default=20, metadata=about("passes over the training set")
+    )
+    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
+        default=64, metadata=about("images per step, over all ranks")
+    )
+    lr: Annotated[float, Limits(above=0, at_most=1e9)] = field(
+        default=0.1, metadata=about("learning rate after the warm-up")
+    )
     momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = field(default=0.9, metadata=about("of SGD"))
-    weight_decay: Annotated[float, Limits(at_least=0)] = field(default=1e-4, metadata=about("L2, not on batch norm"))
-    warmup_epochs: Annotated[float, Limits(at_least=0)] = field(default=1.0, metadata=about("epochs of linear warm-up"))
+    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] = field(
+        default=1e-4, metadata=about("L2, not on batch norm")
+    )
+    warmup_epochs: Annotated[float, Limits(at_least=0, at_most=1e6)] = field(
+        default=1.0, metadata=about("epochs of linear warm-up")
+    )
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = field(
         default=0.1, metadata=about("share of the target spread over all classes")
     )
-    seed: Annotated[int, Limits(at_least=0)] = field(default=1, metadata=about("of weights, order and shifts"))
-    checkpoint_every_steps: Annotated[int, Limits(at_least=1)] = field(default=50, metadata=about("steps between"))
-    log_every_steps: Annotated[int, Limits(at_least=1)] = field(default=5, metadata=about("steps between metrics"))
+    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = field(
+        default=1, metadata=about("of weights, order and shifts")
+    )
+    checkpoint_every_steps: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
+        default=50, metadata=about("steps between")
+    )
+    log_every_steps: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
+        default=5, metadata=about("steps between metrics")
+    )
 
 
 @dataclass(frozen=True)
@@ -40,8 +67,8 @@ class RunSpec:
 
     name: Annotated[str, NAME] = field(metadata=about("a name for the run, as in 'name: digits'"))
     site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
-    nodes: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("nodes to ask for"))
-    ranks_per_node: Annotated[int, Limits(at_least=1)] | None = field(
+    nodes: Annotated[int, NODES] = field(default=1, metadata=about("nodes to ask for"))
+    ranks_per_node: Annotated[int, PER_NODE] | None = field(
         default=None, metadata=about("processes on a node; default: the site's node.ranks")
     )
     grid: Annotated[tuple[int, int], GRID] | None = field(
@@ -51,9 +78,11 @@ class RunSpec:
     image: Annotated[str, LINE] | None = field(
         default=None, metadata=about("container image: a recipe's name or path, or a SIF; default: no container")
     )
-    queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue; default: the site's"))
-    account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays; default: the site's"))
-    env: dict[Annotated[str, VARIABLE], str] = field(
+    queue: Annotated[str, OPERAND] | None = field(
+        default=None, metadata=about("partition or queue; default: the site's")
+    )
+    account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("who pays; default: the site's"))
+    env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
         default_factory=dict, metadata=about("environment variables of the ranks")
     )
     program: Literal["train", "measure"] = field(

@@ -11,9 +11,15 @@ from orchestrator.spec.kinds import (
     BIND,
     DURATION,
     LINE,
+    MICROSECONDS,
+    NODES,
+    NONE_OR_MORE,
+    OPERAND,
+    PER_NODE,
     RATE,
     SHARE,
     SIZE,
+    VALUE,
     VARIABLE,
     WORD,
     Limits,
@@ -25,12 +31,12 @@ from orchestrator.spec.run import about
 class Node:
     """One node of the site, as a run takes it."""
 
-    ranks: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("ranks on a node: one per GPU"))
+    ranks: Annotated[int, PER_NODE] = field(default=1, metadata=about("ranks on a node: one per GPU"))
     architecture: Annotated[str, ARCHITECTURE] | None = field(
         default=None, metadata=about("the GPUs' architecture, as in sm_70, for checks on a login node that has none")
     )
-    gpus: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
-    cpus_per_rank: Annotated[int, Limits(at_least=1)] = field(default=1, metadata=about("cores to ask for per rank"))
+    gpus: Annotated[int, NONE_OR_MORE] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
+    cpus_per_rank: Annotated[int, PER_NODE] = field(default=1, metadata=about("cores to ask for per rank"))
     memory_bytes: Annotated[int, SIZE] | None = field(
         default=None, metadata=about("memory of a node to ask for; default: what the site gives", key="memory")
     )
@@ -46,10 +52,10 @@ class Node:
     inside_bytes_per_s: Annotated[float, RATE] = field(
         default=50e9, metadata=about("bandwidth from one GPU of a node to another, one way", key="inside")
     )
-    network_latency_us: Annotated[float, Limits(at_least=0)] = field(
+    network_latency_us: Annotated[float, MICROSECONDS] = field(
         default=5.0, metadata=about("microseconds of a message between nodes")
     )
-    inside_latency_us: Annotated[float, Limits(at_least=0)] = field(
+    inside_latency_us: Annotated[float, MICROSECONDS] = field(
         default=3.0, metadata=about("microseconds of a message within a node")
     )
 
@@ -68,10 +74,12 @@ class Topology:
         default=r"\D*(?P<number>\d+).*",
         metadata=about("of names: a regular expression with a group 'number', or a group 'rack' that names the rack"),
     )
-    rack_nodes: Annotated[int, Limits(at_least=1)] | None = field(
+    rack_nodes: Annotated[int, NODES] | None = field(
         default=None, metadata=about("of names: nodes to a rack, as in 34; they are numbered on from rack to rack")
     )
-    first: Annotated[int, Limits(at_least=0)] = field(default=1, metadata=about("of names: the first node's number"))
+    first: Annotated[int, Limits(at_least=0, at_most=10**9)] = field(
+        default=1, metadata=about("of names: the first node's number")
+    )
     attribute: Annotated[str, LINE] | None = field(
         default=None,
         metadata=about(
@@ -91,7 +99,7 @@ class Topology:
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = field(
         default_factory=dict, metadata=about("hosts and switches whose link is slower: the share that is left")
     )
-    dead_gpus: dict[Annotated[str, LINE], int] = field(
+    dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = field(
         default_factory=dict, metadata=about("hosts with GPUs that do not work: how many")
     )
 
@@ -151,20 +159,20 @@ class Site:
         metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
     )
     node: Node = field(default_factory=Node, metadata=about("one node"))
-    step_us: dict[Annotated[str, LINE], float] = field(
+    step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
         default_factory=dict,
         metadata=about(
             "by model: microseconds of a step on one rank besides its images; torusrun calibrate measures it"
         ),
     )
-    image_us: dict[Annotated[str, LINE], float] = field(
+    image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
         default_factory=dict, metadata=about("by model: microseconds of one image on one rank, as in resnet-digits: 85")
     )
     topology: Topology | None = field(
         default=None, metadata=about("what hangs where; without it ranks fill the hosts in the scheduler's order")
     )
-    queue: Annotated[str, LINE] | None = field(default=None, metadata=about("partition or queue of its jobs"))
-    account: Annotated[str, LINE] | None = field(default=None, metadata=about("who pays"))
+    queue: Annotated[str, OPERAND] | None = field(default=None, metadata=about("partition or queue of its jobs"))
+    account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("who pays"))
     runs: Annotated[str, LINE] = field(
         default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
     )
@@ -173,7 +181,7 @@ class Site:
         default=None, metadata=about("the nodes' Python; default: the one that runs torusrun")
     )
     modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
-    env: dict[Annotated[str, VARIABLE], str] = field(
+    env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
         default_factory=dict, metadata=about("environment variables of the job and its ranks")
     )
     ask: tuple[Annotated[str, ASK], ...] = field(

@@ -38,6 +38,7 @@ def test_a_grid_is_row_length_by_column_length() -> None:
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
+values = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 finite = st.floats(min_value=1e-9, max_value=1e9)
 
 
@@ -46,12 +47,12 @@ finite = st.floats(min_value=1e-9, max_value=1e9)
         RunSpec,
         name=st.from_regex(r"[A-Za-z][A-Za-z0-9._-]{0,20}", fullmatch=True),
         site=texts,
-        nodes=st.integers(1, 10**6),
+        nodes=st.integers(1, 10**5),
         ranks_per_node=st.none() | st.integers(1, 64),
         grid=st.none() | st.tuples(st.integers(1, 9999), st.integers(1, 9999)),
         time_s=st.integers(1, 10**9).map(lambda n: n / 1000),
-        queue=st.none() | texts,
-        env=st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), st.text(max_size=20)),
+        queue=st.none() | texts.filter(lambda text: not text.startswith("-")),
+        env=st.dictionaries(st.from_regex(r"X[A-Z0-9_]{0,8}", fullmatch=True), values),
         train=st.builds(Train, lr=finite, seed=st.integers(0, 2**31)),
     )
 )
