@@ -12,10 +12,15 @@ from signal import SIGKILL, Signals
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler, clock, listed_hosts
+from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status
 
 PROLOG_S = 60  # what a site may do for a job before its time begins to count
+LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
+# What a login environment has and a job is not given otherwise; the script sets PYTHONPATH and the site's variables.
+HANDED_ON = ("PATH", "LD_LIBRARY_PATH")
+NO_ESCAPE = "Grid Engine's directives have no way to write a quote or a backslash"
+MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid Engine's directives end there"}
 # The letters that qstat makes its states of (sge_status(5)), and what those say that are not ordinary.
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
@@ -54,7 +59,7 @@ class GridEngine(Scheduler):
 
     def directives(self, request: Request) -> list[str]:
         options = [
-            f"-N {_word(request.name)}",
+            f"-N {self._word('name', request.name)}",
             *(request.ask or _one_slot(request)),
             f"-l h_rt={clock(request.time_s)}",
             "-S /bin/bash",  # else the queue's shell reads the script, whatever its first line says
@@ -68,18 +73,30 @@ class GridEngine(Scheduler):
             # which limits addresses, and programs for GPUs reserve those without measure.
             options.append(f"-l mem_free={math.ceil(request.memory_bytes / request.ranks_per_node / 2**20)}M")
         if request.queue:
-            options.append(f"-q {_word(request.queue)}")
+            options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
-            options.append(f"-P {_word(request.account)}")
+            options.append(f"-P {self._word('account', request.account)}")
         if request.after:
             options.append(f"-hold_jid {','.join(request.after)}")
         if request.array:
             options.append(f"-t 1-{request.array}")
             options += [f"-tc {request.parallel}"] if request.parallel else []
-        return [_directive(option) for option in [*options, *request.extra]]
+        for option in (*request.ask, *request.extra):
+            if "#" in option:
+                raise UserError(f"{option!r}: Grid Engine's directives end at a '#'; write it in 'submit_args'")
+        return directives("#$", [*options, *request.extra], LONGEST_BYTES)
+
+    def refuses(self, value: str) -> str | None:
+        found = next((char for char in value if char in MEANS_SOMETHING), None)
+        return found and f"holds {found!r}: {MEANS_SOMETHING[found]}"
+
+    def _word(self, key: str, value: str) -> str:
+        """A value as one word: quotes hold blanks together, but nothing can hold a quote."""
+        return f'"{value}"' if re.search(r"\s", self.word(key, value)) else value
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return ["qsub", "-terse", "-V", *request.submit_args, str(script)]
+        # By name, since -V would store all of the login's environment, keys and tokens too, where qstat -j shows it.
+        return ["qsub", "-terse", "-v", ",".join(HANDED_ON), *request.submit_args, str(script)]
 
     def job_id(self, stdout: str) -> str:
         ids = re.findall(r"^(\d+)(?:\.[\d:-]+)?\s*$", stdout, re.MULTILINE)  # an array is 20.1-3:1
@@ -127,6 +144,17 @@ class GridEngine(Scheduler):
                 records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
         return {key: _ended(found) for key, found in records.items()}
 
+    def named_command(self, name: str) -> list[str]:
+        return ["qstat", "-u", self._user, "-xml"]
+
+    def parse_named(self, said: Finished, name: str) -> list[str]:
+        said.check("asking Grid Engine for a job by its name")
+        try:
+            jobs = ET.fromstring(said.stdout).iter("job_list")
+        except ET.ParseError as error:
+            raise SiteError(f"asking Grid Engine for a job by its name: its XML cannot be read: {error}") from None
+        return [job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name]
+
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
@@ -149,18 +177,6 @@ def _one_slot(request: Request) -> tuple[str, ...]:
         'for a parallel environment (qconf -spl lists them), ask: ["-pe NAME {ranks}"], '
         'or for a resource that stands for nodes, ask: ["-l rt_F={nodes}"]'
     )
-
-
-def _directive(option: str) -> str:
-    """An option as qsub reads it from a line of the script."""
-    if "#" in option:
-        raise UserError(f"{option!r}: Grid Engine's directives end at a '#'; write it in the site's 'submit_args'")
-    return f"#$ {option}"
-
-
-def _word(value: str) -> str:
-    """A value as one word: quotes hold blanks together, but nothing can hold a quote."""
-    return f'"{value}"' if re.search(r"\s", value) else value
 
 
 def _key(job: str, task: str | None) -> str:

@@ -14,12 +14,13 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler, clock, listed_hosts
+from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status
 
 MOST_NAMED = 50
+LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
 NO_HISTORY = "not configured to maintain job history"
 
@@ -67,7 +68,7 @@ class PBS(Scheduler):
 
     def directives(self, request: Request) -> list[str]:
         options = [
-            f"-N {request.name}",
+            f"-N {self._word('name', request.name)}",
             *(request.ask or _chunks(request)),
             f"-l walltime={clock(request.time_s)}",
             "-o /dev/null",
@@ -76,14 +77,32 @@ class PBS(Scheduler):
             "-r y" if request.array else "-r n",
         ]
         if request.queue:
-            options.append(f"-q {_word(request.queue)}")
+            options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
-            options.append(f"-P {_word(request.account)}")
+            options.append(f"-P {self._word('account', request.account)}")
         if request.after:
             options.append(f"-W depend=afterok:{':'.join(request.after)}")
         if request.array:
             options.append(f"-J 0-{request.array - 1}" + (f"%{request.parallel}" if request.parallel else ""))
-        return [f"#PBS {option}" for option in [*options, *request.extra]]
+        for option in (*request.ask, *request.extra):
+            if option.endswith("\\"):
+                raise UserError(f"{option!r}: PBS reads a directive that ends with a backslash on into the next line")
+        return directives("#PBS", [*options, *request.extra], LONGEST_BYTES)
+
+    def refuses(self, value: str) -> str | None:
+        if "\\" in value:
+            return "holds a backslash, which PBS takes away from a directive"
+        return (
+            "holds both kinds of quotes; PBS has no way to write a quote in quotes"
+            if {'"', "'"} <= set(value)
+            else None
+        )
+
+    def _word(self, key: str, value: str) -> str:
+        """A value as one word of a directive, which knows quotes but no escapes."""
+        if re.fullmatch(r"[A-Za-z0-9_.@%+=:,/-]+", self.word(key, value)):
+            return value
+        return f"'{value}'" if '"' in value else f'"{value}"'
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
         # Without -V: OpenPBS 23.06.06 takes it and hands nothing on (qsub.c, env_array_to_varlist), others everything.
@@ -117,6 +136,12 @@ class PBS(Scheduler):
         jobs = re.split(r"^Job Id: ", said.stdout.replace("\n\t", ""), flags=re.MULTILINE)[1:]
         return {text.partition("\n")[0].strip(): _status(_attributes(text)) for text in jobs}
 
+    def named_command(self, name: str) -> list[str]:
+        return ["qselect", "-N", name]
+
+    def parse_named(self, said: Finished, name: str) -> list[str]:
+        return said.check("asking PBS for a job by its name").stdout.split()
+
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
@@ -147,13 +172,6 @@ def _chunks(request: Request) -> tuple[str, ...]:
     if request.memory_bytes:
         chunk += f":mem={math.ceil(request.memory_bytes / 2**20)}mb"
     return (f"-l select={chunk}", "-l place=scatter")
-
-
-def _word(value: str) -> str:
-    """A value as one word of a directive, which knows quotes but no escapes."""
-    if not re.search(r"[\s\"']", value):
-        return value
-    return f"'{value}'" if '"' in value else f'"{value}"'
 
 
 def _checked(said: Finished) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.spec.kinds import CONTROL
+from orchestrator.spec.problems import shown
 from orchestrator.states import Status
 
 
@@ -45,7 +48,12 @@ class Request:
 def filled(
     texts: Sequence[str], *, nodes: int, ranks_per_node: int, cpus_per_rank: int, gpus: int, account: str | None
 ) -> tuple[str, ...]:
-    """A site's own words with the numbers of a job in the places that `spec.kinds.PLACEHOLDERS` names."""
+    """A site's own words with the numbers of a job in the places that `spec.kinds.PLACEHOLDERS` names.
+
+    Raises UserError for an account that would not stay one word there.
+    """
+    if account and any("{account}" in text for text in texts) and (reason := not_plain(account)):
+        raise UserError(f"'account': {account!r} {reason}")
     words = {
         "nodes": nodes,
         "ranks": nodes * ranks_per_node,
@@ -55,6 +63,26 @@ def filled(
         "account": account,
     }
     return tuple(text.format_map(words) for text in texts)
+
+
+def not_plain(account: str) -> str | None:
+    """Why `account` cannot be filled into a site's own words, whose quotes and commas nobody knows; None if it can."""
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]*", account):
+        return None
+    return (
+        "is filled into the site's own words ({account}), and so may hold letters, digits and '_.@/-' only, "
+        "beginning with a letter or digit"
+    )
+
+
+def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[str]:
+    """The lines of a script that ask for `options`. Raises UserError for one that would not be one whole line."""
+    for option in options:
+        if re.search(f"[{CONTROL}]", option):
+            raise UserError(f"{option!r}: a directive is one line, without line breaks and control characters")
+        if len(option.encode()) > longest_bytes:
+            raise UserError(f"{shown(option)}: this is too long for a directive, which may have {longest_bytes} bytes")
+    return [f"{prefix} {option}" for option in options]
 
 
 def clock(seconds: float) -> str:
@@ -82,6 +110,17 @@ class Scheduler(ABC):
     template: ClassVar[str]
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
+
+    def refuses(self, value: str) -> str | None:
+        """Why no directive can carry `value` as one word, naming the character; None where one can."""
+        return None
+
+    def word(self, key: str, value: str) -> str:
+        """`value`, which is that of `key`. Raises UserError where a directive cannot carry it as one word."""
+        reason = "begins with '-', as an option does" if value.startswith("-") else self.refuses(value)
+        if reason:
+            raise UserError(f"'{key}': {value!r} {reason}")
+        return value
 
     @abstractmethod
     def directives(self, request: Request) -> list[str]:
@@ -117,6 +156,17 @@ class Scheduler(ABC):
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
         """The ends in what the accounting command said. Raises SiteError when it failed to answer."""
         return {}
+
+    def named_command(self, name: str) -> list[str] | None:
+        """One command that tells which jobs of this user bear a name, for a submission whose answer was lost.
+
+        None where the scheduler cannot be asked that.
+        """
+        return None
+
+    def parse_named(self, said: Finished, name: str) -> list[str]:
+        """The ids of the jobs in what that command said. Raises SiteError when it failed to answer."""
+        return []
 
     @abstractmethod
     def cancel_command(self, job_id: str) -> list[str]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.seam import Request, Scheduler, directives
 from orchestrator.states import State, Status
+
+LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)
 
 STATES = {
     "PENDING": State.PENDING,
@@ -81,12 +83,12 @@ class Slurm(Scheduler):
         if request.memory_bytes:
             options.append(f"--mem={math.ceil(request.memory_bytes / 2**20)}M")
         if request.queue:
-            options.append(f"--partition={request.queue}")
+            options.append(f"--partition={self.word('queue', request.queue)}")
         if request.account:
-            options.append(f"--account={request.account}")
+            options.append(f"--account={self.word('account', request.account)}")
         if request.after:
             options += [f"--dependency=afterok:{':'.join(request.after)}", "--kill-on-invalid-dep=yes"]
-        return [f"#SBATCH {_quoted(option)}" for option in [*options, *request.extra]]
+        return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
         return ["sbatch", "--parsable", *request.submit_args, str(script)]
@@ -124,6 +126,12 @@ class Slurm(Scheduler):
         said.check("asking Slurm's accounting")
         rows = [line.split("|") for line in said.stdout.splitlines()]
         return {row[0]: _ended(*row[1:4]) for row in rows if len(row) == 4}
+
+    def named_command(self, name: str) -> list[str]:
+        return ["squeue", "--me", "--states=all", "--noheader", f"--name={name}", "--format=%i"]
+
+    def parse_named(self, said: Finished, name: str) -> list[str]:
+        return said.check("asking Slurm for a job by its name").stdout.split()
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["scancel", job_id]
@@ -168,7 +176,7 @@ def _literal(path: Path) -> str:
 
 
 def _quoted(option: str) -> str:
-    """An option as sbatch reads it from a directive line, where quotes and blanks mean what they mean to a shell."""
-    if re.fullmatch(r"[\w@%+=:,./-]+", option):
+    """An option as sbatch reads it from a directive line: a backslash takes any character as it is, in quotes too."""
+    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", option):
         return option
     return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'

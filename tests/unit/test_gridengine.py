@@ -81,9 +81,32 @@ def test_blanks_stay_in_one_word() -> None:
     assert '#$ -P "group 1"' in ENGINE.directives(request(account="group 1"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"queue": 'a b" -l evil=1 "c'}, "holds '\"': Grid Engine's directives have no way to write a quote"),
+        ({"account": "it's"}, "'account': \"it's\" holds"),
+        ({"account": "a\\"}, "no way to write a quote or a backslash"),
+        ({"queue": "a#b"}, "Grid Engine's directives end there"),
+        ({"queue": "-x"}, "begins with '-'"),
+        ({"name": "a\n-q x"}, "a directive is one line"),
+        ({"account": "a" * 2100}, "may have 2000 bytes"),
+    ],
+)
+def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        ENGINE.directives(request(**changes))
+
+
+def test_a_job_does_not_store_all_of_a_logins_environment() -> None:
+    command = ENGINE.submit_command(Path("/r/job.sh"), request())
+    assert "-V" not in command, "qstat -j would show everybody the keys and tokens of a login"
+    assert command[command.index("-v") + 1] == "PATH,LD_LIBRARY_PATH"
+
+
 def test_what_a_site_says_to_qsub_itself_comes_before_the_script() -> None:
     command = ENGINE.submit_command(Path("/r/job.sh"), request(submit_args=("-g", "gaa50000")))
-    assert command == ["qsub", "-terse", "-V", "-g", "gaa50000", "/r/job.sh"]
+    assert command == ["qsub", "-terse", "-v", "PATH,LD_LIBRARY_PATH", "-g", "gaa50000", "/r/job.sh"]
 
 
 def test_no_arguments_pass_through_a_shell() -> None:

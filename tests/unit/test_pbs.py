@@ -3,11 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator import process
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers import client
 from orchestrator.schedulers.pbs import PBS
@@ -260,6 +261,27 @@ def test_a_site_asks_in_its_own_words() -> None:
     lines = PBS().directives(replace(REQUEST, ask=("-l select=4:mpiprocs=8",), account="a b", time_s=360000))
     assert "#PBS -l select=4:mpiprocs=8" in lines and not any("ncpus" in line or "scatter" in line for line in lines)
     assert '#PBS -P "a b"' in lines and "#PBS -l walltime=100:00:00" in lines
+
+
+def test_quotes_keep_a_value_together() -> None:
+    lines = PBS().directives(replace(REQUEST, queue='a" -l evil=1 "b', account="it's #1"))
+    assert """#PBS -q 'a" -l evil=1 "b'""" in lines and '#PBS -P "it\'s #1"' in lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"queue": "a\\"}, "'queue': 'a\\\\' holds a backslash"),
+        ({"account": """a"b'c"""}, "both kinds of quotes"),
+        ({"queue": "-x"}, "begins with '-'"),
+        ({"name": "a\n#PBS -q x"}, "a directive is one line"),
+        ({"account": "a" * 2100}, "may have 2000 bytes"),
+        ({"extra": ("-m e \\",)}, "reads a directive that ends with a backslash on into the next line"),
+    ],
+)
+def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        PBS().directives(replace(REQUEST, **changes))
 
 
 def test_a_job_is_not_run_again_but_the_tasks_of_an_array_have_to_be() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.client import poll
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.seam import Request, filled
 from orchestrator.schedulers.slurm import STATES, Slurm
 from orchestrator.states import State
 
@@ -119,6 +119,35 @@ def test_the_directives() -> None:
 def test_a_path_keeps_its_blanks_quotes_and_percent_signs() -> None:
     lines = Slurm().directives(request(stdout=Path('/my "runs"/50%j/job.out')))
     assert r'#SBATCH "--output=/my \"runs\"/50%%j/job.out"' in lines
+
+
+def test_every_printable_value_is_one_word() -> None:
+    quoted = Slurm().directives(request(extra=('--comment=a "b" \\', "--comment=a#b'c", "--comment=\u00e9")))[-3:]
+    assert quoted == [r'#SBATCH "--comment=a \"b\" \\"', """#SBATCH "--comment=a#b'c\"""", '#SBATCH "--comment=\u00e9"']
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"queue": "-x"}, "'queue': '-x' begins with '-'"),
+        ({"account": "--uid=0"}, "'account': '--uid=0' begins with '-'"),
+        ({"queue": "a\n#SBATCH --uid=0"}, "a directive is one line"),
+        ({"stdout": Path("/r/a\n#SBATCH -x/job.out")}, "a directive is one line"),
+        ({"extra": ("--comment=" + "\u00e9" * 4000,)}, "may have 8000 bytes"),
+    ],
+)
+def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        Slurm().directives(request(**changes))
+
+
+@pytest.mark.parametrize("account", ["a b", 'a"b', "a\\", "a'b", "a,b", "a:b", "-a", "a$b", "\u00e9", "a\n"])
+def test_an_account_that_is_filled_in_stays_one_plain_word(account: str) -> None:
+    numbers = dict(nodes=1, ranks_per_node=1, cpus_per_rank=1, gpus=0)
+    with pytest.raises(UserError, match="filled into the site's own words"):
+        filled(("-g", "{account}"), **numbers, account=account)
+    assert filled(("--nodes={nodes}",), **numbers, account=account) == ("--nodes=1",)
+    assert filled(("-g", "{account}"), **numbers, account="gaa5-0.x") == ("-g", "gaa5-0.x")
 
 
 def test_the_hosts_of_a_job_come_in_its_order() -> None:

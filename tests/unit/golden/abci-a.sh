@@ -1,4 +1,4 @@
-# qsub -terse -V -g gaa50000 /r/digits-1/attempts/1/job.sh
+# qsub -terse -v PATH,LD_LIBRARY_PATH -g gaa50000 /r/digits-1/attempts/1/job.sh
 #!/usr/bin/env bash
 #$ -N digits-1
 #$ -l rt_AF=4
