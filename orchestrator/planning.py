@@ -10,7 +10,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ from orchestrator import private, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.schedulers.seam import Request, filled
+from orchestrator.schedulers.seam import Request, filled, not_plain
 from orchestrator.spec.load import Loaded, load
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.run import RunSpec
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.placement.arrange import Arrangement
 
 SCHEMA = 1
+MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 
 
@@ -128,17 +130,19 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
     loaded = load(path, site=site, settings=settings)
     _check(loaded)
-    run = _image_beside(loaded.run, Path(path).absolute().parent)
+    run = _image_beside(loaded.run, absolute(path).parent)
     run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    folder = Path(loaded.site.runs).expanduser().absolute() / run_id
+    folder = absolute(loaded.site.runs) / run_id
     return Plan(run_id, run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
 
 
 def _image_beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with its image's path made absolute: it is written relative to the run's file."""
-    if run.image is None or not ("/" in run.image or run.image.endswith((".yaml", ".yml", ".sif"))):
-        return run
-    return replace(run, image=str(folder / Path(run.image).expanduser()))
+    return replace(run, image=str(absolute(run.image, folder))) if run.image and _is_path(run.image) else run
+
+
+def _is_path(image: str) -> bool:
+    return "/" in image or image.endswith((".yaml", ".yml", ".sif"))
 
 
 def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
@@ -185,6 +189,7 @@ def _check(loaded: Loaded) -> None:
     if loaded.site.scheduler not in schedulers.KNOWN:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
     problems = [loaded.problem(key, message) for key, message in _misfits(loaded.run, loaded.site)]
+    problems += [loaded.site_problem(key, message) for key, message in _site_misfits(loaded.run, loaded.site)]
     if problems:
         raise SpecError(problems)
 
@@ -197,6 +202,9 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield "nodes", "'nodes' must be 1 on a local site: it is this machine; raise ranks_per_node instead"
     elif site.launcher == "spawn" and run.nodes != 1:
         yield "nodes", "'nodes' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun"
+    if ranks > MOST_RANKS:
+        yield "nodes", f"'nodes': {run.nodes} nodes of {ranks_per_node} ranks are {ranks}; the most is {MOST_RANKS}"
+        return
     try:
         choose(ranks, ranks_per_node, run.grid)
     except ValueError as error:
@@ -210,3 +218,41 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield "account", "'account' is missing: the site names it in what it asks its scheduler for; write who pays"
     if run.time_s <= site.stop_before_s:
         yield "time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)"
+    if run.image and _is_path(run.image):
+        yield from _not_paths({"image": run.image})
+    yield from _not_words({"queue": run.queue, "account": run.account}, site)
+
+
+def _site_misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """The same for keys of the site."""
+    container, topology = site.container, site.topology
+    yield from _not_paths(
+        {
+            "runs": site.runs,
+            "topology.file": topology.file if topology else None,
+            "container.cache": container.cache,
+            "container.stage": container.stage,
+            "container.temporary": container.temporary,
+            "container.host_mpi": container.host_mpi,
+        }
+    )
+    yield from _not_words(
+        {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
+    )
+
+
+def _not_paths(paths: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    for key, text in paths.items():
+        try:
+            expanded(text or ".")
+        except UserError as error:
+            yield key, f"'{key}': {error}"
+
+
+def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[tuple[str, str]]:
+    """Queues and accounts that the site's scheduler, or the site's own words for it, cannot carry."""
+    for key, word in words.items():
+        filled_in = key == "account" and _names_account(site)
+        refuses = not_plain if filled_in else schedulers.get(site.scheduler).refuses
+        if word and (reason := refuses(word)):
+            yield key, f"'{key}': {word!r} {reason}"

@@ -1,5 +1,8 @@
 """A corpus of broken specs: each gives one clear message with its place, and never a traceback."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,10 @@ import pytest
 from orchestrator.cli import main
 
 GOOD = "name: digits\nsite: local\n"
+
+LAUGHS = "\n".join(
+    ["a0: &a0 [" + "x, " * 10 + "]", *(f"a{i}: &a{i} [" + f"*a{i - 1}, " * 10 + "]" for i in range(1, 20))]
+)
 
 # (what is wrong, the file's text, where the message points, what it must say)
 BROKEN = [
@@ -52,8 +59,42 @@ BROKEN = [
     ("tab for indentation", GOOD + "train:\n\tlr: 1\n", "4:1", "this is not YAML"),
     ("bracket left open", GOOD + "env: {A: b\n", "4:1", "this is not YAML"),
     ("unknown alias", GOOD + "nodes: *x\n", "3:8", "this is not YAML: found undefined alias"),
-    ("control character", GOOD + "queue: a\x07b\n", "3:1", "this is not YAML"),
+    ("control character", GOOD + "queue: a\x07b\n", "3:9", "this is not YAML"),
     ("a key that is a list", GOOD + "[a, b]: c\n", "3:1", "a key must be a word"),
+    ("a character that there is not", GOOD + 'queue: "\\UFFFFFFFF"\n', "3:", "there is no character of this number"),
+    ("a character beyond the last", GOOD + 'queue: "\\U00110000"\n', "3:", "there is no character of this number"),
+    ("half a character", GOOD + 'queue: "a\\ud800"\n', "3:8", "holds half a character"),
+    ("half a character in a key", GOOD + 'env: {"A\\udc80": b}\n', "3:7", "holds half a character"),
+    ("NUL in a variable", GOOD + 'env: {A: "b\\0c"}\n', "3:10", "must not hold a NUL character"),
+    ("a variable too large", GOOD + f"env: {{A: {'b' * 30_001}}}\n", "3:10", "nor more than 30000 characters"),
+    *[(f"a variable of bash's, {name}", GOOD + f"env: {{{name}: b}}\n", "3:7", "belongs to bash")
+      for name in ("UID", "SHELLOPTS", "BASH_ENV", "BASH_VERSINFO", "IFS", "_", "ENV", "RANDOM", "PWD")],
+    *[(f"a variable of ours, {name}", GOOD + f"env: {{{name}: b}}\n", "3:7", "belongs to torusrun")
+      for name in ("TORUSRUN_X", "torusrun_attempt", "TorusRun_")],
+    *[(f"digits that are none, {key}: {text[:9]}", GOOD + f"{key}: {text}\n", "3:", f"'{key}'")
+      for key, text in (("nodes", "١٠"), ("nodes", "1_0"), ("nodes", "+5"), ("nodes", "0x10"), ("nodes", "9" * 400),
+                        ("ranks_per_node", "9" * 5000), ("time", "١٠m"), ("time", "1_0m"), ("time", "9" * 400 + "m"),
+                        ("time", "11111d"), ("time", "9" * 38 + "d"), ("time", "0.0000001s"), ("grid", "١x٢"),
+                        ("grid", "9" * 400 + "x1"), ("nodes", "100001"), ("ranks_per_node", "1000000000000"))],
+    *[(f"a number too large, {key}: {text[:9]}", GOOD + f"train: {{{key}: {text}}}\n", "3:", f"'train.{key}'")
+      for key, text in (("epochs", "9" * 400), ("epochs", "1000001"), ("batch", "9" * 400), ("batch", "10000000000"),
+                        ("lr", "9" * 400), ("lr", "1e400"), ("lr", "1_0.0"), ("lr", "١.٠"), ("seed", "4294967296"),
+                        ("log_every_steps", "9" * 20), ("warmup_epochs", "1e300"), ("weight_decay", "1e300"))],
+    ("ranks beyond counting", GOOD + "nodes: 100000\nranks_per_node: 1024\n", "3:8", "the most is 1000000"),
+    ("many grids that fit", GOOD + "ranks_per_node: 840\ngrid: 7x1\n", "4:7",
+     "14x60, 15x56, 20x42, 21x40 (the nearest of 32)"),
+    ("a long value is shown in part", GOOD + f"nodes: {'9' * 400}\n", "3:8", "... (400 characters)"),
+    ("aliases of aliases", GOOD + LAUGHS, "", "this is too large for a spec: more than 100000 values"),
+    ("an alias within itself", GOOD + "env: &a {A: *a}\n", "3:6", "this is too large for a spec"),
+    ("a queue like an option", GOOD + "queue: -x\n", "3:8", "must not begin with '-'"),
+    ("an account like an option", GOOD + "account: --uid=0\n", "3:10", "must not begin with '-'"),
+    ("a site's name too long", f"name: digits\nsite: {'s' * 300}\n", "2:7", "longer than 255 bytes"),
+    ("a site's path too long", f"name: digits\nsite: {'s/' * 100}{'é' * 200}\n", "2:7", "longer than 255 bytes"),
+    ("a site's path far too long", f"name: digits\nsite: {'s/' * 2500}\n", "2:7", "longer than 4000 characters"),
+    ("a site's path with NUL", 'name: digits\nsite: "./a\\0b"\n', "2:7", "control characters"),
+    ("a site of nobody", "name: digits\nsite: ~nosuchuser/x.yaml\n", "2:7", "there is no user 'nosuchuser'"),
+    ("an image of nobody", GOOD + "image: ~nosuchuser/x.sif\n", "3:8", "there is no user 'nosuchuser'"),
+    ("an image's name too long", GOOD + f"image: ./{'x' * 300}\n", "3:8", "longer than 255 bytes"),
     ("nested without end", GOOD + "env: " + "[" * 5000 + "\n", "", "nested too deeply"),
 ]  # fmt: skip
 
@@ -70,6 +111,55 @@ def test_a_broken_spec_gets_one_clear_message(
     assert says in said.err
     assert f"{spec}:{place}" in said.err, "the message must name file, line and column"
     assert len(said.err.strip().splitlines()) <= 2, f"one mistake should make one message: {said.err}"
+
+
+# (what is wrong, the lines of a site, where the message points, what it must say)
+SITES = [
+    ("runs of nobody", "runs: ~nosuchuser/runs\n", "4:7", "'runs': there is no user 'nosuchuser'"),
+    ("a cache of nobody", "container: {cache: ~nosuchuser/x}\n", "4:20", "'container.cache': there is no user"),
+    ("a folder too long", f"container: {{temporary: /{'x' * 300}}}\n", "4:24", "longer than 255 bytes"),
+    ("a topology of nobody", "topology: {source: slurm, file: ~nosuchuser/x}\n", "4:33", "there is no user"),
+    ("a variable of bash's", "env: {PPID: 1}\n", "4:7", "'PPID' belongs to bash"),
+    ("half a GPU", "topology: {source: slurm, dead_gpus: {n1: -1}}\n", "4:43", "must be at least 0"),
+    ("negative time", "step_us: {m: -1}\n", "4:14", "must be at least 0"),
+    ("a size without end", f"node: {{memory: {'9' * 400}GiB}}\n", "4:16", "is not a size"),
+    ("a size too large", "node: {memory: 99999999999TB}\n", "4:16", "must be at most 1e+18 bytes"),
+    ("other digits in a size", "node: {memory: ١GiB}\n", "4:16", "is not a size"),
+    ("a rate without end", f"node: {{network: {'9' * 400}GB/s}}\n", "4:17", "is not a bandwidth"),
+    ("a rate too large", "node: {network: 9999999999999TB/s}\n", "4:17", "must be at most 1e+18"),
+    ("no rate", "node: {network: 0GB/s}\n", "4:17", "must be at least 1 bytes per second; write it as 12.5GB/s"),
+    ("a share without end", f"topology: {{source: slurm, uplink: 1/{'9' * 400}}}\n", "4:35", "is not a share"),
+    ("a share too small", "topology: {source: slurm, uplink: 1e-300}\n", "4:35", "must be at least 1e-06"),
+    ("ranks without end", "node: {ranks: 1000000}\n", "4:15", "'node.ranks' must be at most 1024"),
+    ("a quote in a queue", "scheduler: gridengine\nqueue: 'a b\" -l evil=1 \"c'\n", "4:8", "holds '\"'"),
+    ("a hash in a queue", "scheduler: gridengine\nqueue: 'a#b'\n", "4:8", "directives end there"),
+    ("a backslash in an account", "scheduler: gridengine\naccount: 'a\\'\n", "4:10", "'account'"),
+    ("a backslash in a queue of PBS", "scheduler: pbs\nqueue: 'a\\'\n", "4:8", "holds a backslash"),
+    ("both quotes in a queue of PBS", "scheduler: pbs\nqueue: \"a'b\\\"c\"\n", "4:8", "both kinds of quotes"),
+    ("an account of two words", "submit_args: [-A, '{account}']\naccount: 'a b'\n", "5:10", "the site's own words"),
+    ("an account with a comma", "ask: ['-l x={account}']\naccount: 'a,b'\n", "5:10", "the site's own words"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "says"), [s[1:] for s in SITES], ids=[s[0] for s in SITES])
+def test_a_broken_site_gets_one_clear_message(
+    text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "mine.yaml"
+    head = "" if text.startswith("scheduler") else "scheduler: slurm\n"
+    site.write_text(f"# mine\nlauncher: srun\n{head}{text}", encoding="utf-8")
+    (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
+    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
+    err = capsys.readouterr().err
+    assert says in err and f"{site}:{place}: " in err
+    assert len(err.strip().splitlines()) == 1, err
+
+
+def test_a_queue_of_the_run_is_named_by_the_run(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.yaml").write_text("scheduler: gridengine\nlauncher: mpirun\nqueue: 'a#b'\n")
+    (tmp_path / "run.yaml").write_text('name: digits\nsite: mine.yaml\nqueue: "it\'s"\n')
+    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
+    assert f"{tmp_path}/run.yaml:3:8: 'queue': \"it's\" holds \"'\"" in capsys.readouterr().err
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -113,13 +203,107 @@ def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path,
         ("train.lr=fast", "--set train.lr=fast: 'train.lr' must be a number"),
         ("trian.lr=1", "did you mean 'train'?"),
         ("grid=[", "this is not YAML"),
+        ("queue=a\udcff", "this is not UTF-8 text"),
+        ("queue=\ud800", "this is not UTF-8 text"),
+        ("env.\udcff=a", "this is not UTF-8 text"),
+        ('queue="\\UFFFFFFFF"', "there is no character of this number"),
+        ('queue="\\udcff"', "holds half a character"),
+        ("queue=a\0b", "this is not YAML"),
+        ("nodes=" + "9" * 100_000, "'nodes' must be a whole number"),
+        ("site=" + "x" * 5000, "longer than 4000 characters"),
+        ("grid=" + "[" * 5000, "nested too deeply"),
     ],
 )
 def test_a_wrong_setting_is_named(setting: str, says: str, home: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     spec = tmp_path / "run.yaml"
     spec.write_text(GOOD + "nodes: 1\n")
     assert main(["plan", str(spec), "--set", setting]) == 2
-    assert says in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert says in err and len(err.splitlines()) == 1 and len(err) < 2000
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("x" * 300, "longer than 255 bytes"),
+        ("x/" * 3000, "longer than 40"),
+        ("a\udcff", "not UTF-8"),
+        ("./a\nb", "control character"),
+        ("~nosuchuser/x.yaml", "there is no user 'nosuchuser'"),
+        ("a: [b", "there is no site 'a: [b'"),
+        ("", "there is no home folder"),
+    ],
+)
+def test_a_wrong_site_is_named(
+    name: str,
+    says: str,
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "run.yaml").write_text(GOOD)
+    if not name:
+        monkeypatch.setenv("HOME", "relative")
+    for argv in (
+        ["plan", str(tmp_path / "run.yaml"), "--site", name or "local"],
+        ["image", "ls", "--site", name or "local"],
+    ):
+        assert main(argv) == 2, argv
+        err = capsys.readouterr().err
+        assert says in err and len(err.splitlines()) == 1, err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("x" * 300, "longer than 255 bytes"),
+        ("x/" * 3000, "longer than 4095 bytes"),
+        ("a\0b", "a NUL character"),
+        ("a\udcff", "not UTF-8"),
+        ("a\nb", "a line break"),
+        ("/dev/zero", "no regular file"),
+        ("pipe", "'name' is missing"),
+    ],
+)
+def test_a_run_file_that_there_cannot_be(
+    name: str,
+    says: str,
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for verb in ("plan", "submit", "check", "predict"):
+        assert main([verb, name]) == 2, verb
+        err = capsys.readouterr().err
+        assert says in err and len(err.splitlines()) <= 2, err
+
+
+def test_a_working_directory_that_is_gone(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.yaml").write_text(GOOD)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    (tmp_path / "mine.yaml").write_text("scheduler: local\nlauncher: spawn\nruns: runs\n")
+    assert main(["plan", str(tmp_path / "run.yaml"), "--site", str(tmp_path / "mine.yaml")]) == 2
+    assert "the working directory does not exist any more" in capsys.readouterr().err
+
+
+def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
+    """As a user who is not root: root can look into every folder."""
+    if os.geteuid():
+        pytest.skip("only root can become somebody else")
+    (tmp_path / "closed").mkdir(mode=0o700)
+    program = "import os; os.setuid(65534); from orchestrator.cli import main; raise SystemExit(main())"
+    argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
+    env = {**os.environ, "HOME": str(tmp_path / "closed")}
+    said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=60, cwd="/")
+    assert said.returncode == 2 and "Permission denied" in said.stderr and len(said.stderr.splitlines()) == 1, said
 
 
 def test_a_broken_site_is_named_by_its_own_file(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
