@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import SiteError
 
+MOST_HOSTS = 1_000_000
+LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)
+SHOWN = 200  # characters that a message repeats
+WORD = re.compile(r"[^\[\],\s]*(?:\[[0-9,-]+\][^\[\],\s]*)*")
 
-def expand(text: str) -> list[str]:
-    """'n[1-3,7],m-[01-02]' as n1 n2 n3 n7 m-01 m-02. Raises SiteError where it is not a host list."""
+
+def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
+    """'n[1-3,7],m-[01-02]' as n1 n2 n3 n7 m-01 m-02.
+
+    Raises SiteError where it is not a host list, or one of more than `most` hosts.
+    """
     hosts: list[str] = []
     for word in _words(text.strip()):
-        hosts += _expand_word(word, text)
+        hosts += _expand_word(word, text, most - len(hosts))
     return hosts
 
 
@@ -63,20 +72,35 @@ def _words(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _expand_word(word: str, whole: str) -> list[str]:
-    match = re.fullmatch(r"([^\[\],\s]*)\[([0-9,-]+)\](.*)", word)
-    if not match:
-        if not word or re.search(r"[\[\],\s]", word):
-            raise SiteError(f"not a host list: {whole!r} (at {word!r})")
-        return [word]
-    prefix, ranges, rest = match.groups()
-    tails = _expand_word(rest, whole) if rest else [""]
-    return [prefix + number + tail for part in ranges.split(",") for number in _numbers(part, whole) for tail in tails]
+def _expand_word(word: str, whole: str, most: int) -> list[str]:
+    if not word or not WORD.fullmatch(word):
+        raise _no_list(whole, word)
+    # Texts and ranges in turn: 'n[1-2]x' is 'n', '1-2', 'x'.
+    parts = re.split(r"\[([0-9,-]+)\]", word)
+    ranges = [[_range(part, whole) for part in text.split(",")] for text in parts[1::2]]
+    if math.prod(sum(len(numbers) for numbers, _ in several) for several in ranges) > most:
+        raise SiteError(f"a host list of more than {MOST_HOSTS} hosts: {_short(whole)}")
+    widest = sum(max(max(width, len(str(numbers[-1]))) for numbers, width in several) for several in ranges)
+    if sum(map(len, parts[::2])) + widest > LONGEST_HOST:
+        raise SiteError(f"a host's name of more than {LONGEST_HOST} characters: {_short(word)}")
+    names = [""]
+    for text, several in zip(parts[::2], [*ranges, None], strict=True):
+        numbers = [f"{n:0{width}}" for found, width in several for n in found] if several else [""]
+        names = [f"{name}{text}{number}" for name in names for number in numbers]
+    return names
 
 
-def _numbers(part: str, whole: str) -> list[str]:
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+def _range(part: str, whole: str) -> tuple[range, int]:
+    """'08-11' as its numbers and the width that all of them are written in."""
+    match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
     if not match or (match[2] and int(match[2]) < int(match[1])):
-        raise SiteError(f"not a host list: {whole!r} (at {part!r})")
-    width = len(match[1])
-    return [str(n).zfill(width) for n in range(int(match[1]), int(match[2] or match[1]) + 1)]
+        raise _no_list(whole, part)
+    return range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])
+
+
+def _no_list(whole: str, at: str) -> SiteError:
+    return SiteError(f"not a host list: {_short(whole)} (at {_short(at)})")
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}..."

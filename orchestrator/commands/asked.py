@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
+from orchestrator.spec.paths import expanded, read_bytes
+
+LARGEST_BYTES = 64_000_000  # of a file of hosts
 
 
 def run_file(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +41,21 @@ def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 
 def hosts(name: str) -> list[str]:
-    """The hosts in the file of --hosts, in order."""
-    from orchestrator.cluster.hostlist import expand
+    """The hosts in the file of --hosts, in order. Raises UserError with the line that is wrong."""
+    from orchestrator.cluster.hostlist import MOST_HOSTS, expand
 
     try:
-        lines = Path(name).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--hosts {name}: cannot be read: {error}") from None
-    found = [host for line in lines if line.strip() for host in expand(line.split()[0])]
+        lines = read_bytes(expanded(name), LARGEST_BYTES).decode().splitlines()
+    except OSError as error:
+        raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
+    found: list[str] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found += expand(line.split()[0], MOST_HOSTS - len(found)) if line.strip() else []
+        except SiteError as error:
+            raise UserError(f"--hosts {name}:{number}: {error}") from None
     if not found:
         raise UserError(f"--hosts {name}: there are no hosts in it; write one a line")
     return found

@@ -1,11 +1,16 @@
 """Host lists written and read back: exactly, in order, with repeats."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cluster.hostlist import expand, fold
-from orchestrator.errors import SiteError
+from orchestrator.commands import asked
+from orchestrator.errors import SiteError, UserError
 
 hosts = st.from_regex(r"[a-z]{0,3}[0-9]{1,4}[a-z.-]{0,3}|[a-z]{1,5}", fullmatch=True)
 runs = st.tuples(st.sampled_from(["n", "g", "r1-n"]), st.integers(0, 2000), st.integers(1, 40), st.integers(1, 5)).map(
@@ -41,3 +46,69 @@ def test_a_hundred_thousand_hosts() -> None:
 def test_a_name_that_cannot_stand_in_a_list() -> None:
     with pytest.raises(SiteError, match="cannot stand in a host list"):
         fold(["n1", "n[2]"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-99999999999]", "n[0-9][0-9][0-9][0-9][0-9][0-9][0-9]", "n[1-999999999999999999]",
+        "n[1-500000],m[1-500001]", "n[1-1000,1-1000][1-1000]", "a" + "[1-2]" * 2000,
+    ],
+)  # fmt: skip
+def test_a_list_of_too_many_hosts_is_refused_before_it_is_made(text: str) -> None:
+    with pytest.raises(SiteError, match="more than 1000000 hosts"):
+        expand(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("n[\u0661-\u0663]", "not a host list"), ("n[1-\u0663]", "not a host list"), ("n[3-1]", "at '3-1'"),
+        ("n[" + "9" * 400 + "]", "not a host list"), ("n[" + "9" * 19 + "]", "not a host list"),
+        ("n[1_0]", "not a host list"), ("n[]", "not a host list"), ("n[1-2-3]", "at '1-2-3'"), ("n[,]", "at ''"),
+        ("n" * 300 + "[1-2]", "more than 253 characters"), ("[1]" * 5000, "more than 253 characters"),
+        ("n[1", "not a host list"), ("n[[1]]", "not a host list"), ("n]", "not a host list"), ("", "not a host list"),
+    ],
+)  # fmt: skip
+def test_what_is_no_host_list_is_told_in_a_few_words(text: str, says: str) -> None:
+    with pytest.raises(SiteError, match=re.escape(says)) as told:
+        expand(text)
+    assert len(str(told.value)) < 600
+
+
+def test_brackets_in_a_row_and_text_behind_them() -> None:
+    assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
+    assert len(expand("n[1-1000][1-1000]")) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"n1\n\nn[1-99999999999]\n", ":3: a host list of more than 1000000 hosts"),
+        (b"n[1-999999]\n" * 3, ":2: a host list of more than 1000000 hosts"),
+        (b"n1\nn[2\n", ":2: not a host list"),
+        (b"n\xff\n", "not UTF-8 text (byte 1)"),
+        (b" \n", "there are no hosts in it"),
+    ],
+)
+def test_a_file_of_hosts_is_told_with_its_line(content: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(f"--hosts {tmp_path}/hosts")) as told:
+        asked.hosts(f"{tmp_path}/hosts")
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "a\udcff", "~nosuchuser/hosts", "/dev/zero", "pipe", "."])
+def test_a_file_of_hosts_that_there_cannot_be(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(UserError):
+        asked.hosts(name)
+
+
+def test_hosts_may_come_from_a_pipe(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"n[1-3]\n")
+    os.close(theirs)
+    assert asked.hosts(f"/dev/fd/{ours}") == ["n1", "n2", "n3"]
+    os.close(ours)
