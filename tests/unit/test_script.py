@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator import attempts, schedulers
 from orchestrator.planning import Plan, plan
-from orchestrator.render.environment import render, templates
+from orchestrator.render.environment import render, templates, word
 from orchestrator.runs.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -103,6 +103,19 @@ def test_hostile_values_stay_values(tmp_path: Path) -> None:
     said = subprocess.run(["bash", "-c", program + show], cwd=tmp_path, capture_output=True, timeout=10, check=True)
     assert said.stdout.decode().split("\0")[:-1] == HOSTILE
     assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "value", [*HOSTILE, "\r\n\t\x0b\x0c\x1b[2J", "a\n#$ -q evil.q", "'\\n'\n", "\x7f\x85あ\n\u2029", "é" * 99 + "\n"]
+)
+def test_a_value_is_one_word_on_one_line(value: str) -> None:
+    written = word(value)
+    assert len(written.splitlines()) == 1 and "\n" not in written
+    for locale in ("C", "C.UTF-8"):
+        said = subprocess.run(
+            ["bash", "-c", f"printf %s {written}"], capture_output=True, timeout=10, env={"LC_ALL": locale}
+        )
+        assert said.stdout.decode() == value
 
 
 def test_an_account_with_a_line_break_cannot_add_a_directive(tmp_path: Path) -> None:

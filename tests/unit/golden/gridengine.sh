@@ -50,8 +50,7 @@ module load openmpi/4.1
 # A folder of this job's own on each node, where the site has one.
 export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
 export SUBMITIT_EXECUTOR=gridengine
-export MOTTO='one
-''#$ -q evil.q'
+export MOTTO=$'one\n#$ -q evil.q'
 # Python takes an empty or relative entry for the directory that it stands in.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
 while [[ -n "$torusrun_rest" ]]; do
