@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.containers import build as builds
 from orchestrator.containers import check, facts, mounts, recipe, runtime
@@ -18,7 +18,7 @@ from orchestrator.containers.inputs import Inputs, collect, file_sum
 from orchestrator.containers.mirror import completed
 from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
-from orchestrator.runs.files import read_json, write_json, write_text
+from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.site import Site
 
@@ -193,9 +193,15 @@ def keep(run: RunFolder, image: Image) -> None:
 
 
 def kept(run: RunFolder) -> Image | None:
-    """The image that a run was submitted with."""
-    value: dict[str, Any] | None = read_json(run.image)
-    return Image(**value) if value else None
+    """The image that a run was submitted with; None for a run without one. Raises SiteError when that is damaged."""
+    value = read_object(run.image)
+    if value is None:
+        return None
+    words = {name: required(run.image, value, name, str) for name in ("path", "sha256", "name", "key", "definition")}
+    told = {name: required(run.image, value, name, dict) for name in ("labels", "versions")}
+    if not re.fullmatch("[0-9a-f]{64}", words["sha256"]):
+        raise damaged(run.image, "'sha256' is no SHA-256")
+    return Image(**words, **told, bound_training=required(run.image, value, "bound_training", bool))
 
 
 def changed(image: Image) -> str | None:
@@ -205,3 +211,12 @@ def changed(image: Image) -> str | None:
     except OSError as error:
         raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
     return None if found == image.sha256 else f"its sum is {found[:12]}, and was {image.sha256[:12]}"
+
+
+def verify(image: Image) -> None:
+    """Read the file of a run's image to its end. Raises SiteError where it is not the one that was submitted."""
+    if how := changed(image):
+        raise SiteError(
+            f"{image.path}: this is not the image that the run was submitted with: {how}; put the old one back, or "
+            f"`torusrun resume RUN --new-image`"
+        )

@@ -2,17 +2,19 @@
 
 Needs nothing but the standard library: every rank computes it on its node. The container starts with an empty
 environment (`--cleanenv`) and gets the variables named here. They travel as APPTAINERENV_NAME rather than `--env`,
-which cuts values at commas (so NCCL_IB_HCA=mlx5_0,mlx5_1 breaks) and which old versions lack.
+which cuts values at commas (so NCCL_IB_HCA=mlx5_0,mlx5_1 breaks) and which old versions lack. A value that cannot
+travel so is read from a file by the image's shell. No value is a word of the command: `ps` shows those to everybody.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from orchestrator.containers.runtime import Runtime
+from orchestrator.containers.runtime import Runtime, own_environment
 
 # What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
 PASSED = (
@@ -26,7 +28,10 @@ PASSED = (
 )  # fmt: skip
 NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_plm*")  # of the host's file system
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
+KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # in one shell or another
+FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 
 
 @dataclass(frozen=True)
@@ -63,30 +68,39 @@ class Container:
 
 @dataclass(frozen=True)
 class Launch:
-    """A command with the whole environment it is started in."""
+    """A command with the whole environment it is started in, and what its file of variables has to hold."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
+    file_text: str = ""  # '' where it needs no file
 
 
 def inside(
-    container: Container, command: Sequence[str], given: Mapping[str, str], inherited: Mapping[str, str]
+    container: Container,
+    command: Sequence[str],
+    given: Mapping[str, str],
+    inherited: Mapping[str, str],
+    file: str = "",
 ) -> Launch:
     """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
 
-    Raises ValueError for a variable whose name no shell takes, or a bind with a colon or comma in a path.
+    `file` is an absolute path, the same on the host and inside. The caller writes `file_text` there, open to its
+    owner alone, before it starts the command. Raises ValueError for a variable whose name no shell takes, a bind with
+    a colon or comma in a path, or values that need a file where none is named.
     """
     variables = {**{k: v for k, v in inherited.items() if passes(k)}, **given}
     if wrong := [name for name in variables if not NAME.fullmatch(name)]:
         raise ValueError(f"{wrong[0]!r} is not a variable's name")
-    words = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
-    # `env` takes its words as they are in every version; the rest stays out of sight of `ps`.
-    setting = ["env", *(f"{k}={v}" for k, v in words.items())] if words else []
+    written = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
+    if written and not file:
+        raise ValueError(f"the values of {', '.join(written)} have to be written into a file, and none is named")
+    if wrong := [name for name in written if name in READ_ONLY]:
+        raise ValueError(f"{wrong[0]!r} is a variable of the shell itself and cannot be given a value like this one")
     prefix = container.runtime.environment_prefix
-    carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in words}
-    # A prefixed variable of the login shell would go in uninvited.
-    own = {k: v for k, v in inherited.items() if not k.startswith(("APPTAINERENV_", "SINGULARITYENV_"))}
-    return Launch((*_exec(container), *setting, *command), {**own, **carried})
+    carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in written}
+    setting = (*FROM_FILE, file) if written else ()
+    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in written.items())
+    return Launch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
 
 
 def passes(name: str) -> bool:
@@ -106,8 +120,9 @@ def _exec(container: Container) -> list[str]:
 
 
 def _carries(runtime: Runtime, name: str, value: str) -> bool:
-    """Whether a prefixed variable brings the value in unchanged: an empty one is unset, HOME is refused, and the
-    runtime's shell makes one line break of a carriage return and another (seen with Apptainer 1.4.5)."""
-    if not value or name == "HOME" or "\r" in value:
-        return False
-    return runtime.keeps_values or bool(PLAIN.fullmatch(value))
+    """Whether a prefixed variable brings the value in unchanged.
+
+    An empty one is unset, HOME is refused, a control character can leave the variable unset, and the runtime's shell
+    makes one line break of a carriage return and another (seen with Apptainer 1.4.5).
+    """
+    return name != "HOME" and bool((KEPT if runtime.keeps_values else PLAIN).fullmatch(value))

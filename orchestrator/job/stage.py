@@ -1,42 +1,86 @@
-"""The image copied once to every node's own disk before its ranks start, so that a shared file system is read once."""
+"""The image copied once to every node's own disk before its ranks start, so that a shared file system is read once.
+
+FOLDER/torusrun-UID/SUM.sif    the copy, SUM being the beginning of the image's SHA-256
+FOLDER/torusrun-UID/SUM.json   which file it was when its SHA-256 was last found to be right, and in which attempt
+FOLDER/torusrun-UID/SUM.lock   one rank of the node at a time
+FOLDER/torusrun-UID/.SUM.sif.* what is being copied, or was sent and not looked at yet
+
+Nothing is started from a copy before its SHA-256 is found to be the one that the run keeps. That is done once on a
+node in an attempt; the ranks after the first only see that the file has not changed since.
+
+`orchestrator.job.stage FOLDER SHA256 ATTEMPT_FOLDER` makes a node ready for an image that is sent to it.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
-import shutil
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-from orchestrator import process
-from orchestrator.errors import SiteError
-from orchestrator.images import Image
+from orchestrator import private, process
+from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.job import node_folder
+
+if TYPE_CHECKING:
+    from orchestrator.images import Image
 
 BROADCAST_S = 1800.0
+CHUNK_BYTES = 1 << 20
+LARGEST_RECORD_BYTES = 64 * 1024
+COPIES = 2  # a copy that comes out wrong is made once more
 
 
-def broadcast(image: Image, folder: str) -> None:
-    """Copy the image to all nodes of a Slurm job, in a tree. Raises SiteError when that fails."""
-    copy = place(folder, image.sha256)
-    words = ["srun", "--ntasks-per-node=1", "--mpi=none", "mkdir", "-p", "--", str(copy.parent)]
+def broadcast(image: Image, folder: str, python: str, attempt: Path) -> None:
+    """Send the image to all nodes of a Slurm job, in a tree. Raises SiteError when that fails.
+
+    The ranks take what was sent by `copied`, with the same `folder` and `attempt`. The folder's variables have to be
+    the same on all nodes; where one differs, its ranks copy the image themselves.
+    """
+    ready = process.module(python, "orchestrator.job.stage", folder, image.sha256, attempt)
     nodes = f"--ntasks={os.environ.get('SLURM_JOB_NUM_NODES', '1')}"
-    process.run([words[0], nodes, *words[1:]], timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
-    sbcast = ["sbcast", "--force", image.path, str(copy)]
-    process.run(sbcast, timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
+    srun = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
+    # Without --force, sbcast writes into no file that exists.
+    sbcast = ["sbcast", image.path, str(sent(place(folder, image.sha256), attempt))]
+    for command in (srun, sbcast):
+        process.run(command, timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
 
 
-def copied(image: Path, folder: str, sha256: str) -> Path:
-    """The image's copy below this node's `folder`, made by whichever rank of the node comes first."""
-    copy = place(folder, sha256)
+def main() -> int:
+    folder, sha256, attempt = sys.argv[1:]
     try:
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with open(copy.with_suffix(".lock"), "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not copy.exists():
-                partial = copy.with_suffix(".partial")
-                shutil.copyfile(image, partial)
-                partial.replace(copy)
+        copy = place(folder, sha256)
+        node_folder.make(copy.parent)
+        sent(copy, Path(attempt)).unlink(missing_ok=True)  # of the same attempt, before its job was put back
+    except (TorusrunError, OSError) as error:
+        print(f"torusrun: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+        return SiteError.exit_code
+    return 0
+
+
+def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
+    """The image's copy below this node's `folder`, with the right checksum, seen to by whichever rank comes first.
+
+    Raises SiteError where the folder is not this user's alone, the copy cannot be made, or it comes out wrong.
+    """
+    copy = place(folder, sha256)
+    node_folder.make(copy.parent)
+    try:
+        with _locked(copy.with_suffix(".lock")):
+            if not _is_known(copy, attempt):
+                _clear_old(copy)
+                _provide(copy, image, sha256, attempt)
+                private.write_bytes(_record(copy), json.dumps(_identity(copy, attempt)).encode())
     except OSError as error:
-        raise SiteError(f"{copy}: the image cannot be staged here: {error.strerror}") from None
+        raise SiteError(f"{error.filename or copy}: the image cannot be staged here: {error.strerror}") from None
     return copy
 
 
@@ -45,4 +89,110 @@ def place(folder: str, sha256: str) -> Path:
     expanded = os.path.expandvars(folder)
     if "$" in expanded:
         raise SiteError(f"'container.stage' {folder!r} names a variable that is not set on this node")
-    return Path(expanded) / f"torusrun-{os.getuid()}" / f"{sha256[:16]}.sif"
+    return Path(expanded) / f"torusrun-{os.geteuid()}" / f"{sha256[:16]}.sif"
+
+
+def sent(copy: Path, attempt: Path) -> Path:
+    """Where an image lies that was sent to a node for an attempt, until its checksum is known."""
+    return copy.with_name(f".{copy.name}.{hashlib.sha256(str(attempt).encode()).hexdigest()[:16]}")
+
+
+def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
+    """Put a file with the right checksum at `copy`: the one that was sent, the one that is there, or a new one."""
+    for found in (sent(copy, attempt), copy):
+        if _sum(found) == sha256:
+            found.replace(copy)
+            return
+        found.unlink(missing_ok=True)
+    for _ in range(COPIES):
+        partial, total = _copy(image, copy)
+        if total == sha256:
+            partial.replace(copy)
+            return
+        partial.unlink()
+    raise SiteError(
+        f"{image}: copied to {copy.parent} on {socket.gethostname()}, its SHA-256 is {total}, and was {sha256} when "
+        f"the run was submitted: the image was changed, or a disk fails; put the old one back, or "
+        f"`torusrun resume RUN --new-image`"
+    )
+
+
+def _copy(image: Path, copy: Path) -> tuple[Path, str]:
+    """(a new file beside `copy` with what `image` holds, the SHA-256 of it)."""
+    partial = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
+    try:
+        with open(private.open_regular(Path(os.path.realpath(image))), "rb") as reading:
+            new = private.open_regular(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with open(new, "wb") as writing:
+                return partial, _passed(reading, writing)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _passed(reading: IO[bytes], writing: IO[bytes] | None = None) -> str:
+    """SHA-256 of what is read, and written where there is where to."""
+    total = hashlib.sha256()
+    while chunk := reading.read(CHUNK_BYTES):
+        total.update(chunk)
+        if writing:
+            writing.write(chunk)
+    return total.hexdigest()
+
+
+def _sum(path: Path) -> str:
+    """SHA-256 of a regular file; '' where there is none, or none that can be read."""
+    try:
+        with open(private.open_regular(path), "rb") as stream:
+            return _passed(stream)
+    except OSError:
+        return ""
+
+
+def _record(copy: Path) -> Path:
+    return copy.with_suffix(".json")
+
+
+def _is_known(copy: Path, attempt: Path) -> bool:
+    """Whether the copy is the very file whose checksum was found to be right in this attempt."""
+    try:
+        known = json.loads(private.read_bytes(_record(copy), LARGEST_RECORD_BYTES))
+        return bool(known == _identity(copy, attempt))
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _identity(copy: Path, attempt: Path) -> dict[str, Any]:
+    """What changes when a file does: nobody can set its ctime."""
+    found = copy.lstat()
+    return {
+        "attempt": str(attempt),
+        "inode": found.st_ino,
+        "size_bytes": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "ctime_ns": found.st_ctime_ns,
+    }
+
+
+def _clear_old(copy: Path) -> None:
+    """Remove what killed jobs left. What is being sent or copied was written to just now."""
+    for path in copy.parent.glob(f".{copy.name}.*"):
+        try:
+            if time.time() - path.lstat().st_mtime > BROADCAST_S:
+                path.unlink()
+        except OSError:
+            continue
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = private.open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

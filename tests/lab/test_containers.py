@@ -1,7 +1,9 @@
 """Images built and run for real: Apptainer as an ordinary user, in and beside the Slurm lab."""
 
+import hashlib
 import json
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -118,8 +120,41 @@ def test_an_image_is_staged_once_to_every_node(builder: Builder, image: Path) ->
     site = builder.site("staged.yaml", ", stage: /tmp/staged")
     builder.digits("--site", site, "--set", "image=pytorch-cpu", "--set", "train.epochs=2")
     for node in builder.place.lab.nodes:
-        listed = builder.place.lab.exec_on(node, ["sh", "-c", "ls /tmp/staged/*/*.sif"]).stdout.split()
-        assert len(listed) == 1, f"{node} should hold one copy of the image, and holds {listed}"
+        listed = builder.place.lab.exec_on(node, ["sh", "-c", "ls -A /tmp/staged/*"]).stdout.split()
+        assert sorted(name.partition(".")[2] for name in listed) == ["json", "lock", "sif"], f"{node} holds {listed}"
+    harm = "for sif in /tmp/staged/*/*.sif; do echo x > $sif; done"
+    builder.place.lab.exec_on(builder.place.lab.nodes[1], ["sh", "-c", harm])
+    builder.digits("--site", site, "--set", "image=pytorch-cpu", "--set", "train.epochs=2")
+    for node in builder.place.lab.nodes:
+        summed = builder.place.lab.exec_on(node, ["sh", "-c", "sha256sum /tmp/staged/*/*.sif"], timeout_s=60).stdout
+        assert summed.split()[0] == hashlib.sha256(image.read_bytes()).hexdigest(), f"{node} has a wrong copy"
+
+
+def test_a_folder_that_a_stranger_made_ends_the_attempt(builder: Builder, image: Path) -> None:
+    user = builder.place.lab.settings.user
+    taken = f"/tmp/taken/torusrun-{pwd.getpwnam(user).pw_uid}"
+    make = f"mkdir -p {taken} && chown -R nobody /tmp/taken && chown root /tmp/taken"
+    for node in builder.place.lab.nodes:
+        assert builder.place.lab.exec_on(node, ["sh", "-c", make]).returncode == 0
+    site = builder.site("taken.yaml", ", stage: /tmp/taken")
+    run = builder.place.submit("--site", site, "--set", "image=pytorch-cpu")
+    builder.place.watch(run)
+    view = builder.place.view(run)
+    assert view["state"] == "FAILED" and f"{taken}: this folder belongs to user" in view["reason"], view
+    assert "container.stage" in view["reason"]
+
+
+def test_an_image_that_was_replaced_before_the_job_began_is_not_used(builder: Builder, image: Path) -> None:
+    own = builder.home / "replaced.sif"
+    shutil.copyfile(image, own)
+    shutil.chown(own, builder.place.lab.settings.user)
+    site = builder.site("later.yaml", scheduler_args="[--begin=now+10]")
+    run = builder.place.submit("--site", site, "--set", "image=replaced.sif")
+    with open(own, "ab") as file:
+        file.write(b"\0")
+    builder.place.watch(run)
+    view = builder.place.view(run)
+    assert view["state"] == "FAILED" and "not the image that the run was submitted with" in view["reason"], view
 
 
 def test_a_resume_refuses_a_changed_image_unless_told(builder: Builder, image: Path) -> None:
@@ -220,6 +255,16 @@ def test_a_build_without_any_network(builder: Builder) -> None:
     assert Path(said.stdout.strip()).is_file()
 
 
+def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
+    words = ["-m", "orchestrator", "build", builder.tiny("bound"), "--site", builder.site("images.yaml"), "-q"]
+    binds = {f"{prefix}_{name}": "/no/such/folder" for prefix in ("APPTAINER", "SINGULARITY") for name in BINDS}
+    lab = builder.place.lab
+    said = lab.run_as_user([lab.python, *words], cwd=builder.home, env=binds, timeout_s=300)
+    assert said.returncode == 0, said.stderr
+    order = json.dumps([said.stdout.strip(), ["true"], {}, []])
+    lab.run_as_user([lab.python, "-c", ENTER, order], cwd=builder.home, env=binds, check=True)
+
+
 def test_a_build_in_a_job(builder: Builder) -> None:
     said = builder.build(builder.tiny("in-a-job"), "--on", "job")
     assert said.returncode == 0, said.stderr
@@ -250,10 +295,10 @@ def test_a_recipe_that_cannot_be_built_gets_one_message(builder: Builder, recipe
 
 
 def test_a_full_disk_is_one_message_and_the_next_build_goes_on(builder: Builder) -> None:
-    builder.images.mkdir(exist_ok=True)
     small = builder.home / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k,mode=777", "tmpfs", small], check=True, timeout=10)
+    options = f"size=300k,mode=700,uid={pwd.getpwnam(builder.place.lab.settings.user).pw_uid}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], check=True, timeout=10)
     try:
         site = builder.site("small.yaml").removeprefix("./")
         text = (builder.home / site).read_text().replace(str(builder.images), str(small))
@@ -295,13 +340,21 @@ ENTER = """
 import json, os, subprocess, sys
 from orchestrator.containers import runtime
 from orchestrator.containers.command import Container, inside
-image, words, given = json.loads(sys.argv[1])
-started = inside(Container(runtime.required(), image), words, given, os.environ)
+image, words, given, version = json.loads(sys.argv[1])
+found = runtime.required()
+found = runtime.Runtime(found.command, found.product, tuple(version) or found.version)
+file = os.path.join(os.getcwd(), "values.env")
+started = inside(Container(found, image), words, given, os.environ, file)
+with open(file, "w", newline="") as values:
+    values.write(started.file_text)
+assert not (set(given.values()) - {""} - set(words)) & set(started.argv)
 subprocess.run(started.argv, env=started.environment, timeout=60, check=True)
 """
+BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
-def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path) -> None:
+@pytest.mark.parametrize("version", [[], [1, 0]], ids=["as it is", "as an old one"])
+def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path, version: list[int]) -> None:
     """Variables and arguments through torusrun's own command line, the runtime and its shells, into Python."""
 
     @settings(max_examples=20, deadline=None)
@@ -309,7 +362,7 @@ def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, imag
     @example(HOSTILE, HOSTILE)
     def arrives(values: list[str], words: list[str]) -> None:
         given_ = {f"V{i}": value for i, value in enumerate(values)}
-        order = json.dumps([str(image), ["python3", "-c", SHOW, " ".join(given_), *words], given_])
+        order = json.dumps([str(image), ["python3", "-c", SHOW, " ".join(given_), *words], given_, version])
         argv = [builder.place.lab.python, "-c", ENTER, order]
         said = builder.place.lab.run_as_user(argv, cwd=builder.home, check=True)
         assert json.loads(said.stdout) == [values, words]

@@ -1,13 +1,20 @@
 """The command line in an image: every value arrives as it is, whatever the runtime, and nothing else does."""
 
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from orchestrator.containers.command import Bind, Container, inside, passes
 from orchestrator.containers.mounts import needed
-from orchestrator.containers.runtime import Runtime
+from orchestrator.containers.runtime import Runtime, find
+
+OLD = Container(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
+BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
 def test_the_words_and_the_environment() -> None:
@@ -18,6 +25,8 @@ def test_the_words_and_the_environment() -> None:
     inherited = {
         "PATH": "/usr/bin", "SLURM_PROCID": "3", "LD_PRELOAD": "/host.so", "APPTAINERENV_SPY": "1",
         "OPAL_PREFIX": "/host", "PMIX_RANK": "3", "RANK": "9",
+        **{f"{prefix}_{name}": "/spy" for prefix in ("APPTAINER", "SINGULARITY") for name in BINDS},
+        "SINGULARITYENV_SPY": "1", "APPTAINER_CACHEDIR": "/kept",
     }  # fmt: skip
     launch = inside(
         container, ["python", "-m", "training", "c"], {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3"}, inherited
@@ -28,14 +37,79 @@ def test_the_words_and_the_environment() -> None:
     )  # fmt: skip
     handed_in = {k[13:]: v for k, v in launch.environment.items() if k.startswith("APPTAINERENV_")}
     assert handed_in == {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3", "SLURM_PROCID": "3", "PMIX_RANK": "3"}
-    assert launch.environment["PATH"] == "/usr/bin"
+    assert launch.environment["PATH"] == "/usr/bin" and launch.environment["APPTAINER_CACHEDIR"] == "/kept"
+    assert not any("SPY" in name or value == "/spy" for name, value in launch.environment.items())
+    assert launch.file_text == ""
 
 
-def test_an_old_runtime_gets_its_own_prefix_and_hard_values_as_words() -> None:
-    container = Container(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
-    launch = inside(container, ["python"], {"RANK": "3", "NOTE": "$(id)", "EMPTY": ""}, {})
-    assert launch.argv == ("singularity", "exec", "--cleanenv", "x.sif", "env", "NOTE=$(id)", "EMPTY=", "python")
+def test_an_old_runtime_gets_its_own_prefix_and_hard_values_by_a_file() -> None:
+    launch = inside(OLD, ["python"], {"RANK": "3", "NOTE": "$(id)", "EMPTY": ""}, {}, "/runs/0003.env")
+    assert launch.argv == (
+        "singularity", "exec", "--cleanenv", "x.sif",
+        "/bin/sh", "-c", '. "$0" && exec "$@"', "/runs/0003.env", "python",
+    )  # fmt: skip
     assert launch.environment == {"SINGULARITYENV_RANK": "3"}
+    assert launch.file_text == "export NOTE='$(id)'\nexport EMPTY=''\n"
+
+
+HOSTILE = [
+    "$(touch pwned)", "`touch pwned`", "a'b\"c", "''", "'\n'", "a\nb\r\n", "\r", "\\", "\\\n", "${HOME}",
+    "; touch pwned #", "", " a ", "\t", "\x01\x7f\x81", "é\u2028", "*", "~", "-n", "!!",
+]  # fmt: skip
+SHOW = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    HOSTILE
+)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_every_value_comes_out_of_the_file_as_it_went_in(shell: str, tmp_path: Path) -> None:
+    """By the shells that images have as /bin/sh, whichever file name it is."""
+    file = tmp_path / "it's $(touch pwned) 0003.env"
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(TEXT, min_size=1, max_size=6), st.lists(TEXT, max_size=4))
+    @example(HOSTILE, HOSTILE)
+    def comes_out(values: list[str], words: list[str]) -> None:
+        variables = {f"V{i}": value for i, value in enumerate(values)} | {"HOME": "/a b"}
+        launch = inside(OLD, [sys.executable, "-c", SHOW, " ".join(variables), *words], variables, {}, str(file))
+        file.write_text(launch.file_text, newline="")
+        handed = {name.removeprefix("SINGULARITYENV_"): value for name, value in launch.environment.items()}
+        command = [f"/usr/bin/{shell}", *(["--posix"] if shell == "bash" else []), *launch.argv[5:]]
+        said = subprocess.run(command, env=handed, cwd=tmp_path, capture_output=True, timeout=20, check=True)
+        assert json.loads(said.stdout) == [list(variables.values()), words]
+        assert not list(tmp_path.glob("pwned"))
+
+    comes_out()
+
+
+@pytest.mark.parametrize("value", ["", "\r", "\x80", "\x7f", "\t", "é", "\udcff"])
+def test_what_a_new_runtime_changes_goes_by_the_file(value: str) -> None:
+    new = Container(Runtime("apptainer", "apptainer", (1, 4, 5)), "x.sif")
+    launch = inside(new, ["a"], {"V": value, "W": "$(id)\n'"}, {}, "/runs/0003.env")
+    assert launch.environment == {"APPTAINERENV_W": "$(id)\n'"} and launch.file_text.startswith("export V=")
+
+
+def test_values_that_are_not_text_come_out_too(tmp_path: Path) -> None:
+    value = b"\xff'\x80".decode("utf-8", "surrogateescape")
+    launch = inside(OLD, ["printenv", "V"], {"V": value}, {}, str(tmp_path / "e"))
+    (tmp_path / "e").write_bytes(launch.file_text.encode("utf-8", "surrogateescape"))
+    said = subprocess.run(launch.argv[4:], capture_output=True, timeout=20, check=True)
+    assert said.stdout == b"\xff'\x80\n"
+
+
+def test_a_missing_file_starts_nothing(tmp_path: Path) -> None:
+    launch = inside(OLD, ["touch", str(tmp_path / "started")], {"V": ""}, {}, str(tmp_path / "none"))
+    assert subprocess.run(launch.argv[4:], capture_output=True, timeout=20).returncode != 0
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_runtime_is_not_taken_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "apptainer").write_text("#!/bin/sh\ntouch pwned\necho apptainer version 1.4.5\n")
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".::sub:/no/such/folder")
+    assert find() is None and not (tmp_path / "pwned").exists()
 
 
 @pytest.mark.parametrize("name", ["RANK", "NCCL_DEBUG", "UCX_NET_DEVICES", "GLOO_SOCKET_IFNAME", "PMIX_NAMESPACE",
@@ -67,6 +141,10 @@ def test_what_cannot_be_said_is_refused() -> None:
     runtime = Runtime("apptainer", "apptainer", (1, 4))
     with pytest.raises(ValueError, match="not a variable's name"):
         inside(Container(runtime, "x"), ["a"], {"A=B": "c"}, {})
+    with pytest.raises(ValueError, match="NOTE have to be written into a file"):
+        inside(OLD, ["a"], {"NOTE": "$(id)"}, {})
+    with pytest.raises(ValueError, match="'UID' is a variable of the shell itself"):
+        inside(OLD, ["a"], {"UID": "$(id)"}, {}, "/f")
     for host in ("/a:b", "/a,b"):
         with pytest.raises(ValueError, match="must be without"):
             inside(Container(runtime, "x", binds=(Bind(host),)), ["a"], {}, {})

@@ -1,0 +1,59 @@
+"""The image that a run keeps: found to be the one that was submitted, or named as changed."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import images
+from orchestrator.containers.inputs import file_sum
+from orchestrator.errors import SiteError
+from orchestrator.images import Image
+from orchestrator.runs.folder import RunFolder
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    path = tmp_path / "x.sif"
+    path.write_bytes(b"image")
+    return Image(str(path), file_sum(path), "x", labels={"a": "b"})
+
+
+def test_an_image_that_is_as_it_was_is_used(image: Image) -> None:
+    images.verify(image)
+
+
+def test_an_image_that_was_replaced_since_submission_is_refused(image: Image) -> None:
+    Path(image.path).write_bytes(b"imagE")
+    with pytest.raises(
+        SiteError, match=r"x\.sif: this is not the image that the run was submitted with: .*--new-image"
+    ):
+        images.verify(image)
+    Path(image.path).unlink()
+    with pytest.raises(SiteError, match="cannot be read: No such file or directory"):
+        images.verify(image)
+    os.mkfifo(image.path)
+    with pytest.raises(SiteError, match="cannot be read: this is no regular file"):
+        images.verify(image)
+
+
+def test_a_kept_image_comes_back_as_it_went_in(image: Image, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.folder.mkdir()
+    assert images.kept(run) is None
+    images.keep(run, image)
+    assert images.kept(run) == image
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"path": 7}, {"sha256": "0" * 63}, {"labels": []}, {"bound_training": "yes"}, {"definition": None}, {"name": []}],
+)
+def test_a_damaged_record_of_an_image_is_one_message(image: Image, tmp_path: Path, change: dict[str, Any]) -> None:
+    run = RunFolder(tmp_path)
+    run.image.write_text(json.dumps({**asdict(image), **change}))
+    with pytest.raises(SiteError, match=r"image\.json: this is damaged: "):
+        images.kept(run)
