@@ -1,4 +1,4 @@
-"""The file that says that a training is complete: there with the last step, and only then."""
+"""The file that says that all is done. That a training writes it is held where trainings end: see resume."""
 
 from __future__ import annotations
 
@@ -6,44 +6,26 @@ import json
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from training_runs import TINY, TINY_STEPS, config, finish, launched
+from training_runs import TINY, config, finish, launched
 
 MEASURE = ["sh", "-c", f"shift 3; exec {sys.executable} -m training.measure $1", "sh"]
 
 
-def done_of(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(document["done"]).read_text())
-    return found
+def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
+    from training.files import put
 
-
-def test_it_is_there_after_the_last_step_for_its_owner_only(tmp_path: Path) -> None:
-    document = config(tmp_path, (2, 1), **TINY)
-    finish(document)
-    assert done_of(document) == {"schema": 1, "attempt": 1, "step": TINY_STEPS, "total_steps": TINY_STEPS}
-    assert stat.S_IMODE(Path(document["done"]).stat().st_mode) == 0o600
-    again = config(tmp_path, (2, 1), attempt=2, **TINY)
-    finish(again)
-    assert done_of(again)["attempt"] == 2, "an attempt that finds all steps done is complete as well"
-    left = sorted(path.name for path in Path(document["done"]).parent.iterdir())
-    assert left == ["done.json"], f"nothing half-written may stay: {left}"
-
-
-def test_a_stopped_training_is_not_done(tmp_path: Path) -> None:
-    document = config(tmp_path, **TINY)
-    with launched(document) as launch:
-        launch.wait_for_step(2)
-        launch.ranks[0].terminate()
-        assert launch.codes() == [75]
-    assert not Path(document["done"]).exists()
+    (tmp_path / ".tmp-done.json").symlink_to("elsewhere")
+    put(tmp_path / "done.json", b"{}")
+    assert stat.S_IMODE((tmp_path / "done.json").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["done.json"], "nothing half-written may stay"
 
 
 def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     document = config(tmp_path)
     launch = finish(document, *MEASURE)
-    assert done_of(document) == {"schema": 1, "attempt": 1, "step": 1, "total_steps": 1}
+    assert json.loads(Path(document["done"]).read_text()) == {"schema": 1, "attempt": 1, "step": 1, "total_steps": 1}
     assert launch.events()[-1]["event"] == "done"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched
@@ -22,6 +24,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kinds = [event["event"] for event in run.events()]
     assert kinds[0] == "start" and kinds[-1] == "done", f"the metrics should go from start to done: {kinds}"
     assert [event["epoch"] for event in run.events("eval")] == [1.0, 2.0], "one evaluation per epoch"
+    assert done_of(folder, attempt=1) == {"schema": 1, "attempt": 1, "step": TINY_STEPS, "total_steps": TINY_STEPS}
     kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
     assert kept == ["step-00000035", "step-00000042", "step-00000045"], "the newest three are to be kept"
     return folder
@@ -49,6 +52,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_
         launch.ranks[told].send_signal(signal.SIGTERM)
         codes = launch.codes()
     assert set(codes) == {75}, f"{why}: all ranks must exit 75, not {codes}: {launch.stderr_text}"
+    assert done_of(tmp_path, attempt=1) is None, "a stopped training is not done"
     stop = launch.events()[-1]
     assert stop["event"] == "stop" and stop["reason"] == "SIGTERM", f"the last event must be the stop: {stop}"
     resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
@@ -75,7 +79,15 @@ def test_a_finished_run_only_evaluates(tmp_path: Path) -> None:
     first = finish(config(tmp_path, **TINY)).events("done")[0]
     second = finish(config(tmp_path, attempt=2, **TINY))
     assert [event["event"] for event in second.events()] == ["start", "done"], "nothing was left to train"
+    steps = done_of(tmp_path, attempt=1)["step"]
+    assert done_of(tmp_path, attempt=2) == {"schema": 1, "attempt": 2, "step": steps, "total_steps": steps}
     assert second.events("done")[0]["accuracy"] == first["accuracy"], "the same weights must score the same"
+
+
+def done_of(folder: Path, attempt: int) -> Any:
+    """What says that the attempt is done; None while nothing does."""
+    path = folder / f"attempts/{attempt}/done.json"
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def assert_resumed(name: str | None, killed_after_step: int, why: str) -> None:
