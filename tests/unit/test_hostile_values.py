@@ -1,0 +1,165 @@
+"""Random text in every value: it is refused with its place, or it stays a value in every script and definition."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator import attempts, schedulers
+from orchestrator.containers import lint, recipe
+from orchestrator.containers.definition import Variant, render
+from orchestrator.containers.recipe import Recipe
+from orchestrator.errors import UserError
+from orchestrator.planning import Plan, plan
+from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
+from tests.unit import hostile
+
+PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
+PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}
+STUB = '#!/bin/sh\n: > end.json\nexec /bin/cat "/proc/$$/environ" > {seen}\n'
+PLACES = [replace(at, key=("run", *at.key)) for at in hostile.places(RunSpec)]
+KEPT = (("runs",), ("python",), ("scheduler",))
+PLACES += [replace(at, key=("site", *at.key)) for at in hostile.places(Site) if at.key not in KEPT]
+SEVERAL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+def words(name: str, line: str) -> list[str]:
+    """The words that a scheduler makes of a directive's line: sbatch as a shell does, the others by quotes alone."""
+    if name == "slurm":
+        return shlex.split(line)
+    quotes = "\"'" if name == "pbs" else '"'
+    found = re.findall(rf"(?:[^\s{quotes}]|" + "|".join(f"{q}[^{q}]*{q}" for q in quotes) + ")+", line)
+    return [re.sub("|".join(f"{q}([^{q}]*){q}" for q in quotes), lambda m: m[0][1:-1], word) for word in found]
+
+
+def check_directives(made: Plan, text: str) -> None:
+    """The head has our directives and nothing after it looks like one; queue and account are single, whole words."""
+    name = made.site.scheduler
+    run = RunFolder(made.folder)
+    asked = schedulers.get(name).directives(made.request(run.attempt(1)))
+    lines = text.split("\n")
+    assert lines[1 : len(asked) + 1] == asked
+    strange = [line for line in lines[len(asked) + 1 :] if line.lstrip().startswith(PREFIXES)]
+    assert not strange, "a value has become a directive"
+    said = [word for line in asked for word in words(name, line.removeprefix(PREFIX[name]))]
+    queue = made.run.queue or made.site.queue
+    if queue and name == "slurm":
+        assert f"--partition={queue}" in said
+        assert all(len(words(name, line.removeprefix("#SBATCH "))) == 1 for line in asked), "an option was added"
+    elif queue and name != "local":
+        assert said[said.index("-q") + 1] == queue
+
+
+def check_exports(made: Plan, text: str, folder: Path) -> None:
+    """The script, run by a real bash, gives its program exactly the variables that were written."""
+    attempt, seen = RunFolder(made.folder).attempt(1), folder / "seen"
+    attempt.folder.mkdir(parents=True)
+    Path(made.python).write_text(STUB.format(seen=shlex.quote(str(seen))))
+    Path(made.python).chmod(0o700)
+    loaded = f"() {{ printf '%s\\0' \"$@\" >> {shlex.quote(str(folder / 'loaded'))}; }}"
+    environment = {"PATH": "/usr/bin:/bin", "BASH_FUNC_module%%": loaded}
+    said = subprocess.run(["bash"], input=text.encode(), capture_output=True, timeout=20, env=environment, cwd=folder)
+    assert said.returncode == 0, said.stderr
+    found = dict(entry.split(b"=", 1) for entry in seen.read_bytes().split(b"\0") if entry)
+    for name, value in made.environment.items():
+        if name != "PYTHONPATH":  # relative entries of which are taken out
+            assert found[name.encode()] == value.encode(), name
+    modules = (folder / "loaded").read_bytes().split(b"\0")[:-1] if made.site.modules else []
+    assert modules == [word for module in made.site.modules for word in (b"load", module.encode())]
+
+
+def tricks(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every trick there is as a variable, and each of them as a queue."""
+    known = [trick for trick in hostile.PRINTABLE + hostile.LINES if not re.search("[\0\ud800-\udfff]", trick)]
+    yield {**base, "run": {**base["run"], "env": {f"V{i}": f"a{trick}b" for i, trick in enumerate(known)}}}
+    yield {**base, "site": {**base["site"], "modules": [f"a{trick}" for trick in known if trick.isprintable()]}}
+    for trick in known:
+        yield {**base, "run": {**base["run"], "queue": f"a{trick}b"}}
+
+
+@pytest.mark.parametrize("name", list(schedulers.KNOWN))
+def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    folder, accepted = tmp_path / "a", []
+    base = {
+        "run": {"name": "x", "site": "site.yaml"},
+        "site": {
+            "scheduler": name,
+            "launcher": "spawn",
+            "ask": ["-pe mpi {ranks}"] if name == "gridengine" else [],
+            "runs": str(folder / "my runs"),
+            "python": str(folder / "my 'python"),
+        },
+    }
+
+    def read_and_rendered(document: dict[str, Any]) -> None:
+        subprocess.run(["rm", "-rf", folder], check=True, timeout=10)
+        folder.mkdir()
+        for part, values in document.items():
+            (folder / f"{part}.yaml").write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
+        try:
+            made = plan(folder / "run.yaml")
+            text = attempts.script(made, RunFolder(made.folder).attempt(1))
+        except UserError as error:
+            assert str(error) and len(str(error).splitlines()) <= 8
+            return
+        accepted.append(document)
+        check_directives(made, text)
+        if "queue" not in document["run"]:
+            assert subprocess.run(["bash", "-n"], input=text.encode(), timeout=20).returncode == 0
+            check_exports(made, text, folder)
+        assert not list(folder.rglob("pwned")) and not Path("pwned").exists()
+
+    SEVERAL(given(hostile.planted(base, PLACES))(read_and_rendered))()
+    assert len(accepted) > 10, "the text was too wild to try anything"
+    for document in tricks(base):
+        read_and_rendered(document)
+
+
+def test_a_recipe(tmp_path: Path) -> None:
+    base = {"name": "x", "base": {"debootstrap": "bookworm"}, "python": {"packages": ["torch==2.0"]}, "system": ["git"]}
+    variants, accepted = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True, offline=True)], []
+    sections = {"files", "post", "environment", "labels", "test", "runscript"}
+
+    @settings(SEVERAL, max_examples=150)
+    @given(hostile.planted(base, hostile.places(Recipe)), st.sampled_from(variants))
+    def read_and_rendered(document: dict[str, Any], variant: Variant) -> None:
+        (tmp_path / "x.yaml").write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+        try:
+            read = recipe.load(tmp_path / "x.yaml")
+            text = render(read, variant)
+        except UserError as error:
+            assert str(error)
+            return
+        accepted.append(document)
+        lint.lint(text)
+        (stage,) = lint.stages(text)
+        assert set(stage.sections) <= sections, "a value has added a section"
+        for name in sections - {"files", "labels"}:
+            assert subprocess.run(["sh", "-n"], input=stage.sections[name].encode(), timeout=20).returncode == 0
+        shown = "\nprintf '%s\\0' " + " ".join(f'"${name}"' for name in read.environment)
+        said = subprocess.run(
+            ["sh", "-c", stage.sections["environment"] + shown],
+            capture_output=True,
+            timeout=20,
+            cwd=tmp_path,
+            check=True,
+        )
+        given_back = [value.decode() for value in said.stdout.split(b"\0")[:-1]]
+        assert not read.environment or given_back == list(read.environment.values())
+        assert not (tmp_path / "pwned").exists()
+
+    read_and_rendered()
+    assert len(accepted) > 10, "the text was too wild to try anything"
