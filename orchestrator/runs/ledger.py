@@ -107,9 +107,11 @@ def _believable(kind: str, details: dict[str, Any]) -> bool:
     """Whether an event has the details that its readers rely on."""
     if not all(type(details.get(key)) is str for key in TEXTS.get(kind, ())):
         return False
-    if kind in ("submitted", "started") and not is_job_id(details.get("job")):
+    if (kind in ("submitted", "started") or "job" in details) and not is_job_id(details.get("job")):
         return False
-    if kind == "started" and not are_hosts(details.get("hosts")):
+    if kind == "started" and not are_texts(details.get("hosts")):
+        return False
+    if "after" in details and not are_texts(details["after"]):
         return False
     return kind != "ended" or details.get("state") in ENDS
 
@@ -119,7 +121,7 @@ def is_job_id(value: object) -> bool:
     return type(value) is str and JOB_ID.fullmatch(value) is not None
 
 
-def are_hosts(value: object) -> bool:
+def are_texts(value: object) -> bool:
     """Whether a value is a list of texts."""
     return type(value) is list and all(type(host) is str for host in value)
 

@@ -57,7 +57,8 @@ def written(path: Path, *lines: str) -> Path:
         {"event": "started", "job": "7", "hosts": "n1"}, {"event": "started", "job": "7", "hosts": [1]},
         {"event": "submitted", "job": 7}, {"event": "submitted", "job": "--help"},
         {"event": "submitted", "job": "a\0b"},
-        {"event": "submitting"}, {"event": "refused", "reason": None},
+        {"event": "submitting"}, {"event": "refused", "reason": None}, {"job": ["7"]},
+        {"event": "submitting", "name": "x", "after": "/runs/x"}, {"event": "submitting", "name": "x", "after": [5]},
     ],
 )  # fmt: skip
 def test_an_event_that_cannot_be_is_left_out_and_counted(changes: dict[str, Any], tmp_path: Path) -> None:
