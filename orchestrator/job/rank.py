@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from orchestrator import process
-from orchestrator.errors import TorusrunError
+from orchestrator.errors import SITE_FAILED, TorusrunError
 from orchestrator.placement.mapping import Placement, misplaced
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt
@@ -41,6 +41,11 @@ def main() -> int:
     except TorusrunError as error:  # a full disk, most likely: the launcher must hear of it all the same
         print(f"torusrun: {error}", file=sys.stderr, flush=True)
         return error.exit_code
+    except Exception as error:
+        from orchestrator.defect import report
+
+        print(f"torusrun: {report(error, ['rank'])}", file=sys.stderr, flush=True)
+        return SITE_FAILED
 
 
 def _stand_by(attempt: Attempt) -> int:
@@ -74,7 +79,7 @@ def _run(
     here = sum(seat.host == placement.seats[rank].host for seat in placement.seats)
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
     launch["environment"] = {**fabric(launch["hcas"], local_rank, here), **launch["environment"]}
-    command, environment = _command(launch, numbers)
+    command, environment = _command(launch, numbers, attempt, rank)
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # mpirun sends them to the training too, which they would kill
         signal.signal(number, signal.SIG_IGN)
     with open(attempt.rank_log(rank), "ab") as log:
@@ -100,14 +105,16 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
     return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{beside}:1"}
 
 
-def _command(launch: dict[str, Any], numbers: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+def _command(
+    launch: dict[str, Any], numbers: dict[str, str], attempt: Attempt, rank: int
+) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
     given = {**launch["environment"], **numbers}
     if not launch["container"]:
         return launch["command"], {**os.environ, **given}
     from orchestrator.job.contained import contained
 
-    return contained(launch["container"], launch["command"], given, os.environ)
+    return contained(launch["container"], launch["command"], given, os.environ, attempt, rank)
 
 
 def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> tuple[int, bool]:

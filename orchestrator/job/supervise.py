@@ -15,6 +15,7 @@ from types import FrameType
 
 from orchestrator import defect, images, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.images import Image
 from orchestrator.job import stage
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
@@ -24,12 +25,14 @@ from orchestrator.planning import Plan, arranged, read_plan
 from orchestrator.runs import ledger, metrics
 from orchestrator.runs.files import read_json
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.lines import last_lines
 from orchestrator.runs.records import End, RankEnd
 from orchestrator.states import State
 
 POLL_S = 0.25
 FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed
 LARGEST_QUOTE = 300
+LARGEST_TAIL_BYTES = 65_536
 
 
 def supervise(run: RunFolder, number: int, job: str) -> End:
@@ -68,8 +71,8 @@ class Supervisor:
         placement = self._place()
         image = images.kept(self.folder)
         prepare(self.plan, self.folder, self.attempt, placement, image)
-        if image and self.plan.site.container.stage and self.plan.site.scheduler == "slurm":
-            stage.broadcast(image, self.plan.site.container.stage)
+        if image:
+            self._ready(image)
         ledger.append(
             self.folder.ledger,
             "started",
@@ -90,6 +93,14 @@ class Supervisor:
         stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
         said, done = self._last_words(cause(ends)), self._done()
         return verdict(placement.grid.ranks, ends, stop, code, said, self._progress(), done=done)
+
+    def _ready(self, image: Image) -> None:
+        """Send the image to the nodes, which verify their copies, or verify the one that all ranks start."""
+        folder = self.plan.site.container.stage
+        if not folder:
+            images.verify(image)
+        elif self.plan.site.scheduler == "slurm":
+            stage.broadcast(image, folder, self.plan.python, self.attempt.folder)
 
     def _missing(self) -> str | None:
         """The run that this attempt waited for and that did not complete; some schedulers start it all the same."""
@@ -176,11 +187,14 @@ class Supervisor:
 
     def _last_words(self, end: RankEnd | None) -> str:
         """The last line that the rank which ended the attempt wrote."""
-        log = self.attempt.rank_log(end.rank) if end else None
-        if log is None or not log.exists():
+        if end is None:
             return ""
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1][:LARGEST_QUOTE] if lines else ""
+        try:
+            lines, rest = last_lines(self.attempt.rank_log(end.rank), LARGEST_TAIL_BYTES)
+        except OSError:
+            return ""
+        said = [line for line in (*lines, rest) if line.strip()]
+        return said[-1].decode(errors="replace").strip()[:LARGEST_QUOTE] if said else ""
 
     def _progress(self) -> str:
         """' after step 57', or nothing before the first."""
