@@ -1,19 +1,17 @@
-"""The cache: what makes a key, and that an image is there whole or not at all."""
+"""The cache: an image is there whole or not at all, and nobody else puts one there."""
 
 import json
 import os
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.containers import lock
 from orchestrator.containers.cache import Cache, Entry
-from orchestrator.containers.inputs import Inputs, base_sum, collect, file_sum, sum_of
-from orchestrator.containers.recipe import Base, File, Python, Recipe
+from orchestrator.containers.inputs import file_sum
 from orchestrator.errors import SiteError, UserError
 
 KEY = "a" * 64
@@ -229,77 +227,3 @@ def test_an_image_that_is_a_link_is_none_of_the_caches(tmp_path: Path, capsys: p
         cache.keep_sum(made)
     cache.remove(made)
     assert precious.read_bytes() == b"image" and not made.path.is_symlink()
-
-
-def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    inputs = Inputs("text", (("files/0", tmp_path / "a"),), base_identity="sha256:1")
-    keys = {inputs.key, replace(inputs, definition="other").key, replace(inputs, base_identity="sha256:2").key}
-    keys |= {replace(inputs, compression="lz4").key, replace(inputs, files=(("files/1", tmp_path / "a"),)).key}
-    (tmp_path / "a").write_text("2")
-    assert len(keys | {inputs.key}) == 6
-
-
-def test_the_key_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
-    recipe = Recipe("mine", Base(docker="debian"), files=(File("data", "/data"),))
-    keys = set()
-    for place in ("one", "two $(id)\n%post"):
-        (tmp_path / place / "data" / "inner").mkdir(parents=True)
-        (tmp_path / place / "data" / "inner" / "file").write_text("same")
-        keys.add(collect(recipe, "text", tmp_path / place).key)
-    assert len(keys) == 1
-
-
-def test_a_folders_sum_sees_names_modes_links_and_contents(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    sums = [sum_of(tmp_path)]
-    for change in (
-        lambda: (tmp_path / "a").chmod(0o755),
-        lambda: (tmp_path / "b").symlink_to("a"),
-        lambda: (tmp_path / "c").mkdir(),
-        lambda: (tmp_path / "a").write_text("2"),
-        lambda: (tmp_path / "a").rename(tmp_path / "d"),
-    ):
-        change()
-        sums.append(sum_of(tmp_path))
-    assert len(set(sums)) == 6
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "e.pyc").touch()
-    assert sum_of(tmp_path) == sums[-1]
-
-
-def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc" / "os-release").write_text("1")
-    before = base_sum(tmp_path)
-    assert base_sum(tmp_path) == before
-    (tmp_path / "etc" / "os-release").write_text("12")
-    assert base_sum(tmp_path) != before
-
-
-def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "data")
-    with pytest.raises(UserError, match="data: cannot be read: this is no regular file"):
-        sum_of(tmp_path)
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UserError, match="loop: cannot be read"):
-        sum_of(tmp_path / "loop")
-
-
-def test_what_a_recipe_takes_in_must_be_there(tmp_path: Path) -> None:
-    for recipe, says in (
-        (Recipe("a", Base(folder="none")), "the recipe's base does not exist"),
-        (Recipe("a", Base(sif=".")), "this is a folder, not a SIF"),
-        (Recipe("a", Base(docker="debian"), files=(File("none", "/a"),)), "the recipe's file does not exist"),
-    ):
-        with pytest.raises(UserError, match=says):
-            collect(recipe, "text", tmp_path)
-
-
-def test_training_inside_is_laid_out_beside_the_definition(tmp_path: Path) -> None:
-    (tmp_path / "base").mkdir()
-    recipe = Recipe("a", Base(folder="base"), python=Python(("torch==2.13.0",)), training="inside")
-    definition = collect(recipe, "text", tmp_path).lay_out(tmp_path / "work")
-    assert definition.read_text() == "text"
-    assert (tmp_path / "work" / "files" / "training" / "__main__.py").is_file()
-    assert (tmp_path / "work" / "base").resolve() == (tmp_path / "base").resolve()
