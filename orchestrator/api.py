@@ -111,7 +111,7 @@ class Run:
         checkpoint = self.checkpoint()
         plan = attempts.with_time(self.plan, time) if time else self.plan
         resumes = checkpoint.path.name if checkpoint else None
-        attempts.start(plan, self.folder, read_record(self.folder).attempt + 1, resumes=resumes)
+        attempts.start(plan, self.folder, view.attempt + 1, resumes=resumes)
         return checkpoint
 
     def _same_image(self, new_image: bool) -> None:

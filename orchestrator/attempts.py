@@ -7,6 +7,7 @@ killed client is known by its name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -83,15 +84,17 @@ def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | N
         _discard(attempt.unfinished)  # of a client that was killed
         _make(plan, attempt.unfinished, text)
         attempt.unfinished.folder.rename(attempt.folder)
-    except OSError as error:
+    except (OSError, SiteError) as error:
         _discard(attempt.unfinished)
-        raise SiteError(f"{attempt.folder}: the attempt cannot be made: {error.strerror}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SiteError(f"{attempt.folder}: the attempt cannot be made: {reason}") from None
     try:
         job = _submit(plan, attempt, request)
     except NoAnswer:
         raise
     except (SiteError, UserError) as error:
-        attempt.folder.rename(attempt.unfinished.folder)
+        with contextlib.suppress(OSError):
+            attempt.folder.rename(attempt.unfinished.folder)
         _discard(attempt.unfinished)
         ledger.append(run.ledger, "refused", number, reason=str(error))
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,9 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the s
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code."""
     os.umask(private.UMASK)  # whatever is written from here on is its user's alone
+    for stream in (sys.stdout, sys.stderr):  # a terminal may not be able to show what a name holds
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         args = _parse(words)

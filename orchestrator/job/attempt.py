@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def main() -> None:
         scheduler = schedulers.get(read_plan(run, attempt.number).site.scheduler)
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
-    end = supervise(run, attempt.number, os.environ.get(scheduler.job_variable, "unknown"))
+    job = os.environ.get(scheduler.job_variable, "unknown")
+    print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
+    end = supervise(run, attempt.number, job)
     if end.state is not State.COMPLETED:
         sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 

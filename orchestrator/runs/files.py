@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SiteError
-from orchestrator.private import open_regular, read_bytes
+from orchestrator.private import read_bytes, write_bytes
 
 LARGEST_BYTES = 16 * 1024 * 1024
 
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to a temporary neighbour and rename it to `path`. Raises SiteError when that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        temporary.replace(path)
+        write_bytes(path, text.encode("utf-8"))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SiteError(f"{path}: cannot be written: {error.strerror}") from None
 
 

@@ -299,7 +299,9 @@ def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can become somebody else")
     (tmp_path / "closed").mkdir(mode=0o700)
-    needed = "orchestrator.commands.image, orchestrator.images, orchestrator.spec.load"  # which he may not be able to read
+    needed = (
+        "orchestrator.commands.image, orchestrator.images, orchestrator.spec.load"  # which he may not be able to read
+    )
     program = f"import os, {needed}; os.setuid(65534); from orchestrator.cli import main; raise SystemExit(main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
