@@ -1,0 +1,292 @@
+"""A second ordinary user of the lab, who can make and write what any user can, tries to harm the first one.
+
+What he plants would write into a file that only the victim can write; what he reads would show the victim's secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, Slurm, until
+
+from .slurm import SlurmLab
+
+NAME = "torusstranger"
+PLANTED = ("training/__init__.py", "training/__main__.py", "orchestrator/__init__.py", "submitit.py", "subprocess.py",
+           "runpy.py", "sitecustomize.py", "json.py")  # fmt: skip
+Said = subprocess.CompletedProcess[str]
+
+
+class Stranger:
+    """The other user, and a folder where everybody may write, as in /tmp."""
+
+    def __init__(self, lab: SlurmLab) -> None:
+        self.lab = lab
+        self.shared = lab.settings.root / "shared"
+        self.shared.mkdir()
+        self.shared.chmod(0o1777)
+        self.pwned = lab.home / "pwned"  # in the home of the victim, where the stranger cannot write
+        self.uid = pwd.getpwnam(NAME).pw_uid
+
+    def does(self, script: str, timeout_s: float = 30) -> Said:
+        """A shell script run by the stranger in the shared folder."""
+        return subprocess.run(
+            ["bash", "-c", script], cwd=self.shared, user=NAME, group=NAME, extra_groups=[], text=True,
+            capture_output=True, timeout=timeout_s, env={"PATH": "/usr/bin:/bin", "HOME": "/"},
+        )  # fmt: skip
+
+    def plants(self, names: Sequence[str]) -> None:
+        """Modules that tell of themselves, with names that torusrun imports."""
+        for name in names:
+            said = self.does(
+                f"mkdir -p {Path(name).parent}; echo \"open('{self.pwned}', 'a').write('{name} ')\" > {name}"
+            )
+            assert said.returncode == 0, said.stderr
+
+    def runs_python(self, program: str, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.lab.python), "-c", program, *words], cwd="/", user=NAME, group=NAME, extra_groups=[], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(self.lab.src)},
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stranger(slurm_lab: SlurmLab) -> Iterator[Stranger]:
+    subprocess.run(
+        ["useradd", "--no-create-home", "--shell", "/bin/bash", NAME], check=False, capture_output=True, timeout=30
+    )
+    made = Stranger(slurm_lab)
+    yield made
+    shutil.rmtree(made.shared)
+    subprocess.run(["pkill", "-KILL", "-u", NAME], check=False, timeout=30)
+    subprocess.run(["userdel", NAME], check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def place(slurm_lab: SlurmLab) -> Slurm:
+    return Slurm(slurm_lab)
+
+
+@pytest.fixture
+def torusrun(place: Slurm) -> str:
+    """The command as pip installs it, in the home of the victim."""
+    program = "import sys\nfrom orchestrator.cli import main\nsys.exit(main())\n"
+    place.put("torusrun", f"#!{place.lab.python}\n{program}")
+    place.run(["chmod", "755", "torusrun"])
+    return str(place.folder / "torusrun")
+
+
+def victim(place: Slurm, argv: Sequence[str], cwd: Path, timeout_s: float = 120) -> Said:
+    return place.lab.run_as_user(list(argv), cwd=cwd, timeout_s=timeout_s)
+
+
+def test_modules_planted_in_a_shared_folder_are_not_run(place: Slurm, stranger: Stranger, torusrun: str) -> None:
+    stranger.plants(PLANTED)
+    place.write_spec()
+    words = [
+        "submit",
+        str(place.folder / "run.yaml"),
+        "--set",
+        f"site={place.folder}/site.yaml",
+        "--set",
+        "train.epochs=2",
+    ]
+    said = victim(place, [torusrun, *words, "--wait"], stranger.shared, 240)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert not stranger.pwned.exists(), f"run as the victim: {stranger.pwned.read_text()}"
+    assert place.view(said.stdout.split()[0])["accuracy"] > 0.5, "the victim's own training must have run"
+
+
+def test_a_folder_called_last_is_not_the_last_run(place: Slurm, stranger: Stranger, torusrun: str) -> None:
+    python = stranger.shared / "evil-python"
+    stranger.does(f"printf '#!/bin/sh\\ntouch {stranger.pwned}\\n' > {python}; chmod 755 {python}")
+    own = place.submit("--set", "train.epochs=1")
+    place.watch(own)
+    plan = (own / "plan.json").read_text().replace(json.loads((own / "plan.json").read_text())["python"], str(python))
+    stranger.does(
+        f"mkdir -p last/attempts; cat > last/plan.json <<'E'\n{plan}\nE\ntouch last/ledger.jsonl; chmod -R a+rX last"
+    )
+    for verb in ("resume", "cancel"):
+        said = victim(place, [torusrun, verb, "last"], stranger.shared)
+        assert said.returncode == 2 and own.name in said.stderr, f"'last' must be the victim's own run: {said.stderr}"
+        said = victim(place, [torusrun, verb, "./last"], stranger.shared)
+        assert said.returncode == 2 and "belongs to user" in said.stderr, said.stderr
+    assert not stranger.pwned.exists()
+
+
+def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, stranger: Stranger) -> None:
+    uid = pwd.getpwnam(place.lab.settings.user).pw_uid
+    image, secret = place.folder / "image.sif", place.folder / "precious"
+    place.put("image.sif", "the victim's image")
+    place.put("precious", "kept")
+    program = (
+        "import sys; from pathlib import Path; from orchestrator.job.stage import copied, place\n"
+        "from orchestrator.containers.inputs import file_sum\n"
+        "print(copied(Path(sys.argv[1]), sys.argv[2], file_sum(Path(sys.argv[1])), Path('/attempt')).read_text())"
+    )
+    argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared)]
+    taken = stranger.shared / f"torusrun-{uid}"
+    stranger.does(f"mkdir -m 777 {taken}")
+    said = victim(place, argv, place.folder)
+    assert said.returncode != 0 and f"{taken}" in said.stderr and "image" not in said.stdout, said.stderr
+    stranger.does(f"rmdir {taken}; ln -s {place.folder} {taken}")
+    said = victim(place, argv, place.folder)
+    assert said.returncode != 0 and not list(place.folder.glob("*.partial")), said.stderr
+    stranger.does(f"rm {taken}")
+    said = victim(place, argv, place.folder)
+    assert said.stdout.strip() == "the victim's image", said.stderr
+    again = stranger.does(f"echo evil > {taken}/x; mv {taken} {taken}.away; ls {taken}")
+    assert "evil" not in again.stdout and taken.is_dir() and stat.S_IMODE(taken.stat().st_mode) == 0o700
+    assert secret.read_text() == "kept"
+
+
+def test_a_run_is_made_where_no_stranger_can_reach_it_whatever_the_umask(
+    place: Slurm, stranger: Stranger, torusrun: str
+) -> None:
+    runs = place.folder / "open" / "runs"
+    site = place.site("open.yaml", runs=str(runs))
+    place.write_spec()
+    said = victim(
+        place,
+        ["sh", "-c", f"umask 000; {torusrun} submit run.yaml --set site={site} --set train.epochs=2"],
+        place.folder,
+    )
+    assert said.returncode == 0, said.stderr
+    run = runs / said.stdout.strip()
+    for attack in (
+        f"mv {run} {run}.away",
+        f"touch {run}/x",
+        f"cat {run}/plan.json",
+        f"ln -s /x {runs}/x",
+        f"ls {runs}",
+    ):
+        assert stranger.does(attack).returncode != 0, f"the stranger could {attack!r}"
+    place.torusrun("cancel", run.name)
+    stranger.does("mkdir -m 777 common")
+    said = place.torusrun(
+        "submit", "run.yaml", "--set", f"site={place.site('common.yaml', runs=f'{stranger.shared}/common')}"
+    )
+    assert said.returncode == 3 and "name one of your own" in said.stderr, said.stderr
+    assert not list((stranger.shared / "common").iterdir())
+
+
+def test_a_folder_put_into_the_place_of_an_attempt_is_not_run(place: Slurm, stranger: Stranger) -> None:
+    """As if the stranger had been able to exchange the run after it was submitted."""
+    run = place.submit("--set", "train.epochs=1")
+    place.watch(run)
+    script = (run / "attempts/1/job.sh").read_text().replace(str(run), f"{stranger.shared}/{run.name}")
+    place.put("exchanged.sh", script)
+    stranger.does(f"mkdir -p {run.name}/attempts/1; ln -s {stranger.pwned} {run.name}/attempts/1/job.out")
+    said = victim(place, ["bash", "exchanged.sh"], place.folder)
+    assert said.returncode == 1 and "nothing is run from it" in said.stderr, said.stderr
+    assert not stranger.pwned.exists()
+
+
+def test_collecting_a_strangers_run_brings_and_costs_nothing_of_the_victims(
+    place: Slurm, stranger: Stranger, torusrun: str
+) -> None:
+    place.put("secret", "the victim's secret")
+    place.put(".kept.partial", "the victim's own file")
+    links = {"job.out": place.folder / "secret", "job.err": "/dev/zero", "plan.json": place.folder / "secret"}
+    stranger.does(
+        "mkdir -p his/attempts/1/logs his/checkpoints; mkfifo his/attempts/1/logs/rank-0000.log; echo x > his/run.yaml"
+    )
+    for name, target in links.items():
+        stranger.does(f"ln -s {target} his/attempts/1/{name}; ln -s {target} his/{name}; chmod -R a+rX his")
+    said = victim(place, [torusrun, "collect", f"{stranger.shared}/his", str(place.folder / "kept")], place.folder, 60)
+    assert "Traceback" not in said.stderr, said.stderr
+    brought = [path for path in (place.folder / "kept").rglob("*") if path.is_file()]
+    assert not [path for path in brought if "secret" in path.read_text()]
+    assert sum(path.stat().st_size for path in brought) < 1000
+    assert (place.folder / ".kept.partial").read_text() == "the victim's own file"
+    for verb in (["status"], ["logs"]):
+        said = victim(place, [torusrun, *verb, f"{stranger.shared}/his"], place.folder, 60)
+        assert "secret" not in said.stdout + said.stderr and "Traceback" not in said.stderr, said.stderr
+
+
+def test_a_lock_planted_in_a_cache_truncates_nothing(place: Slurm, stranger: Stranger) -> None:
+    place.put("precious", "kept")
+    stranger.does(f"mkdir -m 777 images; ln -s {place.folder}/precious images/key.lock")
+    program = (
+        "import sys; from pathlib import Path; from orchestrator.containers import lock\n"
+        "with lock.held(Path(sys.argv[1])): print('held')"
+    )
+    said = victim(place, [str(place.lab.python), "-c", program, f"{stranger.shared}/images/key.lock"], place.folder)
+    assert said.returncode != 0 and "held" not in said.stdout
+    assert (place.folder / "precious").read_text() == "kept"
+
+
+SCAN = """
+import sys, time
+from datetime import timedelta
+from torch.distributed import TCPStore
+victim, until_s, evil, tried = sys.argv[1], time.monotonic() + float(sys.argv[2]), sys.argv[3], set()
+while time.monotonic() < until_s:
+    for line in open("/proc/net/tcp").read().splitlines()[1:]:
+        words = line.split()
+        address, port = words[1].split(":")
+        if words[3] == "0A" and words[7] == victim and (address, port) not in tried:
+            tried.add((address, port))
+            host = ".".join(str(b) for b in reversed(bytes.fromhex(address)))
+            try:
+                store = TCPStore(host, int(port, 16), None, False, timedelta(seconds=2), wait_for_workers=False)
+                names = store.list_keys() if hasattr(store, "list_keys") else []
+                for name in [*names, "resume", "here/1", "0//cpu//0/0"]:
+                    store.set(name, evil)
+                print("REACHED", host, int(port, 16), names, flush=True)
+            except Exception as error:
+                print("refused", host, int(port, 16), type(error).__name__, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_stranger_at_the_rendezvous_gets_no_weights_in(place: Slurm, stranger: Stranger, tmp_path: Path) -> None:
+    """Ranks of one machine, whose ports the stranger sees in /proc, and a checkpoint of his that they could read."""
+    own = place.submit("--set", "train.epochs=2")
+    assert place.watch(own).returncode == 0
+    evil = stranger.shared / "step-00000090"
+    shutil.copytree(max((own / "checkpoints").glob("step-*")), evil)
+    subprocess.run(["chown", "-R", NAME, str(evil)], check=True, timeout=10)
+    subprocess.run(["chmod", "-R", "a+rX", str(evil)], check=True, timeout=10)
+    here = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\nstop_before: 10s\n"
+    place.put("here.yaml", f"{here}runs: {place.folder}/runs\n")
+    uid = str(pwd.getpwnam(place.lab.settings.user).pw_uid)
+    attack = stranger.runs_python(SCAN, uid, "40", str(evil))
+    place.write_spec()
+    said = place.torusrun(
+        "submit", "run.yaml", "--set", "site=here.yaml", "--set", "nodes=1", "--set", "train.epochs=3"
+    )
+    assert said.returncode == 0, said.stderr
+    run = said.stdout.strip()
+    until(lambda: place.view(run)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the attacked run to end", 150)
+    attack.kill()
+    heard = attack.communicate(timeout=10)[0]
+    assert "REACHED" in heard or "refused" in heard, "the stranger must have found a port to try"
+    view = place.view(run)
+    folder = Path(view["folder"])
+    starts = (
+        [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines() if '"start"' in line]
+        if (folder / "metrics.jsonl").exists()
+        else []
+    )
+    assert all(start["resumed_from"] is None for start in starts), f"weights of the stranger's were loaded: {starts}"
+    if view["state"] != "COMPLETED":
+        assert "somebody" in view["reason"].lower() or "someone" in view["reason"].lower(), (view["reason"], heard)
+
+
+def test_the_stranger_is_nobody_special(stranger: Stranger) -> None:
+    """Else the tests above would prove nothing."""
+    assert stranger.does(f"touch {stranger.pwned}").returncode != 0
+    assert stranger.does("touch mine && rm mine").returncode == 0
+    assert stranger.uid != os.geteuid() and str(ROOT) and sys.platform == "linux"
