@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import UserError
 
+MOST_TOLD = 30  # mistakes of one file
 SHOWN = 80  # characters of a value that a message repeats
 
 
@@ -39,7 +40,9 @@ class SpecError(UserError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        super().__init__("\n".join(map(str, self.problems)))
+        more = len(self.problems) - MOST_TOLD
+        told = [*map(str, self.problems[:MOST_TOLD]), *([f"and {more} more mistakes"] if more > 0 else [])]
+        super().__init__("\n".join(told))
 
 
 def printable(text: str) -> str:

@@ -83,7 +83,8 @@ class RunSpec:
     )
     account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("who pays; default: the site's"))
     env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
-        default_factory=dict, metadata=about("environment variables of the ranks")
+        default_factory=dict,
+        metadata=about("environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"),
     )
     program: Literal["train", "measure"] = field(
         default="train",

@@ -182,7 +182,8 @@ class Site:
     )
     modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
     env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
-        default_factory=dict, metadata=about("environment variables of the job and its ranks")
+        default_factory=dict,
+        metadata=about("environment variables of the job and its ranks; the same names are refused"),
     )
     ask: tuple[Annotated[str, ASK], ...] = field(
         default=(),
