@@ -15,6 +15,7 @@ from orchestrator.runs import index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import cancel
+from orchestrator.spec.paths import absolute
 from orchestrator.states import State
 from orchestrator.watch.follow import follow
 from orchestrator.watch.poll import views
@@ -139,7 +140,7 @@ def submit(
     """
     planned = plan(path, site=site, settings=settings)
     awaited = _awaited(after, planned.site.scheduler)
-    return Run(attempts.submit_first(planned, Path(path).absolute().parent, awaited))
+    return Run(attempts.submit_first(planned, absolute(path).parent, awaited))
 
 
 def _awaited(words: Sequence[str], scheduler: str) -> dict[str, Path]:

@@ -20,6 +20,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.planning import Plan
 from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
 
 
@@ -39,7 +40,7 @@ class Image:
 
 def cache(site: Site) -> Cache:
     """The site's folder of built images."""
-    return Cache(Path(site.container.cache).expanduser())
+    return Cache(expanded(site.container.cache))
 
 
 def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
@@ -87,10 +88,10 @@ def _here(folder: Path | None) -> Path | None:
     """A folder with the variables filled in that hold where the build runs, which may be in a job."""
     if folder is None:
         return None
-    expanded = os.path.expandvars(folder.expanduser())
-    if "$" in expanded:
+    place = os.path.expandvars(expanded(folder))
+    if "$" in place:
         raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
-    return Path(expanded)
+    return Path(place)
 
 
 def of_plan(plan: Plan) -> Image | None:
@@ -98,7 +99,7 @@ def of_plan(plan: Plan) -> Image | None:
     if plan.run.image is None:
         return None
     if plan.run.image.endswith(".sif"):
-        return _own(Path(plan.run.image).expanduser().absolute())
+        return _own(absolute(plan.run.image))
     entry = newest(plan.run.image, plan.site)
     if entry is None:
         raise UserError(

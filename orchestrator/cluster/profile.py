@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from orchestrator import process
 from orchestrator.cluster import gridengine, infiniband, names, pbs, slurm
@@ -12,7 +11,10 @@ from orchestrator.cluster.hostlist import expand
 from orchestrator.cluster.model import Cluster, Link, Nic, NodeType
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
 from orchestrator.errors import SiteError
+from orchestrator.spec.paths import expanded, read_bytes
 from orchestrator.spec.site import Node, Site, Topology
+
+LARGEST_BYTES = 100_000_000  # of a file that tells a topology
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
@@ -89,9 +91,9 @@ def _tree(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
 def _told(topology: Topology, command: Sequence[str] | None, timeout_s: float) -> str:
     """What the site's file holds, or what the command says."""
     if topology.file:
-        path = Path(topology.file).expanduser()
+        path = expanded(topology.file)
         try:
-            return path.read_text(encoding="utf-8")
+            return read_bytes(path, LARGEST_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise SiteError(f"topology.file {path} cannot be read: {error}") from None
     assert command

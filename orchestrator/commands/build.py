@@ -26,11 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from orchestrator import images
     from orchestrator.planning import plan
     from orchestrator.spec.load import is_run, load_site
+    from orchestrator.spec.paths import absolute
 
     if is_run(args.image):
         planned = plan(args.image, site=args.site)
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{args.image}: its 'image' is {source or 'not given'}, so there is nothing to build")
     else:
         source, site = args.image, load_site(args.site)
-    wheelhouse = Path(args.wheelhouse).absolute() if args.wheelhouse else None
+    wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     prepared = images.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
     if (args.on or site.container.build_on) == "job" and not images.cache(site).get(prepared.key):
         from orchestrator.builds import build_in_job

@@ -21,6 +21,7 @@ from orchestrator.errors import DONE, UserError
 
 SCHEMA = 1
 MOST_GPUS = 10_000_000
+MOST_IMAGES = 1_000_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
     ways = [args.file is not None, args.published, args.gpus is not None, args.grids]
     if sum(ways) != 1:
         raise UserError("predict takes one of RUN.yaml, --published, --gpus A..B and --grids")
-    if args.local_batch < 1:
-        raise UserError(f"--local-batch {args.local_batch}: must be 1 or more")
+    if not 1 <= args.local_batch <= MOST_IMAGES:
+        raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")
+    if args.images_per_s is not None and not 0 < args.images_per_s <= MOST_IMAGES:
+        raise UserError(f"--images-per-s: must be above 0 and at most {MOST_IMAGES}")
     if args.svg and args.gpus is None:
         raise UserError("--svg goes with --gpus A..B")
     found = _asked(args)

@@ -15,6 +15,7 @@ from typing import IO
 from orchestrator import private
 from orchestrator.containers.recipe import Recipe
 from orchestrator.errors import UserError
+from orchestrator.spec.paths import expanded
 
 SCHEMA = 1
 CHUNK_BYTES = 1 << 20
@@ -136,7 +137,7 @@ def _entries(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _there(beside: Path, name: str, what: str) -> Path:
-    path = (beside / Path(name).expanduser()).absolute()
+    path = (beside / expanded(name)).absolute()
     if not path.exists():
         raise UserError(f"{path}: the recipe's {what} does not exist")
     if not os.access(path, os.R_OK):

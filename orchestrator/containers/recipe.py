@@ -11,6 +11,7 @@ from orchestrator.containers import kinds
 from orchestrator.errors import UserError
 from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
 from orchestrator.spec.load import read_text
+from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 from orchestrator.spec.run import about
@@ -128,7 +129,7 @@ def shipped() -> Path:
 def find(name: str, beside: Path = Path()) -> Path:
     """The file of a recipe: a path (with a slash or ending in .yaml), or the name of a shipped one."""
     if "/" in name or name.endswith((".yaml", ".yml")):
-        return beside / Path(name).expanduser()
+        return beside / expanded(name)
     if (path := shipped() / f"{name}.yaml").is_file():
         return path
     known = sorted(p.stem for p in shipped().glob("*.yaml"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.copying import Say, copy_folder
 from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 
 CHOICES = ("newest", "all", "none")
@@ -22,7 +23,7 @@ def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text
     Only regular files and folders are copied: `say` is told in words of everything else. Raises UserError when `into`
     exists, SiteError when the copy fails.
     """
-    into = into.expanduser().absolute()
+    into = absolute(into)
     if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from orchestrator import private
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.paths import checked, expanded, home
 from orchestrator.spec.problems import did_you_mean
 
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
@@ -24,11 +25,8 @@ PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder
 
 def place() -> Path:
     """The folder of links. Raises UserError where there is no home."""
-    state = os.environ.get("XDG_STATE_HOME")
-    try:
-        return (Path(state) if state else Path.home() / ".local" / "state") / "torusrun" / "runs"
-    except RuntimeError:
-        raise UserError("there is no home folder to keep the list of runs in: set HOME or XDG_STATE_HOME") from None
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (checked(state) if os.path.isabs(state) else home() / ".local" / "state") / "torusrun" / "runs"
 
 
 @contextmanager
@@ -99,7 +97,7 @@ def own(run: RunFolder) -> None:
 
 def _folder(word: str) -> RunFolder:
     try:
-        folder = Path(word).expanduser().resolve()
+        folder = expanded(word).resolve()
         if any(os.path.lexists(folder / part) for part in PARTS):
             return RunFolder(folder)
         os.scandir(folder).close()

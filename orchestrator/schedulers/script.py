@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.render.environment import Text, render
+from orchestrator.render.environment import Text, render, word
 from orchestrator.schedulers.seam import Request, Scheduler
 
 
@@ -31,5 +30,5 @@ def job_script(
         modules=modules,
         environment=environment,
         scheduler=scheduler.name,
-        entry=Text(shlex.join(entry)),
+        entry=Text(" ".join(map(word, entry))),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from orchestrator.errors import SiteError
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.paths import home
 from orchestrator.watch.plain import plain
 from orchestrator.watch.view import TAIL_BYTES, View
 
@@ -52,4 +53,4 @@ def show(run: RunFolder, view: View) -> None:
 
 def _short(path: Path) -> str:
     """A path with the home folder as ~."""
-    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+    return f"~/{path.relative_to(home())}" if path.is_relative_to(home()) else str(path)

@@ -12,8 +12,9 @@ import pytest
 from orchestrator import process
 from tests.e2e.places import ROOT, Local
 
-PLANTED = ("training/__init__.py", "training/__main__.py", "orchestrator/__init__.py", "orchestrator/__main__.py",
-           "submitit.py", "subprocess.py", "runpy.py", "sitecustomize.py", "yaml.py", "torch.py", "json.py")  # fmt: skip
+PACKAGES = ("training", "orchestrator")
+MODULES = ("submitit", "subprocess", "runpy", "sitecustomize", "yaml", "torch", "json")
+PLANTED = [*(f"{name}/__{part}__.py" for name in PACKAGES for part in ("init", "main")), *(f"{m}.py" for m in MODULES)]
 
 
 @pytest.fixture

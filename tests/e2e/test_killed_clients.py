@@ -1,4 +1,4 @@
-"""A client that is killed at any system call loses no run, doubles none, and leaves nothing that is not told or cleaned.
+"""A client killed at any system call loses no run, doubles none, and leaves nothing that is not told of or cleaned.
 
 strace delivers SIGKILL on the way into the n-th call of a kind, for every call that changes a file, starts a process or
 waits for one. The jobs run a program that only notes that it was started.

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the ground up: a room may use the rooms before it, and none after.
 ROOMS = [
-    "version", "errors", "states", "process", "private", "defect", "spec", "cluster", "placement", "predict", "render", "schedulers", "runs",
+    "version", "errors", "states", "process", "private", "defect", "spec", "cluster", "placement", "predict", "render",
+    "schedulers", "runs",
     "containers", "planning", "forecasting", "outlook", "images", "job", "builds", "attempts", "watch", "api",
     "calibrating", "commands", "cli",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ torusrun_record_end() {
   record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the job script ended with exit code %d before its supervisor recorded an end; see job.err"}\n'
   # shellcheck disable=SC2059
   printf "$record" "$code" "$code" > "$torusrun_attempt/.end.json.script"
-  mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
+  /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
 }
 trap torusrun_record_end EXIT
 trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
