@@ -58,7 +58,11 @@ def _stand_by(attempt: Attempt) -> int:
         RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
         return MISPLACED
     launch = json.loads(attempt.launch.read_text())
-    code, told = _run(launch, attempt, placement, rank, local_rank)
+    try:
+        code, told = _run(launch, attempt, placement, rank, local_rank)
+    except TorusrunError as error:  # an image that cannot be staged, or is not the run's
+        RankEnd(rank, host, local_rank, time.time(), error=str(error)).write(attempt.rank_end(rank))
+        raise
     exit_code, number = (code, None) if code >= 0 else (None, -code)
     RankEnd(rank, host, local_rank, time.time(), exit_code, number, told=told).write(attempt.rank_end(rank))
     return code if code >= 0 else 128 - code
