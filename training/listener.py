@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+from ipaddress import ip_address
 
 from training.signed_store import RendezvousError
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
+ANY_OTHER = ("192.0.2.1", 9)  # an address that RFC 5737 keeps for documentation: no host has it
 NAME_INTERFACE = "name the network interface that the nodes share as `interface`"
 
 
@@ -45,9 +47,25 @@ def interface_address(interface: str) -> str:
 
 
 def _host_address() -> tuple[socket.AddressFamily, str]:
+    """The first address of the host's name that other hosts can use; else the one that packets to them leave from.
+
+    Debian gives a host's own name the address 127.0.1.1, which on every other host means that host itself.
+    """
     name = socket.gethostname()
     try:
-        family, _, _, _, address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise RendezvousError(f"the name of this host, {name}, has no address: {error}; {NAME_INTERFACE}") from error
-    return family, str(address[0])
+    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+    outward = [(family, text) for family, text in addresses if not ip_address(text.partition("%")[0]).is_loopback]
+    return (outward or _towards_others() or addresses)[0]
+
+
+def _towards_others() -> list[tuple[socket.AddressFamily, str]]:
+    """The address that this host has on its way to others, none where there is no way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(ANY_OTHER)  # sends nothing
+        except OSError:
+            return []
+        return [(socket.AF_INET, probe.getsockname()[0])]

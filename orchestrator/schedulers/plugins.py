@@ -154,11 +154,12 @@ class ClusterExecutor(core.PicklingExecutor):
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
-        if len(delayed_submissions) == 1:
-            return super()._internal_process_submissions(list(delayed_submissions))
         pickles = [self._pickled(delayed) for delayed in delayed_submissions]
-        array = self._submit(self.request(len(pickles)))
-        jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
+        if len(pickles) == 1:
+            jobs = [self._submit(self.request())]
+        else:
+            array = self._submit(self.request(len(pickles)))
+            jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickled in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickled, "submitted_pickle")
         return jobs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,11 @@ def test_the_socket_is_bound_to_one_address() -> None:
     with listen("lo") as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
     with listen(None) as listener:
-        own = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
-        assert listener.getsockname()[0] in own, "without an interface, an address of the host's name and not all"
+        address = listener.getsockname()[0]
+        own = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)}
+        outward = {text for text in own if not ip_address(text.partition("%")[0]).is_loopback}
+        assert address not in ("0.0.0.0", "::"), "without an interface, one address and not all"
+        assert not outward or address in outward, "of the host's own name, one that other hosts can use"
 
 
 def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:

@@ -135,8 +135,11 @@ def test_every_template_is_used_by_a_golden_file() -> None:
     assert {path.name for path in (templates() / "job").iterdir()} == used
 
 
-def test_a_script_that_dies_early_records_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("env", [{}, {"attempt": "/x", "record_end": "x", "PATH": ""}], ids=["plain", "hostile"])
+def test_a_script_that_dies_early_records_its_end(env: dict[str, str], tmp_path: Path) -> None:
+    """Whatever variables the run has: those of the script have names of their own."""
     made = planned(tmp_path, SITES["local"])
+    made = replace(made, run=replace(made.run, env=env))
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
     made = Plan(made.run_id, made.run, made.site, tmp_path, "/no/such/python")

@@ -70,6 +70,23 @@ def test_the_script_of_a_function(cls: type[ClusterExecutor], tmp_path: Path, mo
     assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
 
 
+def test_what_a_job_runs_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle that another could write would be code that another could run."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "qsub").write_text("#!/bin/sh\necho 7.server\n")
+    (tmp_path / "bin" / "qsub").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    before = os.umask(0)
+    try:
+        HerePBS(tmp_path / "logs").submit(print, "one")
+        HerePBS(tmp_path / "array").map_array(print, ["one", "two"])
+    finally:
+        os.umask(before)
+    made = [path for folder in ("logs", "array") for path in (tmp_path / folder).iterdir()]
+    assert {path.suffix for path in made} == {".pkl", ".sh"} and len(made) == 5
+    assert not [path for path in made if path.stat().st_mode & 0o077]
+
+
 def test_an_unknown_parameter_lists_the_valid_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Unavailable parameter\(s\): \['quue'\](.|\n)*- queue \(default: None\)"):
         HerePBS(tmp_path).update_parameters(quue="x")

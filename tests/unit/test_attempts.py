@@ -1,0 +1,140 @@
+"""Attempts that a scheduler takes or refuses: what is kept, what is taken back, and what a plan says after it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+
+
+class Cluster:
+    """A Slurm whose sbatch does as it is told, and which knows no job."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = home
+        (home / "bin").mkdir()
+        for name, text in (("squeue", "exit 0"), ("sacct", "exit 0"), ("scancel", "exit 0")):
+            self.program(name, text)
+        monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+        (home / "site.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {home}/runs\n")
+        (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntime: 1h\n")
+
+    def program(self, name: str, text: str) -> None:
+        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.home / "bin" / name).chmod(0o755)
+
+    def takes(self) -> None:
+        self.program("sbatch", f'echo x >> "{self.home}/count"; wc -l < "{self.home}/count"')
+
+    def refuses(self) -> None:
+        self.program(
+            "sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1"
+        )
+
+    def says_nothing(self) -> None:
+        self.program("sbatch", "echo Submitted, more or less")
+
+    def failed_run(self) -> RunFolder:
+        self.takes()
+        assert main(["submit", str(self.home / "run.yaml")]) == 0
+        (folder,) = (self.home / "runs").iterdir()
+        End(State.FAILED, "as it should").write(folder / "attempts" / "1" / "end.json")
+        return RunFolder(folder)
+
+
+@pytest.fixture
+def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(home, monkeypatch)
+
+
+def status(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    capsys.readouterr()
+    assert main(["status", "last", "--json"]) == 0
+    view: dict[str, object] = json.loads(capsys.readouterr().out)["runs"][0]
+    return view
+
+
+def time_of(plan: Path) -> str:
+    return str(json.loads(plan.read_text())["spec"]["time"])
+
+
+def test_a_refused_resume_changes_nothing_and_hides_nothing(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = cluster.failed_run()
+    before = run.plan.read_bytes()
+    cluster.refuses()
+    assert main(["resume", "last", "--time", "2h"]) == 3
+    assert "Invalid qos" in capsys.readouterr().err
+    assert run.plan.read_bytes() == before, "a refused resume must not change the plan"
+    assert [entry.name for entry in run.attempts.iterdir()] == ["1"], "a refused attempt must leave no folder"
+    view = status(capsys)
+    assert (view["state"], view["attempt"]) == ("FAILED", 1)
+    cluster.takes()
+    assert main(["resume", "last"]) == 0
+    assert time_of(run.attempt(2).plan) == time_of(run.plan), "the time of a refused resume must be forgotten"
+    End(State.COMPLETED, "all well").write(run.attempt(2).end)
+    view = status(capsys)
+    assert (view["state"], view["attempt"]) == ("COMPLETED", 2)
+
+
+def test_another_time_limit_is_the_new_attempts_own_and_the_next_ones(cluster: Cluster) -> None:
+    run = cluster.failed_run()
+    before = run.plan.read_bytes()
+    assert main(["resume", "last", "--time", "2h"]) == 0
+    End(State.FAILED, "again").write(run.attempt(2).end)
+    assert main(["resume", "last"]) == 0
+    assert run.plan.read_bytes() == before
+    times = [time_of(run.attempt(number).plan) for number in (1, 2, 3)]
+    assert times == ["3600.000000s", "7200.000000s", "7200.000000s"]
+    assert "--time=120" in run.attempt(3).script.read_text()
+
+
+def test_a_refused_submission_leaves_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.refuses()
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 3
+    assert not list((cluster.home / "runs").iterdir())
+    assert main(["status"]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+
+
+def test_an_answer_without_a_job_id_is_no_refusal(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """There may be a job, so the run stays, and is not submitted again unless its user knows better."""
+    cluster.says_nothing()
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 3
+    assert "did not print a job id" in capsys.readouterr().err
+    view = status(capsys)
+    assert view["state"] == "UNKNOWN" and "was cut off" in str(view["reason"])
+    assert main(["resume", "last"]) == 2
+    assert "--force" in capsys.readouterr().err
+    cluster.takes()
+    assert main(["resume", "last", "--force"]) == 0
+    assert status(capsys)["attempt"] == 2
+
+
+def test_a_job_that_was_just_submitted_is_not_resumed_though_the_scheduler_does_not_show_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.failed_run()
+    assert main(["resume", "last"]) == 0
+    assert main(["resume", "last"]) == 2
+    assert "does not show it yet" in capsys.readouterr().err
+
+
+def test_an_attempt_that_a_killed_client_left_half_made_is_made_anew(cluster: Cluster) -> None:
+    run = cluster.failed_run()
+    run.attempt(2).unfinished.folder.mkdir()
+    (run.attempt(2).unfinished.folder / "job.sh").write_text("half")
+    assert main(["resume", "last"]) == 0
+    assert sorted(entry.name for entry in run.attempts.iterdir()) == ["1", "2"]
+
+
+def test_scripts_and_plans_are_their_users_alone(cluster: Cluster) -> None:
+    run = cluster.failed_run()
+    for path in (run.folder, run.attempts, run.attempt(1).folder, run.attempt(1).script, run.attempt(1).plan, run.plan):
+        assert path.stat().st_mode & 0o077 == 0, path
