@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -137,7 +139,7 @@ class PBS(Scheduler):
         return {text.partition("\n")[0].strip(): _status(_attributes(text)) for text in jobs}
 
     def named_command(self, name: str) -> list[str]:
-        return ["qselect", "-N", name]
+        return ["qselect", "-u", _user(), "-N", name]  # without -u it tells everybody's
 
     def parse_named(self, said: Finished, name: str) -> list[str]:
         return said.check("asking PBS for a job by its name").stdout.split()
@@ -153,6 +155,14 @@ class PBS(Scheduler):
 
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
+
+
+def _user() -> str:
+    """Who submits from here, by the name that PBS knows. Raises SiteError where there is no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
 
 
 def _few(job_ids: Sequence[str]) -> Sequence[str]:

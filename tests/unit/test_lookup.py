@@ -1,6 +1,7 @@
 """A submission whose answer was lost: whether there is a job of its name, and which."""
 
 import os
+import pwd
 import subprocess
 import time
 from pathlib import Path
@@ -46,6 +47,15 @@ def test_a_job_of_that_name_is_taken_for_the_runs(tmp_path: Path, monkeypatch: p
     (view,) = views([run], time.time() + LATER_S)
     assert (view.state, view.job) == (State.PENDING, "71")
     assert ledger.last(ledger.events(run.ledger), "submitted", 1), "what was found out is kept"
+
+
+def test_a_job_of_that_name_of_another_users_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are seen by everybody; qselect tells of everybody's jobs unless it is given a user."""
+    run = cut_off(tmp_path, "pbs")
+    mine = f'case " $* " in *" -u {pwd.getpwuid(os.geteuid()).pw_name} "*) ;; *) echo 6.pbs1;; esac'
+    stub(tmp_path, "qselect", mine, monkeypatch)
+    (view,) = views([run], time.time() + LATER_S)
+    assert view.state is State.LOST and "pbs has no job named 'x-1'" in view.reason
 
 
 def test_where_there_is_no_such_job_the_attempt_is_lost_and_can_be_resumed(
