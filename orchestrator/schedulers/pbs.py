@@ -120,7 +120,8 @@ class PBS(Scheduler):
         return job_id.replace("[]", f"[{index}]", 1)
 
     def status_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["qstat", "-x", "-f", "-F", "json", *_few(job_ids)]
+        # Without -x, for which a server that keeps no history (the default) tells nothing, not even of running jobs.
+        return ["qstat", "-f", "-F", "json", *_few(job_ids)]
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         _checked(said)

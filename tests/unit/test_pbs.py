@@ -215,6 +215,19 @@ def test_a_server_without_history_answers_all_the_same() -> None:
     assert PBS().parse_status(without) == {} == PBS().parse_accounting(without)
 
 
+def test_a_server_without_history_tells_of_the_jobs_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To anything with -x such a server answers as if it had no jobs, whether they run or not."""
+
+    def run(argv: list[str], *, timeout_s: float) -> Finished:
+        if "-x" in argv:
+            return Finished(tuple(argv), 0, "{}", "qstat: PBS is not configured to maintain job history 1.s")
+        return Finished(tuple(argv), 153, '{"Jobs": {"1.s": {"job_state": "R"}}}', "qstat: Unknown Job Id 2.s")
+
+    monkeypatch.setattr(process, "run", run)
+    found = client.poll(PBS(), ["1.s", "2.s"], 10)
+    assert (found["1.s"].state, found["2.s"].state) == (State.RUNNING, State.LOST)
+
+
 REFUSED = [(s.argv, s) for s in transcripts("02") if s.argv[0] == "qsub" and s.exit_code]
 
 
@@ -310,10 +323,10 @@ def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(process, "run", run)
     assert {status.state for status in client.poll(PBS(), ids, 10).values()} == {State.RUNNING}
-    assert asked == [["qstat", "-x", "-f", "-F", "json"]], "one command must tell of all jobs, without naming them"
+    assert asked == [["qstat", "-f", "-F", "json"]], "one command must tell of all jobs, without naming them"
 
 
 def test_few_jobs_are_named_and_many_are_not() -> None:
     few = [f"{n}.s" for n in range(50)]
-    assert PBS().status_command(few)[5:] == few and PBS().accounting_command(few)[3:] == few
-    assert PBS().status_command([*few, "50.s"])[5:] == [] == PBS().accounting_command([*few, "50.s"])[3:]
+    assert PBS().status_command(few)[4:] == few and PBS().accounting_command(few)[3:] == few
+    assert PBS().status_command([*few, "50.s"])[4:] == [] == PBS().accounting_command([*few, "50.s"])[3:]

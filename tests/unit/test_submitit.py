@@ -139,7 +139,7 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
     watcher.stands_for("9.s", "2.s")
     assert watcher.get_state("2.s", mode="force") == State.RUNNING.value
     assert watcher.get_state("1.s", mode="cache") == State.COMPLETED.value
-    assert len(asked) == 1 and set(asked[0][5:]) == {"1.s", "9.s"}, asked
+    assert len(asked) == 1 and set(asked[0][4:]) == {"1.s", "9.s"}, asked
 
 
 def test_a_requeued_task_of_an_array_goes_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
