@@ -151,7 +151,7 @@ def test_three_resumes_at_once_make_one_attempt(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     run = desk.submitted()
     with (desk.folder / "python").open("a") as program:
-        program.write("exec sleep 5\n")  # an attempt that has ended may be followed by another at once
+        program.write("exec sleep 15\n")  # an attempt that has ended may be followed by another at once
     with ThreadPoolExecutor(3) as pool:
         codes = sorted(said.returncode for said in pool.map(lambda _: desk.torusrun("resume", run), range(3)))
     until(lambda: len(desk.started()) > 1, "the second attempt to begin", 20)
