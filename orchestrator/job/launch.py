@@ -16,7 +16,7 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
 
 
 def command(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
-    """The launcher's arguments; each rank runs `orchestrator.job.rank` on the attempt's folder."""
+    """The launcher's arguments, to be started in the attempt's folder; each rank runs `orchestrator.job.rank` on it."""
     rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder)
     build = {"srun": _srun, "mpirun": _mpirun, "spawn": _spawn}[plan.site.launcher]
     return [*build(plan, attempt, placement), *plan.site.launcher_args, *rank]
@@ -46,7 +46,8 @@ def _mpirun(plan: Plan, attempt: Attempt, placement: Placement) -> list[str]:
     # A hostfile is not an order to Open MPI (it puts the launch node first); a rankfile is.
     passed = [word for name in PASSED if name in os.environ for word in ("-x", name)]
     # A site may count a whole node as one slot (ABCI's rt_F does); how many ranks it takes is the placement's to say.
-    ranks = ["--oversubscribe", "-np", str(placement.grid.ranks), "--rankfile", str(attempt.rankfile)]
+    # The bare name: mpirun repeats this word, unquoted, in what the shells of the other nodes read.
+    ranks = ["--oversubscribe", "-np", str(placement.grid.ranks), "--rankfile", attempt.rankfile.name]
     ordered = ["mpirun", *ranks, *passed]
     scheduler = schedulers.get(plan.site.scheduler)
     shell = plan.site.remote_shell or ("scheduler" if scheduler.lends_shell else None)

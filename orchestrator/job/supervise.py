@@ -84,6 +84,7 @@ class Supervisor:
         launcher = process.start(
             command(self.plan, self.attempt, placement),
             new_session=True,
+            cwd=self.attempt.folder,
             parent_death=signal.SIGTERM,
             environment=environment(self.plan, self.attempt, os.environ),
         )
