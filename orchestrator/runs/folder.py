@@ -9,6 +9,7 @@ metrics.jsonl     what rank 0 measured, over all attempts
 checkpoints/      step-00000150/{state.pt,manifest.json}
 attempts/1/       plan.json job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
                   rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
+                  pulse, which the supervisor touches every few seconds while it lives
 
 What is being made has a dot before its name until it is whole: `.RUN` beside the runs, `.2` beside the attempts.
 """
@@ -81,6 +82,10 @@ class Attempt:
     @property
     def end(self) -> Path:
         return self.folder / "end.json"
+
+    @property
+    def pulse(self) -> Path:
+        return self.folder / "pulse"
 
     @property
     def ranks(self) -> Path:

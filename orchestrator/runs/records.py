@@ -12,6 +12,7 @@ from orchestrator.states import State
 
 LARGEST_BYTES = 1024 * 1024
 LARGEST_RANK = 10_000_000
+CUT_OFF = 69  # the exit code of a training whose connection to another rank broke (training/exits.py)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class RankEnd:
         return self.exit_code == 0 and not self.error
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it ended because another rank was gone: then it is a witness, and not the cause."""
+        return self.exit_code == CUT_OFF
+
+    @property
     def words(self) -> str:
         """'rank 3 (node2, local rank 1) was killed by SIGKILL', or the like."""
         who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
@@ -42,6 +48,8 @@ class RankEnd:
             return f"{who} did not start: {self.error}"
         if self.signal is not None:
             return f"{who} was killed by {signal_name(self.signal)}"
+        if self.cut_off:
+            return f"{who} lost its connection to another rank"
         return f"{who} ended with exit code {self.exit_code}"
 
     def write(self, path: Path) -> None:
