@@ -6,13 +6,14 @@ it carries the name by which `local` tells a job that is pending.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 import time
 from pathlib import Path
 
-from orchestrator.schedulers.local import WAITING, job_id_of
+from orchestrator.schedulers.local import WAITING, found
 
 POLL_S = 0.2
 PR_SET_NAME = 15  # <linux/prctl.h>
@@ -27,11 +28,11 @@ def main() -> None:
 
 
 def _lives(job_id: str) -> bool:
-    try:
-        stat = Path(f"/proc/{job_id.partition('.')[0]}/stat").read_text()
-    except OSError:
-        return False
-    return job_id_of(stat) == job_id and stat.rpartition(")")[2].split()[0] not in "ZX"
+    stats = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # a process that has just ended
+            stats.append(path.read_text(errors="replace").replace("\n", " "))
+    return bool(found("\n".join(stats), [job_id]))
 
 
 if __name__ == "__main__":

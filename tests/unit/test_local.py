@@ -1,6 +1,7 @@
 """This machine as a scheduler: ids that survive reused pids, states from /proc."""
 
 import os
+import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.client import cancel, poll
-from orchestrator.schedulers.local import Local, job_id_of
+from orchestrator.schedulers.local import Local, found, job_id_of
 from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
 
@@ -77,7 +78,7 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
     odd = tmp_path / "a) R 1 (b"
     odd.write_bytes(Path("/bin/sleep").read_bytes())
     odd.chmod(0o755)
-    child = subprocess.Popen([odd, "60"])
+    child = subprocess.Popen([odd, "60"], start_new_session=True)
     try:
         time.sleep(0.2)
         job = job_id_of(Path(f"/proc/{child.pid}/stat").read_text())
@@ -85,6 +86,22 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_job_lives_as_long_as_any_process_of_its_session(tmp_path: Path) -> None:
+    job = start(tmp_path / "job.sh", "sleep 61 & sleep 60; true")
+    assert state_within_5_s(job, State.RUNNING)
+    os.kill(int(job.partition(".")[0]), signal.SIGKILL)
+    status = poll(Local(), [job], 10)[job]
+    assert status.state is State.RUNNING and "the shell of the job, is gone" in status.reason, status
+    cancel(Local(), job, 10)
+    assert state_within_5_s(job, State.LOST), "cancelling a job must reach what its shell has left behind"
+
+
+@pytest.mark.parametrize("name", ["a)\nb", "\n", ") S 1 1 1", "a\n1 (b) S 1 1"])
+def test_a_process_may_have_any_name(name: str) -> None:
+    rest = "S 1 7 7 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 55 66 77"
+    assert found(f"7 ({name}) {rest}\n8 (sleep) {rest}\n", ["7.55"])["7.55"].state is State.RUNNING
 
 
 def test_a_job_that_did_not_start_is_an_error() -> None:
