@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
+import traceback
 from pathlib import Path
 
 from training.config import Config, ConfigError, load
-from training.exits import EXIT_BAD_CONFIG
+from training.cut_off import cut_off
+from training.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF
 from training.ranks import Ranks
 from training.stop import StopRequest
 
@@ -15,6 +19,8 @@ from training.stop import StopRequest
 def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.exits`)."""
     stop = StopRequest.on_sigterm()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # asked for when a run hangs: where is this rank?
     try:
         config, ranks = read(arguments)
     except ConfigError as error:
@@ -22,7 +28,13 @@ def main(arguments: list[str]) -> int:
         return EXIT_BAD_CONFIG
     from training.loop import run
 
-    return run(config, ranks, stop)
+    try:
+        return run(config, ranks, stop)
+    except RuntimeError as error:
+        if not cut_off(error):
+            raise
+        traceback.print_exc()
+        return EXIT_CUT_OFF
 
 
 def read(arguments: list[str]) -> tuple[Config, Ranks]:

@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.dis
 
 from training import files
 from training.config import Config
+from training.cut_off import PeerLost
 from training.listener import NAME_INTERFACE, listen
 from training.ranks import Ranks
 from training.signed_store import RendezvousError, Secret, SignedStore
@@ -29,6 +30,10 @@ NONCE_BYTES = 16
 POLL_S = 0.05
 
 _kept: list[Store] = []
+
+
+class NotThere(RendezvousError, PeerLost):
+    """Rank 0 did not come."""
 
 
 def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
@@ -91,7 +96,7 @@ def _read_when_there(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
     while not path.exists():
         if time.monotonic() > deadline:
             reason = f"rank 0 has not written {path} in {timeout_s:g} s"
-            raise RendezvousError(f"rank {rank}: {reason}; see rank 0's log for why it did not start")
+            raise NotThere(f"rank {rank}: {reason}; see rank 0's log for why it did not start")
         time.sleep(POLL_S)
     address: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return address

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from training.cut_off import PeerLost
+
 
 def reduce_scatter(buffer: Tensor, group: dist.ProcessGroup) -> Tensor:
     """This rank's part of the sum of `buffer` over `group`, as a view of it; the other parts are left half summed.
@@ -51,5 +53,9 @@ def _neighbours(buffer: Tensor, group: dist.ProcessGroup) -> tuple[int, int, int
 
 
 def _wait(work: dist.Work | None) -> None:
-    if work is not None:
+    if work is None:
+        return
+    try:
         work.wait()
+    except RuntimeError as error:
+        raise PeerLost(str(error)) from error
