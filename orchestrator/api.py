@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,9 @@ from time import monotonic, sleep
 from typing import Any
 
 from orchestrator import attempts, images, planning, schedulers
-from orchestrator.errors import TorusrunError, UserError
+from orchestrator.errors import SiteError, TorusrunError, UserError
 from orchestrator.planning import Plan, read_plan
-from orchestrator.runs import index, ledger, lock, metrics
+from orchestrator.runs import claim, index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import cancel
@@ -24,7 +25,7 @@ from training.checkpoint.manifest import Checkpoint, newest_complete
 
 LOOK_S = 0.2
 NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
-FORCE = "ask again later, or, if you know that its job is gone, resume it with --force"
+FORCE = "if you know that it is not at work any more, resume it with --force"
 
 plan = planning.plan
 
@@ -92,8 +93,9 @@ class Run:
     def resume(self, *, time: str | None = None, force: bool = False, new_image: bool = False) -> Checkpoint | None:
         """Submit the next attempt, with another time limit if asked; the checkpoint it goes on from, None for step 0.
 
-        `force` takes an attempt that nobody knows anything of for lost. Raises UserError when the newest attempt is not
-        over, or completed.
+        Raises UserError when the run is COMPLETED, or when it is not certain that its newest attempt is over. `force`
+        says that the user knows better: should that attempt be at work all the same, it ends when the new one begins,
+        and no two of them train at once (runs/claim.py).
         """
         index.own(self.folder)
         with lock.alone(self.folder):
@@ -103,17 +105,31 @@ class Run:
         view = self.status()
         if view.state is State.COMPLETED:
             raise UserError(f"{self.id} is COMPLETED: there is nothing left to resume")
-        if not view.state.over and not (force and view.state is State.UNKNOWN):
-            raise UserError(
-                f"{self.id} is {view.state.value} ({view.reason or f'attempt {view.attempt}'}): "
-                + (FORCE if view.state is State.UNKNOWN else "resume it once it is over, or cancel it first")
-            )
+        if not force and (why := self._uncertain(view)):
+            raise UserError(f"{self.id} is {view.state.value} ({view.reason or f'attempt {view.attempt}'}): {why}")
         self._same_image(new_image)
         checkpoint = self.checkpoint()
         plan = attempts.with_time(self.plan, time) if time else self.plan
         resumes = checkpoint.path.name if checkpoint else None
         attempts.start(plan, self.folder, view.attempt + 1, resumes=resumes)
+        if not view.state.over and view.job:  # its user says that it is gone; what is left of it is not to hold nodes
+            with contextlib.suppress(SiteError):
+                cancel(schedulers.get(view.scheduler), view.job, plan.site.command_timeout_s)
         return checkpoint
+
+    def _uncertain(self, view: View) -> str:
+        """Why the newest attempt may still be at work, and what to do; '' when it certainly is not."""
+        at_work = claim.held(self.folder.attempt(view.attempt))
+        if at_work and view.state.over:
+            return f"processes of its ranks are still at work; ask again in a moment, or {FORCE}"
+        if view.state in (State.PENDING, State.RUNNING):
+            return f"resume it once it is over, or cancel it first; {FORCE}"
+        if view.state is State.UNKNOWN:
+            return f"ask again later, or, {FORCE}"
+        begun = ledger.last(ledger.events(self.folder.ledger), "started", view.attempt)
+        if view.state is State.LOST and not (begun and at_work is False):
+            return f"nobody can say that its job is gone; {FORCE}"
+        return ""
 
     def _same_image(self, new_image: bool) -> None:
         """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""

@@ -156,12 +156,14 @@ def start(
     *,
     environment: Mapping[str, str],
     output: IO[bytes] | None = None,
-    new_session: bool = False,
+    own_group: bool = False,
     cwd: Path | None = None,
+    keep: Sequence[int] = (),
     parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
     """Start a program that the caller watches and ends; its output goes to `output`, else where ours goes.
 
+    It stays in the caller's session, with `own_group` in a group of its own. It inherits the descriptors `keep`.
     Should the caller die without having ended it, the kernel sends it `parent_death`: nothing runs on unseen.
     """
     command = [str(a) for a in argv]
@@ -174,12 +176,27 @@ def start(
             stderr=output,
             env=safe(environment),
             cwd=cwd,
-            start_new_session=new_session,
-            preexec_fn=lambda: _die_with_parent(parent_death),
+            pass_fds=keep,
+            preexec_fn=lambda: _begin(parent_death, own_group),
         )
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
 
 
-def _die_with_parent(number: signal.Signals) -> None:
+def _begin(parent_death: signal.Signals, own_group: bool) -> None:
+    if own_group:
+        os.setpgid(0, 0)
+    die_with_parent(parent_death)
+
+
+def die_with_parent(number: signal.Signals) -> None:
+    """Have the kernel send `number` to this process when the one that started it dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process's state, as in proc(5): T is stopped, D waits for a disk; '' where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

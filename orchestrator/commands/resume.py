@@ -15,7 +15,11 @@ from orchestrator.errors import DONE
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_id(parser)
     parser.add_argument("--time", metavar="DURATION", help="another time limit than before, as in 2h")
-    parser.add_argument("--force", action="store_true", help="although the state of the newest attempt is UNKNOWN")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="although it is not certain that the newest attempt is over: it ends when the new one begins",
+    )
     parser.add_argument("--new-image", action="store_true", help="although the container image has changed")
     parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
 

@@ -166,7 +166,7 @@ def _run(argv: list[str], environment: dict[str, str], work: Path, log: Path, pr
     with open(descriptor, "wb") as output, open(log, encoding="utf-8", errors="replace") as reading:
         os.fchmod(descriptor, 0o600)  # an older version left it open to others
         child = process.start(
-            argv, environment=environment, output=output, new_session=True, cwd=work, parent_death=signal.SIGTERM
+            argv, environment=environment, output=output, own_group=True, cwd=work, parent_death=signal.SIGTERM
         )
         try:
             while (code := child.poll()) is None:

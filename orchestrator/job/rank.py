@@ -1,11 +1,13 @@
-"""What stands beside every rank: proves the rank's place, starts the training, passes signals on, records the end.
+"""The wrapper of a rank: proves the rank's place, starts the training, passes signals on, records the end.
 
 `orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
-library, costs a few milliseconds, and stays on the host when the training runs in a container.
+library, costs a few milliseconds, and stays on the host when the training runs in a container. It holds the lock of its
+attempt (runs/claim.py), and so does the training.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,8 +23,9 @@ from typing import Any
 from orchestrator import process
 from orchestrator.errors import SITE_FAILED, TorusrunError
 from orchestrator.placement.mapping import Placement, misplaced
+from orchestrator.runs import claim
 from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import RankEnd
 
 # Whoever starts the ranks says which is which, each in its own words.
@@ -59,8 +62,10 @@ def _stand_by(attempt: Attempt) -> int:
         return MISPLACED
     launch = json.loads(attempt.launch.read_text())
     try:
-        code, told = _run(launch, attempt, placement, rank, local_rank)
-    except TorusrunError as error:  # an image that cannot be staged, or is not the run's
+        lock = claim.hold(attempt)
+        claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
+        code, told = _run(launch, attempt, placement, rank, local_rank, lock)
+    except TorusrunError as error:  # an image that cannot be staged, or is not the run's; a newer attempt
         RankEnd(rank, host, local_rank, time.time(), error=str(error)).write(attempt.rank_end(rank))
         raise
     exit_code, number = (code, None) if code >= 0 else (None, -code)
@@ -77,7 +82,7 @@ def identity(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _run(
-    launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int
+    launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int, lock: int
 ) -> tuple[int, bool]:
     """Run the training of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
     here = sum(seat.host == placement.seats[rank].host for seat in placement.seats)
@@ -87,18 +92,17 @@ def _run(
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # mpirun sends them to the training too, which they would kill
         signal.signal(number, signal.SIG_IGN)
     with open(attempt.rank_log(rank), "ab") as log:
-        child = process.start(command, environment=environment, output=log, parent_death=signal.SIGKILL)
-    write_json(
-        attempt.rank_start(rank),
-        {
-            "rank": rank,
-            "host": socket.gethostname(),
-            "local_rank": local_rank,
-            "pid": child.pid,
-            "started_s": time.time(),
-        },
-    )
-    return _wait(child, launch["kill_after_s"])
+        child = process.start(command, environment=environment, output=log, keep=[lock], parent_death=signal.SIGKILL)
+    start = {
+        "rank": rank,
+        "host": socket.gethostname(),
+        "local_rank": local_rank,
+        "pid": child.pid,
+        "wrapper": os.getpid(),
+        "started_s": time.time(),
+    }
+    write_json(attempt.rank_start(rank), start)
+    return Wrapper(child, attempt, rank, launch["kill_after_s"]).wait()
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
@@ -121,23 +125,48 @@ def _command(
     return contained(launch["container"], launch["command"], given, os.environ, attempt, rank)
 
 
-def _wait(child: subprocess.Popen[bytes], kill_after_s: float) -> tuple[int, bool]:
-    asked: list[float] = []
+class Wrapper:
+    """The training of a rank from its start to its end, and what the wrapper is asked meanwhile."""
 
-    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], attempt: Attempt, rank: int, kill_after_s: float) -> None:
+        self.child, self.attempt, self.rank, self.kill_after_s = child, attempt, rank, kill_after_s
+        self.told_s: float | None = None
+        self.asked_where = False
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._ask_to_stop)
+        signal.signal(signal.SIGUSR1, self._ask_where)
+
+    def wait(self) -> tuple[int, bool]:
+        """(the exit code, negative for a signal; whether the training was told to end before)."""
+        noted = False
+        while True:
+            try:
+                return self.child.wait(timeout=POLL_S), self.told_s is not None
+            except subprocess.TimeoutExpired:
+                if self.told_s and not noted:
+                    noted = True
+                    self._note(self.attempt.rank_told(self.rank))
+                if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
+                    self.child.kill()
+                if self.asked_where:
+                    self.asked_where = False
+                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self.child.pid))
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         """Any request to end reaches the training once, as SIGTERM: it stops after a checkpoint."""
-        if not asked:
-            child.send_signal(signal.SIGTERM)
-            asked.append(time.monotonic())
+        if self.told_s is None:
+            self.child.send_signal(signal.SIGTERM)
+            self.told_s = time.monotonic()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-        signal.signal(number, ask_to_stop)
-    while True:
-        try:
-            return child.wait(timeout=POLL_S), bool(asked)
-        except subprocess.TimeoutExpired:
-            if asked and time.monotonic() - asked[0] > kill_after_s:
-                child.kill()
+    def _ask_where(self, number: int, frame: FrameType | None) -> None:
+        """The supervisor asks where the ranks are: the training writes its stack to its log, if it knows how."""
+        self.child.send_signal(signal.SIGUSR1)
+        self.asked_where = True
+
+    def _note(self, path: Path, **values: Any) -> None:
+        """Something that the supervisor may want to know; that the disk is full, it knows already."""
+        with contextlib.suppress(TorusrunError):
+            write_json(path, {"t": time.time(), **values})
 
 
 if __name__ == "__main__":

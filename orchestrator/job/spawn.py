@@ -24,7 +24,7 @@ def main() -> int:
     def forward(number: int, frame: FrameType | None) -> None:
         _signal(ranks, signal.Signals(number))
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, forward)
     return _wait(ranks)
 
@@ -43,12 +43,24 @@ def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> Non
 def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
     worst = 0
     while any(rank.poll() is None for rank in ranks):
-        bad = [p.returncode for p in ranks if p.returncode]
-        if bad and not worst:
-            worst = bad[0]
+        if not worst and (bad := _bad(ranks)):
+            worst = ranks[bad[0]].returncode
+            for rank in bad:
+                _tell(rank, ranks[rank].returncode)
             _signal(ranks, signal.SIGTERM)
         time.sleep(POLL_S)
     return worst or next((p.returncode for p in ranks if p.returncode), 0)
+
+
+def _bad(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
+    """The ranks that have ended badly; first those that a signal ended, for they could not say so themselves."""
+    return sorted((n for n, rank in enumerate(ranks) if rank.returncode), key=lambda n: ranks[n].returncode > 0)
+
+
+def _tell(rank: int, code: int) -> None:
+    """As other launchers do, for what reads their words (job/witness.py)."""
+    how = f"exited on signal {-code}" if code < 0 else f"ended with exit code {code}"
+    print(f"spawn noticed that process rank {rank} {how}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

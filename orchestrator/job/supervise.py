@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -16,23 +16,25 @@ from types import FrameType
 from orchestrator import defect, images, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.images import Image
-from orchestrator.job import stage
+from orchestrator.job import gather, stage
+from orchestrator.job.gather import Ranks
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
-from orchestrator.job.verdict import StopRequest, cause, verdict
+from orchestrator.job.running import POLL_S, Running
+from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.placement.mapping import Placement, place
 from orchestrator.planning import Plan, arranged, read_plan
-from orchestrator.runs import ledger, metrics
-from orchestrator.runs.files import read_json
+from orchestrator.runs import claim, ledger
+from orchestrator.runs.claim import Superseded
+from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.lines import last_lines
-from orchestrator.runs.records import End, RankEnd
+from orchestrator.runs.records import End
 from orchestrator.states import State
 
-POLL_S = 0.25
-FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed
-LARGEST_QUOTE = 300
-LARGEST_TAIL_BYTES = 65_536
+PULSE_S = 5.0
+LOOK_S = 2.0  # between looks for a newer attempt
+EARLIER_S = 60.0  # how long an earlier attempt may take to end, beyond what its ranks may
+AT_WORK = "a process of its ranks holds {path}; end it, or if its hosts are gone for good remove that file, and resume"
 
 
 def supervise(run: RunFolder, number: int, job: str) -> End:
@@ -56,18 +58,27 @@ class Supervisor:
 
     def __init__(self, run: RunFolder, attempt: Attempt) -> None:
         self.started_s = time.monotonic()
+        self.parent = os.getppid()
         self.folder = run
         self.attempt = attempt
         self.plan: Plan = read_plan(run, attempt.number)
-        self.stop: StopRequest | None = None
+        self.told: StopRequest | None = None
         self.ledger_size = 0
-        self.ends: dict[int, RankEnd] = {}
+        self.looked_s = self.pulse_s = 0.0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
+        process.die_with_parent(signal.SIGTERM)  # the shell of the job: then nobody would wait for the supervisor
 
     def run(self, job: str) -> End:
         if missing := self._missing():
             return End(State.CANCELLED, f"dropped by its dependency, it never ran: {missing}")
+        try:
+            claim.take(self.folder, self.attempt.number)
+        except Superseded as error:
+            return End(State.CANCELLED, str(error))
+        write_text(self.attempt.pulse, socket.gethostname() + "\n")
+        if end := self._wait_for_earlier():
+            return end
         placement = self._place()
         image = images.kept(self.folder)
         prepare(self.plan, self.folder, self.attempt, placement, image)
@@ -83,17 +94,43 @@ class Supervisor:
         )
         launcher = process.start(
             command(self.plan, self.attempt, placement),
-            new_session=True,
+            own_group=True,
             cwd=self.attempt.folder,
             parent_death=signal.SIGTERM,
             environment=environment(self.plan, self.attempt, os.environ),
         )
-        code = self._watch(launcher)
-        self._read_ends()
-        ends = list(self.ends.values())
-        stop = self.stop or self._cancelled()  # the ranks may have been told, and have ended, before the supervisor was
-        said, done = self._last_words(cause(ends)), self._done()
-        return verdict(placement.grid.ranks, ends, stop, code, said, self._progress(), done=done)
+        running = Running(self.plan, self.folder, self.attempt, placement, launcher, self._asked)
+        code = running.watch()
+        if running.hang and not gather.done(self.attempt):
+            return running.hang
+        # The ranks may have been told, and have ended, before the supervisor was.
+        return verdict(self._evidence(placement, running.ranks, code), running.stop or self.told or self._cancelled())
+
+    def _evidence(self, placement: Placement, ranks: Ranks, code: int) -> Evidence:
+        return Evidence(
+            placement,
+            ranks.ends,
+            here=socket.gethostname(),
+            told=ranks.told,
+            said=ranks.said(),
+            launcher=ranks.launcher_said(),
+            launcher_code=code,
+            at=gather.progress(self.folder, self.attempt),
+            done=gather.done(self.attempt),
+        )
+
+    def _wait_for_earlier(self) -> End | None:
+        """Wait until no rank of an earlier attempt is at work: each ends once it sees this one. None when all have."""
+        until_s = time.monotonic() + self.plan.site.kill_after_s + EARLIER_S
+        for number in range(1, self.attempt.number):
+            earlier = self.folder.attempt(number)
+            while claim.held(earlier):
+                if stop := self._asked():
+                    return End(stop.state, stop.reason, stop.certain)
+                if time.monotonic() > until_s:
+                    return End(State.FAILED, f"attempt {number} is still at work: {AT_WORK.format(path=earlier.alive)}")
+                time.sleep(POLL_S)
+        return None
 
     def _ready(self, image: Image) -> None:
         """Send the image to the nodes, which verify their copies, or verify the one that all ranks start."""
@@ -131,7 +168,34 @@ class Supervisor:
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
         reason = f"told to end by {signal.Signals(number).name} from outside"
-        self.stop = self.stop or self._cancelled() or StopRequest(State.CANCELLED, reason, certain=False)
+        state = State.CANCELLED
+        if os.getppid() != self.parent:
+            state, reason = State.FAILED, "the shell of its job was killed, and its ranks were stopped"
+        self.told = self.told or self._cancelled() or StopRequest(state, reason, certain=False)
+
+    def _asked(self) -> StopRequest | None:
+        """Why the attempt is to stop now: it was told to, its time is over, or a newer attempt has begun."""
+        now_s = time.monotonic()
+        if now_s >= self.pulse_s + PULSE_S:
+            self.pulse_s = now_s
+            with contextlib.suppress(OSError):
+                os.utime(self.attempt.pulse)
+        limit_s = self.plan.run.time_s
+        if now_s > self.started_s + limit_s - self.plan.site.stop_before_s:
+            self.told = self.told or StopRequest(
+                State.TIMEOUT, f"its time limit of {limit_s:g} s is near", certain=True
+            )
+        return self.told or self._cancelled_meanwhile() or self._superseded(now_s)
+
+    def _superseded(self, now_s: float) -> StopRequest | None:
+        if now_s < self.looked_s + LOOK_S:
+            return None
+        self.looked_s = now_s
+        try:
+            claim.check(self.folder, self.attempt.number)
+        except Superseded as error:
+            return StopRequest(State.CANCELLED, str(error), certain=True)
+        return None
 
     def _cancelled(self) -> StopRequest | None:
         """The user's own request to cancel this attempt, if there is one."""
@@ -149,55 +213,3 @@ class Supervisor:
             return None
         self.ledger_size = size
         return self._cancelled()
-
-    def _watch(self, launcher: subprocess.Popen[bytes]) -> int:
-        """Wait for the launcher, passing requests to stop on, until it ends or has to be ended. Its exit code."""
-        deadline_s = self.started_s + self.plan.run.time_s - self.plan.site.stop_before_s
-        stopping_s = failed_s = float("inf")
-        while launcher.poll() is None:
-            now_s = time.monotonic()
-            if now_s > deadline_s and not self.stop:
-                self.stop = StopRequest(
-                    State.TIMEOUT, f"its time limit of {self.plan.run.time_s:g} s is near", certain=True
-                )
-            self.stop = self.stop or self._cancelled_meanwhile()
-            if self.stop and stopping_s == float("inf"):
-                stopping_s = now_s
-                launcher.send_signal(signal.SIGUSR2)
-            self._read_ends()
-            if failed_s == float("inf") and cause(list(self.ends.values())):
-                failed_s = now_s
-            if now_s > min(failed_s + FOLLOW_S, stopping_s + self.plan.site.kill_after_s + FOLLOW_S):
-                os.killpg(launcher.pid, signal.SIGKILL)
-            time.sleep(POLL_S)
-        return launcher.wait()
-
-    def _read_ends(self) -> None:
-        for entry in os.scandir(self.attempt.ranks):
-            rank = entry.name.removesuffix(".end.json")
-            if rank.isdigit() and int(rank) not in self.ends:
-                self.ends[int(rank)] = RankEnd.read(self.attempt.rank_end(int(rank)))
-
-    def _done(self) -> bool:
-        """Whether the training of this attempt has recorded that it is done: exit codes alone say too little."""
-        try:
-            record = read_json(self.attempt.done)
-        except SiteError:
-            return False
-        return isinstance(record, dict) and record.get("attempt") == self.attempt.number
-
-    def _last_words(self, end: RankEnd | None) -> str:
-        """The last line that the rank which ended the attempt wrote."""
-        if end is None:
-            return ""
-        try:
-            lines, rest = last_lines(self.attempt.rank_log(end.rank), LARGEST_TAIL_BYTES)
-        except OSError:
-            return ""
-        said = [line for line in (*lines, rest) if line.strip()]
-        return said[-1].decode(errors="replace").strip()[:LARGEST_QUOTE] if said else ""
-
-    def _progress(self) -> str:
-        """' after step 57', or nothing before the first."""
-        row = metrics.newest(metrics.read(self.folder.metrics), "step")
-        return f" after step {row['step']}" if row and row["attempt"] == self.attempt.number else ""

@@ -1,12 +1,20 @@
-"""How an attempt ended, from its ranks' ends: which rank was the cause and which only followed."""
+"""How an attempt ended, from all evidence: which rank or host was the cause, and which only followed.
+
+In order: hosts that the launcher lost; ranks that were not allowed to begin; ranks that a signal ended; wrappers that
+the launcher saw killed; a rank's own error, the first by time; hosts all of whose ranks left no record; other ranks
+without a record; ranks that lost their connection to another. A rank that was told to end is never the cause.
+"""
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.job.rank import MISPLACED
+from orchestrator.job.witness import Words
+from orchestrator.placement.mapping import Placement, same_host
 from orchestrator.runs.records import End, RankEnd, signal_name
 from orchestrator.states import State
 
@@ -14,6 +22,14 @@ STOPPED_AFTER_CHECKPOINT = 75
 CHECKPOINT_LOST = 74  # every rank ends with it at once, and only rank 0, which writes checkpoints, can say why
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
 NOT_DONE = "the training did not record that it is done"
+# What programs that have no exit code for it write when another rank is gone.
+LOST_PEER = re.compile(
+    r"connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out",
+    re.IGNORECASE,
+)
+OF_A_STACK = re.compile(
+    r' *File "|(Current )?[Tt]hread 0x|Fatal Python error|Extension modules|\s*$'
+)  # of faulthandler
 
 
 @dataclass(frozen=True)
@@ -25,49 +41,177 @@ class StopRequest:
     certain: bool
 
 
-def cause(ends: Sequence[RankEnd]) -> RankEnd | None:
-    """The rank that ended the attempt: one not told to; misplaced, then killed, then failed; of equals the first."""
-    bad = [end for end in ends if not end.good and end.exit_code != STOPPED_AFTER_CHECKPOINT]
-    return min(bad, key=_order, default=None)
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of an attempt's ranks once its launcher has ended.
 
-
-def _order(end: RankEnd) -> tuple[bool, bool, bool, bool, float]:
-    follows = end.exit_code == CHECKPOINT_LOST and end.rank != 0
-    return end.told, not end.error, end.signal is None, follows, end.ended_s
-
-
-def verdict(
-    ranks: int,
-    ends: Sequence[RankEnd],
-    stop: StopRequest | None,
-    launcher_code: int,
-    said: str,
-    at: str,
-    *,
-    done: bool = False,
-) -> End:
-    """The attempt's end.
-
-    `launcher_code` is the launcher's exit code (negative: a signal), `said` the last line of the causing rank's log,
-    `at` where the training stood, in words, `done` whether it recorded that it is done.
+    `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `said` the last lines
+    of a rank's log, `launcher` what its launcher wrote, `launcher_code` its exit code (negative: a signal), `here` the
+    host of the supervisor, `at` where the training stood in words, `done` whether it recorded that it is done.
     """
-    if len(ends) == ranks and all(end.good for end in ends):
-        if done:
-            return End(State.COMPLETED, f"all {ranks} ranks ended well")
+
+    placement: Placement
+    ends: Mapping[int, RankEnd]
+    here: str = ""
+    told: Collection[int] = ()
+    said: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    launcher: Words = field(default_factory=Words)
+    launcher_code: int = 0
+    at: str = ""
+    done: bool = False
+
+    @property
+    def silent(self) -> list[int]:
+        """The ranks that left no record and were not told to end either, so that nobody else ended them."""
+        return [n for n in range(self.placement.grid.ranks) if n not in self.ends and n not in self.told]
+
+    @property
+    def silent_hosts(self) -> list[str]:
+        """The hosts none of whose ranks said anything, while ranks elsewhere did; never the supervisor's own."""
+        heard = {self.placement.seats[n].host for n in (*self.ends, *self.told)}
+        hosts = dict.fromkeys(self.placement.seats[n].host for n in self.silent)
+        return [host for host in hosts if host not in heard and not same_host(host, self.here)] if heard else []
+
+    @property
+    def lost_hosts(self) -> list[str]:
+        """The hosts that the launcher lost, by the placement's names for them."""
+        lost = self.launcher.lost
+        known = [host for host in self.placement.hosts if any(same_host(host, other) for other in lost)]
+        return [host for host in known if not same_host(host, self.here)]
+
+    def ranks_of(self, host: str) -> list[int]:
+        return [n for n, seat in enumerate(self.placement.seats) if seat.host == host]
+
+    def quote(self, rank: int) -> str:
+        """': ' and the last line that a rank said of itself, '' where there is none."""
+        lines = [line for line in self.said.get(rank, ()) if not OF_A_STACK.match(line)]
+        return f": {lines[-1].strip()}" if lines else ""
+
+    def name(self, rank: int) -> str:
+        """'rank 3 (node2, local rank 1)'."""
+        seat = self.placement.seats[rank]
+        return f"rank {rank} ({seat.host}, local rank {seat.local_rank})"
+
+    def cut_off(self, end: RankEnd) -> bool:
+        """Whether a rank ended since another one was gone: by its exit code, or by what it said last."""
+        if end.cut_off:
+            return True
+        by_itself = end.signal in (None, signal.SIGABRT) and end.exit_code not in (MISPLACED, CHECKPOINT_LOST)
+        return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
+
+
+def failed(ends: Collection[RankEnd]) -> bool:
+    """Whether a rank ended badly without having been told to end."""
+    return any(not end.good and not end.told and end.exit_code != STOPPED_AFTER_CHECKPOINT for end in ends)
+
+
+def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
+    """The attempt's end."""
+    ranks = evidence.placement.grid.ranks
+    well = len(evidence.ends) == ranks and all(end.good for end in evidence.ends.values())
+    if evidence.done:
+        remark = (
+            f"all {ranks} ranks ended well" if well else f"the training recorded that it is done; {_rest(evidence)}"
+        )
+        return End(State.COMPLETED, remark)
+    if well:
         return End(State.FAILED, f"all {ranks} ranks ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
     if stop:
-        return End(stop.state, f"{stop.reason}{at}", stop.certain)
-    culprit = cause(ends)
-    if culprit is None and len(ends) == ranks:
-        return End(State.CANCELLED, f"the ranks were told to stop from outside{at}", certain=False)
-    if culprit:
-        quoted = f": {said}" if said and culprit.signal is None and culprit.exit_code != MISPLACED else ""
-        return End(State.FAILED, f"{culprit.words}{at}{quoted}", certain=culprit.signal not in FROM_OUTSIDE)
-    missing = sorted(set(range(ranks)) - {end.rank for end in ends})
-    how = signal_name(-launcher_code) if launcher_code < 0 else f"exit code {launcher_code}"
-    listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-    return End(
-        State.FAILED,
-        f"the launcher ended ({how}){at}, and ranks {listed} left no record of theirs; see job.err",
-        certain=False,
+        return End(stop.state, f"{stop.reason}{evidence.at}", stop.certain)
+    return (
+        _lost_host(evidence)
+        or _recorded(evidence)
+        or _silent_host(evidence)
+        or _silent_ranks(evidence)
+        or _only_cut_off(evidence)
+        or End(State.CANCELLED, f"the ranks were told to stop from outside{evidence.at}", certain=False)
     )
+
+
+def _lost_host(evidence: Evidence) -> End | None:
+    """A host that the launcher has lost, by its own words."""
+    if not (hosts := evidence.lost_hosts):
+        return None
+    said = next(iter(evidence.launcher.lost.values()))
+    return End(State.NODE_FAIL, f"lost {_places(evidence, hosts)}{evidence.at}: {said}{_witness(evidence)}")
+
+
+def _recorded(evidence: Evidence) -> End | None:
+    """A rank that says itself what ended it, or whose wrapper the launcher saw killed."""
+    bad = [end for end in evidence.ends.values() if not end.good and not end.told]
+    own = [end for end in bad if end.exit_code != STOPPED_AFTER_CHECKPOINT and not evidence.cut_off(end)]
+    culprit = min(own, key=lambda end: (not end.error, end.signal is None, _follows(end), end.ended_s), default=None)
+    if culprit is None or (culprit.signal is None and not culprit.error):
+        wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
+        if wrapper is not None:
+            how = signal_name(evidence.launcher.killed[wrapper])
+            return End(State.FAILED, f"the wrapper of {evidence.name(wrapper)} was killed by {how}{evidence.at}", False)
+    if culprit is None:
+        return None
+    quoted = evidence.quote(culprit.rank) if culprit.signal is None and not culprit.error else ""
+    return End(State.FAILED, f"{culprit.words}{evidence.at}{quoted}", certain=culprit.signal not in FROM_OUTSIDE)
+
+
+def _follows(end: RankEnd) -> bool:
+    return end.exit_code == CHECKPOINT_LOST and end.rank != 0
+
+
+def _silent_host(evidence: Evidence) -> End | None:
+    """A host that fell silent as a whole: the scheduler may know more of it, and may take minutes to know it."""
+    if not (hosts := evidence.silent_hosts):
+        return None
+    reason = f"{_places(evidence, hosts)} fell silent{evidence.at}: no rank there left a record of its end"
+    reason += _witness(evidence)
+    return End(State.NODE_FAIL, reason, certain=False)
+
+
+def _silent_ranks(evidence: Evidence) -> End | None:
+    """Ranks that left no record on hosts that live: their wrappers were ended by what leaves no time for one."""
+    if not evidence.silent:
+        return None
+    code = evidence.launcher_code
+    how = signal_name(-code) if code < 0 else f"exit code {code}"
+    who = evidence.name(evidence.silent[0]) if len(evidence.silent) == 1 else _ranks(evidence.silent)
+    reason = (
+        f"{who} left no record of an end: killed, most likely{evidence.at}; the launcher ended ({how}), see job.err"
+    )
+    return End(State.FAILED, reason, certain=False)
+
+
+def _only_cut_off(evidence: Evidence) -> End | None:
+    """Ranks that lost one another, and none of them knows why."""
+    if not (witness := _first_cut_off(evidence)):
+        return None
+    reason = f"{witness.words}{evidence.at}, and no rank says why{evidence.quote(witness.rank)}"
+    return End(State.FAILED, reason, certain=False)
+
+
+def _witness(evidence: Evidence) -> str:
+    """The first rank elsewhere that noticed, as '; rank 0 (...) lost its connection to another rank'."""
+    witness = _first_cut_off(evidence)
+    return f"; {evidence.name(witness.rank)} lost its connection to another rank" if witness else ""
+
+
+def _first_cut_off(evidence: Evidence) -> RankEnd | None:
+    cut_off = [end for end in evidence.ends.values() if not end.good and evidence.cut_off(end)]
+    return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
+
+
+def _rest(evidence: Evidence) -> str:
+    """Why a training that is done has not ended well as a process."""
+    for end in sorted(evidence.ends.values(), key=lambda end: end.ended_s):
+        if not end.good:
+            return end.words
+    missing = [n for n in range(evidence.placement.grid.ranks) if n not in evidence.ends]
+    return f"{_ranks(missing)} left no record of an end"
+
+
+def _places(evidence: Evidence, hosts: Sequence[str]) -> str:
+    """'node2 (ranks 2, 3), node3 (ranks 4, 5)'."""
+    return ", ".join(f"{host} ({_ranks(evidence.ranks_of(host))})" for host in hosts)
+
+
+def _ranks(ranks: Collection[int]) -> str:
+    """'rank 3' or 'ranks 4, 5, 6', at most eight of them."""
+    listed = ", ".join(map(str, list(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {listed}"

@@ -9,7 +9,9 @@ metrics.jsonl     what rank 0 measured, over all attempts
 checkpoints/      step-00000150/{state.pt,manifest.json}
 attempts/1/       plan.json job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
                   rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
+                  ranks/0000.{told,seen}.json, alive, which the ranks hold locked (runs/claim.py),
                   pulse, which the supervisor touches every few seconds while it lives
+.current          the number of the newest attempt that has begun
 
 What is being made has a dot before its name until it is whole: `.RUN` beside the runs, `.2` beside the attempts.
 """
@@ -84,6 +86,10 @@ class Attempt:
         return self.folder / "end.json"
 
     @property
+    def alive(self) -> Path:
+        return self.folder / "alive"
+
+    @property
     def pulse(self) -> Path:
         return self.folder / "pulse"
 
@@ -96,6 +102,12 @@ class Attempt:
 
     def rank_end(self, rank: int) -> Path:
         return self.ranks / f"{rank:04d}.end.json"
+
+    def rank_told(self, rank: int) -> Path:
+        return self.ranks / f"{rank:04d}.told.json"
+
+    def rank_seen(self, rank: int) -> Path:
+        return self.ranks / f"{rank:04d}.seen.json"
 
     @property
     def logs(self) -> Path:
@@ -123,6 +135,10 @@ class RunFolder:
     @property
     def lock(self) -> Path:
         return self.folder / ".lock"
+
+    @property
+    def current(self) -> Path:
+        return self.folder / ".current"
 
     @property
     def spec(self) -> Path:

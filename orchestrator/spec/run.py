@@ -75,6 +75,12 @@ class RunSpec:
         default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
     )
     time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
+    hang_timeout_s: Annotated[float, DURATION] = field(
+        default=600.0,
+        metadata=about(
+            "an attempt that makes no progress for so long is ended, with the ranks' stacks", key="hang_timeout"
+        ),
+    )
     image: Annotated[str, LINE] | None = field(
         default=None, metadata=about("container image: a recipe's name or path, or a SIF; default: no container")
     )

@@ -1,0 +1,106 @@
+"""What the folder of an attempt says of its ranks: ends, logs, progress, and what their launcher wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+
+from orchestrator.errors import SiteError
+from orchestrator.job.hang import Where, stack
+from orchestrator.job.witness import Words, words
+from orchestrator.runs import metrics
+from orchestrator.runs.files import read_json, read_object
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.lines import last_lines
+from orchestrator.runs.records import RankEnd
+
+LARGEST_QUOTE = 300
+LARGEST_TAIL_BYTES = 65_536
+LAST_LINES = 40
+MOST_LOGS = 256  # read where many ranks have failed: those that failed first
+
+
+class Ranks:
+    """The records of an attempt's ranks, read as they appear."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.ends: dict[int, RankEnd] = {}
+
+    def read(self) -> None:
+        """Take up the ends that were recorded since."""
+        for rank in self._recorded("end"):
+            if rank not in self.ends:
+                self.ends[rank] = RankEnd.read(self.attempt.rank_end(rank))
+
+    @property
+    def told(self) -> set[int]:
+        """The ranks that were told to end."""
+        return {*self._recorded("told"), *(end.rank for end in self.ends.values() if end.told)}
+
+    def said(self) -> dict[int, list[str]]:
+        """The last lines of the ranks that ended badly."""
+        bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
+        return {end.rank: self.lines(end.rank) for end in bad[:MOST_LOGS]}
+
+    def lines(self, rank: int) -> list[str]:
+        """The last lines of a rank's log, each cut to a length that can be quoted."""
+        try:
+            lines, rest = last_lines(self.attempt.rank_log(rank), LARGEST_TAIL_BYTES)
+        except OSError:
+            return []
+        texts = [line.decode(errors="replace")[:LARGEST_QUOTE] for line in (*lines, rest) if line.strip()]
+        return texts[-LAST_LINES:]
+
+    def answered(self) -> set[int]:
+        """The ranks whose wrappers have said where they are."""
+        return set(self._recorded("seen"))
+
+    def where(self, ranks: Iterable[int]) -> dict[int, Where]:
+        """Where the ranks were when they were asked, of those that answered."""
+        found = {}
+        for rank in ranks:
+            with contextlib.suppress(SiteError):
+                if seen := read_object(self.attempt.rank_seen(rank)):
+                    found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)))
+        return found
+
+    def launcher_said(self) -> Words:
+        """What the launcher wrote to the job's standard error."""
+        try:
+            lines, rest = last_lines(self.attempt.stderr, LARGEST_TAIL_BYTES)
+        except OSError:
+            return Words()
+        return words(b"\n".join((*lines, rest)).decode(errors="replace"))
+
+    def _recorded(self, kind: str) -> list[int]:
+        """The ranks that have a record of this kind."""
+        names = (entry.name.removesuffix(f".{kind}.json") for entry in os.scandir(self.attempt.ranks))
+        return [int(name) for name in names if name.isdigit()]
+
+
+def done(attempt: Attempt) -> bool:
+    """Whether the training of this attempt has recorded that it is done: exit codes alone say too little."""
+    try:
+        record = read_json(attempt.done)
+    except SiteError:
+        return False
+    return isinstance(record, dict) and record.get("attempt") == attempt.number
+
+
+def progress(run: RunFolder, attempt: Attempt) -> str:
+    """' after step 57', or nothing before the first."""
+    row = metrics.newest(metrics.read(run.metrics), "step")
+    return f" after step {row['step']}" if row and row["attempt"] == attempt.number else ""
+
+
+def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:
+    """Sizes that grow while a training makes progress: its metrics, rank 0's log, and the number of ranks' records."""
+    sizes = []
+    for path in (run.metrics, attempt.rank_log(0)):
+        try:
+            sizes.append(path.stat().st_size)
+        except OSError:
+            sizes.append(0)
+    return *sizes, len(os.listdir(attempt.ranks))

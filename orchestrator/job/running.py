@@ -1,0 +1,118 @@
+"""The launcher and its ranks from start to end: what they are told, when they are given up, and when they are ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+from orchestrator.job import gather
+from orchestrator.job.gather import Ranks
+from orchestrator.job.hang import hung
+from orchestrator.job.verdict import StopRequest, failed
+from orchestrator.placement.mapping import Placement
+from orchestrator.planning import Plan
+from orchestrator.runs import claim
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import End
+
+POLL_S = 0.25
+LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that many share
+FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed, and a launcher to end what it started
+ANSWER_S = 5.0  # how long the wrappers may take to say where their ranks are
+RECORDED_S = 3.0  # how long the records of other hosts' ranks may take to be seen here
+NEVER = float("inf")
+
+
+class Running:
+    """A launcher at work. `asked` says whether the attempt is to stop, and is called often."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunFolder,
+        attempt: Attempt,
+        placement: Placement,
+        launcher: subprocess.Popen[bytes],
+        asked: Callable[[], StopRequest | None],
+    ) -> None:
+        self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
+        self.launcher, self.asked = launcher, asked
+        self.ranks = Ranks(attempt)
+        self.stop: StopRequest | None = None
+        self.hang: End | None = None
+        self.over_s = NEVER  # when the launcher is ended, whatever it does
+        self.ending = False
+        self.signs: tuple[int, ...] = ()
+        self.moved_s = time.monotonic()
+
+    def watch(self) -> int:
+        """Wait for the launcher until it ends or has to be ended; its exit code."""
+        looked_s = 0.0
+        while self.launcher.poll() is None:
+            now_s = time.monotonic()
+            self._pass_on(now_s)
+            self.ranks.read()
+            if failed(self.ranks.ends.values()):
+                self._end_by(now_s + FOLLOW_S)
+            if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
+                looked_s = now_s
+                self._look(now_s)
+            self._end(now_s)
+            time.sleep(POLL_S)
+        self._gather()
+        return self.launcher.wait()
+
+    def _look(self, now_s: float) -> None:
+        """Give up a launcher that stays although the training is done, and a training that makes no progress."""
+        if gather.done(self.attempt):
+            self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+        if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
+            self.signs, self.moved_s = signs, now_s
+        elif now_s - self.moved_s > self.plan.run.hang_timeout_s:
+            self.hang = self._hung(now_s - self.moved_s)
+            self._end_by(now_s)
+
+    def _pass_on(self, now_s: float) -> None:
+        """Tell the ranks once that they are to stop after a checkpoint."""
+        if not self.stop and (stop := self.asked()):
+            self.stop = stop
+            self.launcher.send_signal(signal.SIGUSR2)
+            self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+
+    def _end_by(self, at_s: float) -> None:
+        self.over_s = min(self.over_s, at_s)
+
+    def _end(self, now_s: float) -> None:
+        """End a launcher that is given up: by SIGTERM, so that it ends what it started elsewhere, then by SIGKILL."""
+        if now_s > self.over_s and not self.ending:
+            self.ending = True
+            self.launcher.send_signal(signal.SIGTERM)
+        if now_s > self.over_s + FOLLOW_S:
+            os.killpg(self.launcher.pid, signal.SIGKILL)
+
+    def _hung(self, idle_s: float) -> End:
+        """Ask every rank where it is, and say from the answers what holds the training up."""
+        self.launcher.send_signal(signal.SIGUSR1)
+        until_s = time.monotonic() + ANSWER_S
+        while time.monotonic() < until_s and len(self.ranks.answered()) < self.placement.grid.ranks:
+            time.sleep(POLL_S)
+        time.sleep(POLL_S)  # a stack is written in many pieces
+        where = self.ranks.where(range(self.placement.grid.ranks))
+        return hung(self.placement, where, idle_s, gather.progress(self.folder, self.attempt))
+
+    def _gather(self) -> None:
+        """Wait a moment for the records of ranks on other hosts, and until no rank is at work any more."""
+        until_s = time.monotonic() + RECORDED_S
+        while self._incomplete() and time.monotonic() < until_s:
+            time.sleep(POLL_S)
+        until_s = time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S
+        while claim.held(self.attempt) and time.monotonic() < until_s:
+            time.sleep(POLL_S)
+        self.ranks.read()
+
+    def _incomplete(self) -> bool:
+        self.ranks.read()
+        return len(self.ranks.ends) < self.placement.grid.ranks

@@ -1,0 +1,226 @@
+"""The cause of an attempt's end, from the ranks' records, the launcher's words and the silence of others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.job.hang import Where, hung, stack
+from orchestrator.job.verdict import Evidence, StopRequest, verdict
+from orchestrator.job.witness import Words, words
+from orchestrator.placement.grid import Grid
+from orchestrator.placement.mapping import place
+from orchestrator.runs.records import CUT_OFF, End, RankEnd
+from orchestrator.states import State
+
+PLACED = place(Grid(2, 2), ["n1", "n2"], 2)
+ALL = (0, 1, 2, 3)
+# Open MPI 4.1.4, a node powered off; Slurm 22.05.8; recorded.
+ORTE = """--------------------------------------------------------------------------
+ORTE has lost communication with a remote daemon.
+
+  HNP daemon   : [[45412,0],0] on node n1
+  Remote daemon: [[45412,0],1] on node n2
+
+This is usually due to either a failure of the TCP network
+connection to the node, or possibly an internal failure of
+the daemon itself. We cannot recover from this failure, and
+therefore will terminate the job.
+--------------------------------------------------------------------------
+"""
+NOTICED = "mpirun noticed that process rank 2 with PID 3113 on node n2 exited on signal 9 (Killed).\n"
+SRUN = """srun: error: n2: task 2: Killed
+srun: error: n1: tasks 0-1: Terminated
+srun: error: n2: task 3: Exited with exit code 1
+"""
+
+
+def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any) -> RankEnd:
+    seat = PLACED.seats[rank]
+    return RankEnd(rank, seat.host, seat.local_rank, at_s, exit_code, **more)
+
+
+def judged(ends: Sequence[RankEnd], stop: StopRequest | None = None, **more: Any) -> End:
+    known = {"here": "n1", "at": " after step 57", **more}
+    return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
+
+
+def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
+    stop = StopRequest(State.TIMEOUT, "time limit", certain=True)
+    assert judged([end(r, 0) for r in ALL], stop, done=True) == End(State.COMPLETED, "all 4 ranks ended well")
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.TIMEOUT])
+def test_a_request_to_stop_does_not_take_back_a_training_that_is_done(state: State) -> None:
+    stop = StopRequest(state, "asked", certain=True)
+    said = judged([end(0, 0), end(1, 0), end(2, signal=15, told=True)], stop, done=True)
+    assert said.state is State.COMPLETED and "rank 2 (n2, local rank 0) was killed by SIGTERM" in said.reason
+
+
+def test_a_wrapper_that_stays_after_the_training_is_done_is_named() -> None:
+    said = judged([end(r, 0) for r in (0, 1, 3)], done=True)
+    assert said == End(State.COMPLETED, "the training recorded that it is done; rank 2 left no record of an end")
+
+
+def test_ranks_that_end_well_without_a_record_of_the_training_are_not_completed() -> None:
+    """A program of another's, in the place of the training, ends well too."""
+    said = judged([end(r, 0) for r in ALL])
+    assert said.state is State.FAILED and "did not record that it is done" in said.reason
+
+
+def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
+    said = judged([*(end(r, CUT_OFF, 4.0) for r in (0, 1, 2)), end(3, at_s=4.5, signal=9)])
+    assert said == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57", certain=False)
+
+
+def test_a_rank_that_was_told_to_end_is_not_the_cause_however_it_ended() -> None:
+    """A rank that is already leaving dies of the launcher's SIGTERM, where the others still catch it."""
+    said = judged([end(0, 74, 4.0), end(2, at_s=3.0, signal=15, told=True)], said={0: ["no space left"]}, told=ALL)
+    assert said.reason == "rank 0 (n1, local rank 0) ended with exit code 74 after step 57: no space left"
+
+
+def test_the_first_of_the_failed_ranks_is_quoted_and_not_its_stack() -> None:
+    log = ["Traceback", "ValueError: no such data", "", "Current thread 0x7f (most recent call first):", '  File "a"']
+    said = judged([end(0, 1, 9.0), end(1, 1, 8.0), end(2, CUT_OFF, 7.0), end(3, CUT_OFF, 7.0)], said={1: log})
+    assert said.reason == "rank 1 (n1, local rank 1) ended with exit code 1 after step 57: ValueError: no such data"
+
+
+def test_an_own_error_is_the_cause_before_a_connection_error_that_came_first() -> None:
+    """Programs of others have no exit code for a lost peer: their last lines tell."""
+    log = {0: ["RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:4242"], 2: ["IndexError: 7"]}
+    said = judged([end(0, 1, 1.0), end(2, 1, 2.0)], said=log, told=(1, 3))
+    assert said.reason.startswith("rank 2 (n2, local rank 0) ended with exit code 1") and "IndexError" in said.reason
+
+
+def test_a_lost_checkpoint_is_told_by_the_rank_that_knows_why_whichever_ends_first() -> None:
+    said = judged([end(0, 74, 5.0), *(end(r, 74, 4.9) for r in (1, 2, 3))])
+    assert said.reason.startswith("rank 0 (n1, local rank 0) ended with")
+
+
+def test_a_misplaced_rank_is_the_cause_before_anything_else() -> None:
+    said = judged([end(0, signal=15, at_s=1.0), end(1, at_s=9.0, error="rank 1 stands on n2")])
+    assert "did not start: rank 1 stands on n2" in said.reason
+
+
+def test_a_host_that_the_launcher_lost_is_a_node_failure() -> None:
+    said = judged([end(0, 1, 1.0), end(1, CUT_OFF, 2.0)], launcher=words(ORTE), said={0: ["ValueError: secondary"]})
+    assert (said.state, said.certain) == (State.NODE_FAIL, True)
+    assert "lost n2 (ranks 2, 3) after step 57: ORTE has lost communication with a remote daemon." in said.reason
+    assert "rank 1 (n1, local rank 1) lost its connection" in said.reason
+
+
+def test_a_host_all_of_whose_ranks_fell_silent_is_a_node_failure_unless_the_scheduler_knows_better() -> None:
+    said = judged([end(0, CUT_OFF, 1.0), end(1, CUT_OFF, 2.0)])
+    assert (said.state, said.certain) == (State.NODE_FAIL, False)
+    assert said.reason.startswith("n2 (ranks 2, 3) fell silent after step 57") and "rank 0 (n1" in said.reason
+
+
+def test_the_host_of_the_supervisor_is_never_told_as_lost() -> None:
+    said = judged([end(2, CUT_OFF), end(3, CUT_OFF)], here="n1.cluster", launcher=Words(lost={"n1": "lost"}))
+    assert said.state is State.FAILED and "ranks 0, 1 left no record" in said.reason
+
+
+@pytest.mark.parametrize("text", [NOTICED, SRUN, "spawn noticed that process rank 2 exited on signal 9\n"])
+def test_a_killed_wrapper_is_named_and_no_innocent_rank(text: str) -> None:
+    ends = [end(0, CUT_OFF, 1.0), end(1, 1, 1.0), end(3, 1, 1.0)]
+    said = judged(ends, launcher=words(text), said={1: ["Connection reset by peer"], 3: ["whatever"]})
+    assert said.reason == "the wrapper of rank 2 (n2, local rank 0) was killed by SIGKILL after step 57"
+
+
+def test_ranks_that_their_launcher_killed_are_not_taken_for_a_lost_host() -> None:
+    """mpirun leaves a wrapper a second between SIGTERM and SIGKILL: too little for a training's end, not for a note."""
+    said = judged([end(0, 1, 1.0), end(1, 1, 1.1)], told=(2, 3), said={0: ["ValueError: x"]})
+    assert said.state is State.FAILED and "rank 0" in said.reason
+
+
+def test_ranks_without_a_record_are_named_and_the_end_is_not_certain() -> None:
+    said = judged([end(0, 0), end(2, 0)], launcher_code=-9)
+    assert "ranks 1, 3 left no record" in said.reason and "SIGKILL" in said.reason
+    assert not said.certain, "a lost node looks like this, and the scheduler knows better"
+
+
+def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> None:
+    said = judged([end(r, CUT_OFF, 9.0 - r) for r in ALL], said={3: ["Connection closed by peer"]})
+    assert said.reason.startswith("rank 3 (n2, local rank 1) lost its connection to another rank after step 57")
+    assert said.reason.endswith("no rank says why: Connection closed by peer")
+
+
+def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
+    stop = StopRequest(State.TIMEOUT, "its time limit of 60 s is near", certain=True)
+    said = judged([end(r, 75) for r in ALL], stop)
+    assert said == End(State.TIMEOUT, "its time limit of 60 s is near after step 57")
+
+
+def test_ranks_that_all_stopped_though_nobody_here_asked_were_asked_from_outside() -> None:
+    said = judged([end(r, 75) for r in ALL])
+    assert said == End(State.CANCELLED, "the ranks were told to stop from outside after step 57", certain=False)
+
+
+ENDS = st.builds(
+    end,
+    st.sampled_from(ALL),
+    st.sampled_from([0, 1, 2, 64, CUT_OFF, 74, 75]),
+    st.floats(0, 9),
+    told=st.booleans(),
+)
+
+
+@given(st.lists(ENDS, max_size=4), st.sets(st.sampled_from(ALL)), st.sampled_from(["", ORTE, NOTICED, SRUN]))
+def test_whatever_is_known_there_is_one_end_and_no_told_rank_is_its_cause(
+    ends: list[RankEnd], told: set[int], text: str
+) -> None:
+    known = {each.rank: each for each in ends}
+    said = judged(list(known.values()), told=told, launcher=words(text))
+    assert said.state.over and said.state is not State.COMPLETED and "\n" not in said.reason
+    for rank in (each.rank for each in known.values() if each.told):
+        assert not said.reason.startswith(f"rank {rank} ") or known[rank].exit_code == CUT_OFF, said
+
+
+def test_the_words_of_launchers() -> None:
+    assert words(ORTE).lost == {"n2": "ORTE has lost communication with a remote daemon."}
+    assert words("srun: error: Node failure on n7\n").lost == {"n7": "srun: error: Node failure on n7"}
+    assert words(SRUN).killed == {2: 9, 0: 15, 1: 15}
+    assert words("srun: error: n3: task 5: Segmentation fault (core dumped)\n").killed == {5: 11}
+    assert words("anything else") == Words()
+
+
+WAITS = Where("S", ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50 _train"])
+
+
+@pytest.mark.parametrize(
+    ("where", "state", "says"),
+    [
+        ({0: WAITS, 1: WAITS, 2: Where("T"), 3: WAITS}, State.FAILED, "rank 2 (n2, local rank 0): it is stopped"),
+        ({0: WAITS, 1: WAITS, 3: WAITS}, State.FAILED, "the wrapper of rank 2 (n2, local rank 0) does not answer"),
+        ({0: WAITS, 1: WAITS}, State.NODE_FAIL, "n2 does not answer, nor do its ranks 2, 3"),
+        ({}, State.FAILED, "no wrapper of a rank answers"),
+        (
+            {**dict.fromkeys((0, 1, 2), WAITS), 3: Where("R", ["/x/mine.py:9 load"])},
+            State.FAILED,
+            "at /x/mine.py:9 load",
+        ),
+        (dict.fromkeys(ALL, WAITS), State.FAILED, "all ranks are at work or wait for one another, the first at /x/tr"),
+    ],
+)
+def test_which_rank_holds_a_training_up(where: dict[int, Where], state: State, says: str) -> None:
+    said = hung(PLACED, where, 600.0, " after step 57")
+    assert said.state is state and says in said.reason, said
+    assert said.reason.startswith("no progress for 600 s after step 57 (hang_timeout): ")
+
+
+def test_the_last_stack_in_a_log_is_read() -> None:
+    log = [
+        "Current thread 0x01 (most recent call first):",
+        '  File "/old.py", line 1 in old',
+        "something else",
+        "Thread 0x02 (most recent call first):",
+        '  File "/usr/lib/python3.11/threading.py", line 975 in run',
+        "",
+        "Current thread 0x01 (most recent call first):",
+        '  File "/x/training/sync/ring.py", line 61 in _wait',
+        '  File "/x/training/loop.py", line 50 in _train',
+    ]
+    assert stack(log) == ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50 _train"]
+    assert stack(["no stack"]) == []
