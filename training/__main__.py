@@ -11,7 +11,7 @@ from pathlib import Path
 
 from training.config import Config, ConfigError, load
 from training.cut_off import cut_off
-from training.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF
+from training.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED
 from training.ranks import Ranks
 from training.stop import StopRequest
 
@@ -30,11 +30,9 @@ def main(arguments: list[str]) -> int:
 
     try:
         return run(config, ranks, stop)
-    except RuntimeError as error:
-        if not cut_off(error):
-            raise
+    except Exception as error:
         traceback.print_exc()
-        return EXIT_CUT_OFF
+        return EXIT_CUT_OFF if cut_off(error) else EXIT_FAILED
 
 
 def read(arguments: list[str]) -> tuple[Config, Ranks]:
@@ -46,4 +44,9 @@ def read(arguments: list[str]) -> tuple[Config, Ranks]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if code in (EXIT_FAILED, EXIT_CUT_OFF):  # threads that still wait for other ranks would abort the interpreter's end
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,6 +1,7 @@
-"""Exit codes of a training process; anything else is a crash with a traceback on stderr."""
+"""Exit codes of a training process; anything else is a crash."""
 
 EXIT_DONE = 0
+EXIT_FAILED = 1  # an error of its own, with a traceback on stderr
 EXIT_BAD_CONFIG = 2
 EXIT_CUT_OFF = 69  # EX_UNAVAILABLE: the connection to another rank broke; that one knows why, or is gone
 EXIT_NO_CHECKPOINT = 74  # EX_IOERR: the last checkpoint, or the file that says that all is done, could not be written

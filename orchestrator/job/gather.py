@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.job.hang import Where, stack
@@ -97,10 +98,12 @@ def progress(run: RunFolder, attempt: Attempt) -> str:
 
 def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:
     """Sizes that grow while a training makes progress: its metrics, rank 0's log, and the number of ranks' records."""
-    sizes = []
-    for path in (run.metrics, attempt.rank_log(0)):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            sizes.append(0)
-    return *sizes, len(os.listdir(attempt.ranks))
+    return size(run.metrics), size(attempt.rank_log(0)), len(os.listdir(attempt.ranks))
+
+
+def size(path: Path) -> int:
+    """The bytes in a file, 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -23,6 +23,7 @@ LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that
 FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed, and a launcher to end what it started
 ANSWER_S = 5.0  # how long the wrappers may take to say where their ranks are
 RECORDED_S = 3.0  # how long the records of other hosts' ranks may take to be seen here
+STARTING_S = 300.0
 NEVER = float("inf")
 
 
@@ -47,9 +48,10 @@ class Running:
         self.ending = False
         self.signs: tuple[int, ...] = ()
         self.moved_s = time.monotonic()
+        self.metrics_bytes = gather.size(run.metrics)
 
-    def watch(self) -> int:
-        """Wait for the launcher until it ends or has to be ended; its exit code."""
+    def watch(self) -> int | None:
+        """Wait for the launcher until it ends or has to be ended; its exit code, None if it had to be."""
         looked_s = 0.0
         while self.launcher.poll() is None:
             now_s = time.monotonic()
@@ -63,7 +65,7 @@ class Running:
             self._end(now_s)
             time.sleep(POLL_S)
         self._gather()
-        return self.launcher.wait()
+        return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
         """Give up a launcher that stays although the training is done, and a training that makes no progress."""
@@ -71,9 +73,14 @@ class Running:
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
             self.signs, self.moved_s = signs, now_s
-        elif now_s - self.moved_s > self.plan.run.hang_timeout_s:
+        elif now_s - self.moved_s > self._patience_s():
             self.hang = self._hung(now_s - self.moved_s)
             self._end_by(now_s)
+
+    def _patience_s(self) -> float:
+        """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
+        limit_s = self.plan.run.hang_timeout_s
+        return limit_s if self.signs[0] != self.metrics_bytes else max(limit_s, STARTING_S)
 
     def _pass_on(self, now_s: float) -> None:
         """Tell the ranks once that they are to stop after a checkpoint."""

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from types import FrameType
 
 from orchestrator import process
@@ -42,19 +43,19 @@ def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> Non
 
 def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
     worst = 0
-    while any(rank.poll() is None for rank in ranks):
-        if not worst and (bad := _bad(ranks)):
-            worst = ranks[bad[0]].returncode
-            for rank in bad:
-                _tell(rank, ranks[rank].returncode)
+    while None in (codes := [rank.poll() for rank in ranks]):
+        if not worst and (bad := _bad(codes)):
+            worst = bad[0][1]
+            for rank, code in bad:
+                _tell(rank, code)
             _signal(ranks, signal.SIGTERM)
         time.sleep(POLL_S)
-    return worst or next((p.returncode for p in ranks if p.returncode), 0)
+    return worst or next((code for code in codes if code), 0)
 
 
-def _bad(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
-    """The ranks that have ended badly; first those that a signal ended, for they could not say so themselves."""
-    return sorted((n for n, rank in enumerate(ranks) if rank.returncode), key=lambda n: ranks[n].returncode > 0)
+def _bad(codes: Sequence[int | None]) -> list[tuple[int, int]]:
+    """(rank, exit code) of those that have ended badly; first those that a signal ended, for they recorded nothing."""
+    return sorted(((rank, code) for rank, code in enumerate(codes) if code), key=lambda bad: bad[1] > 0)
 
 
 def _tell(rank: int, code: int) -> None:

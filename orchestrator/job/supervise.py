@@ -106,7 +106,7 @@ class Supervisor:
         # The ranks may have been told, and have ended, before the supervisor was.
         return verdict(self._evidence(placement, running.ranks, code), running.stop or self.told or self._cancelled())
 
-    def _evidence(self, placement: Placement, ranks: Ranks, code: int) -> Evidence:
+    def _evidence(self, placement: Placement, ranks: Ranks, code: int | None) -> Evidence:
         return Evidence(
             placement,
             ranks.ends,

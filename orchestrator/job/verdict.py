@@ -1,8 +1,9 @@
 """How an attempt ended, from all evidence: which rank or host was the cause, and which only followed.
 
 In order: hosts that the launcher lost; ranks that were not allowed to begin; ranks that a signal ended; wrappers that
-the launcher saw killed; a rank's own error, the first by time; hosts all of whose ranks left no record; other ranks
-without a record; ranks that lost their connection to another. A rank that was told to end is never the cause.
+the launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks
+left no record; other ranks without a record; ranks that lost their connection to another. A rank that was told to end
+is never the cause.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Evidence:
     """What is known of an attempt's ranks once its launcher has ended.
 
     `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `said` the last lines
-    of a rank's log, `launcher` what its launcher wrote, `launcher_code` its exit code (negative: a signal), `here` the
-    host of the supervisor, `at` where the training stood in words, `done` whether it recorded that it is done.
+    of a rank's log, `launcher` what its launcher wrote, `launcher_code` its exit code (negative: a signal; None where
+    the supervisor ended it), `here` the host of the supervisor, `at` where the training stood in words, `done` whether
+    it recorded that it is done.
     """
 
     placement: Placement
@@ -56,7 +58,7 @@ class Evidence:
     told: Collection[int] = ()
     said: Mapping[int, Sequence[str]] = field(default_factory=dict)
     launcher: Words = field(default_factory=Words)
-    launcher_code: int = 0
+    launcher_code: int | None = None
     at: str = ""
     done: bool = False
 
@@ -121,6 +123,7 @@ def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
     return (
         _lost_host(evidence)
         or _recorded(evidence)
+        or _killed_launcher(evidence)
         or _silent_host(evidence)
         or _silent_ranks(evidence)
         or _only_cut_off(evidence)
@@ -156,6 +159,14 @@ def _follows(end: RankEnd) -> bool:
     return end.exit_code == CHECKPOINT_LOST and end.rank != 0
 
 
+def _killed_launcher(evidence: Evidence) -> End | None:
+    """The launcher itself, ended by a signal: what became of its ranks follows from that."""
+    if evidence.launcher_code is None or evidence.launcher_code >= 0:
+        return None
+    how = signal_name(-evidence.launcher_code)
+    return End(State.FAILED, f"the launcher of the ranks was killed by {how}{evidence.at}", certain=False)
+
+
 def _silent_host(evidence: Evidence) -> End | None:
     """A host that fell silent as a whole: the scheduler may know more of it, and may take minutes to know it."""
     if not (hosts := evidence.silent_hosts):
@@ -169,12 +180,8 @@ def _silent_ranks(evidence: Evidence) -> End | None:
     """Ranks that left no record on hosts that live: their wrappers were ended by what leaves no time for one."""
     if not evidence.silent:
         return None
-    code = evidence.launcher_code
-    how = signal_name(-code) if code < 0 else f"exit code {code}"
     who = evidence.name(evidence.silent[0]) if len(evidence.silent) == 1 else _ranks(evidence.silent)
-    reason = (
-        f"{who} left no record of an end: killed, most likely{evidence.at}; the launcher ended ({how}), see job.err"
-    )
+    reason = f"{who} left no record of an end{evidence.at}: killed, most likely; see job.err"
     return End(State.FAILED, reason, certain=False)
 
 

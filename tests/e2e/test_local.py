@@ -46,7 +46,7 @@ def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> N
     os.kill(supervisor, signal.SIGKILL)
     until(lambda: not processes_of(run), "all processes of the run to end", 30)
     view = local.view(run)
-    assert view["state"] == "FAILED" and "before its supervisor recorded an end" in view["reason"]
+    assert view["state"] == "FAILED" and "was killed by SIGKILL before it recorded an end" in view["reason"]
 
 
 def test_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:

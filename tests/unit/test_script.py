@@ -145,4 +145,4 @@ def test_a_script_that_dies_early_records_its_end(env: dict[str, str], tmp_path:
     made = Plan(made.run_id, made.run, made.site, tmp_path, "/no/such/python")
     text = attempts.script(made, run.attempt(1))
     assert subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20).returncode == 127
-    assert "exit code 127 before its supervisor recorded an end" in run.attempt(1).end.read_text()
+    assert "exit code 127 before it recorded an end" in run.attempt(1).end.read_text()

@@ -136,9 +136,14 @@ def test_ranks_that_their_launcher_killed_are_not_taken_for_a_lost_host() -> Non
 
 
 def test_ranks_without_a_record_are_named_and_the_end_is_not_certain() -> None:
-    said = judged([end(0, 0), end(2, 0)], launcher_code=-9)
-    assert "ranks 1, 3 left no record" in said.reason and "SIGKILL" in said.reason
+    said = judged([end(0, 0), end(2, 0)], launcher_code=1)
+    assert "ranks 1, 3 left no record" in said.reason
     assert not said.certain, "a lost node looks like this, and the scheduler knows better"
+
+
+def test_a_killed_launcher_is_the_cause_of_what_its_ranks_did() -> None:
+    said = judged([end(r, 75, told=True) for r in (0, 1)], launcher_code=-9)
+    assert said == End(State.FAILED, "the launcher of the ranks was killed by SIGKILL after step 57", certain=False)
 
 
 def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> None:

@@ -28,11 +28,13 @@ exec >> /shared/runs/digits-1/attempts/1/job.out 2>> /shared/runs/digits-1/attem
 
 # However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
 torusrun_record_end() {
-  local code=$? record
+  local code=$? how record
   [[ -e "$torusrun_attempt/end.json" ]] && return
-  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the job script ended with exit code %d before its supervisor recorded an end; see job.err"}\n'
+  how="ended with exit code $code"
+  if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
+  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the supervisor of the attempt %s before it recorded an end; see job.err"}\n'
   # shellcheck disable=SC2059
-  printf "$record" "$code" "$code" > "$torusrun_attempt/.end.json.script"
+  printf "$record" "$code" "$how" > "$torusrun_attempt/.end.json.script"
   /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
 }
 trap torusrun_record_end EXIT
