@@ -127,7 +127,7 @@ class Run:
         if view.state is State.UNKNOWN:
             return f"ask again later, or, {FORCE}"
         begun = ledger.last(ledger.events(self.folder.ledger), "started", view.attempt)
-        if view.state is State.LOST and not (begun and at_work is False):
+        if view.state is State.LOST and view.job and not (begun and at_work is False):
             return f"nobody can say that its job is gone; {FORCE}"
         return ""
 

@@ -15,6 +15,7 @@ import os
 from orchestrator.errors import SiteError
 from orchestrator.private import open_regular, read_bytes
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.ledger import LARGEST_ATTEMPT
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 LARGEST_BYTES = 100
@@ -93,7 +94,8 @@ def _flock(descriptor: int, how: int) -> bool:
 
 def _number(content: bytes) -> int:
     text = content.decode(errors="replace").strip()
-    return int(text) if text.isascii() and text.isdigit() else 0
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    return number if number <= LARGEST_ATTEMPT else 0
 
 
 def _superseded(number: int, newest: int) -> Superseded:

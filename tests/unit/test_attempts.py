@@ -2,11 +2,13 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.runs import claim, ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -124,6 +126,43 @@ def test_a_job_that_was_just_submitted_is_not_resumed_though_the_scheduler_does_
     assert main(["resume", "last"]) == 0
     assert main(["resume", "last"]) == 2
     assert "does not show it yet" in capsys.readouterr().err
+
+
+def test_an_attempt_is_resumed_only_when_its_end_is_certain_or_its_user_knows_better(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = cluster.failed_run()
+    lock = claim.hold(run.attempt(1))
+    assert main(["resume", "last"]) == 2
+    assert "processes of its ranks are still at work" in capsys.readouterr().err
+    os.close(lock)
+    assert main(["resume", "last"]) == 0
+    old = time.time() - 3600
+    lines = [json.loads(line) for line in run.ledger.read_text().splitlines()]
+    run.ledger.write_text("".join(json.dumps({**line, "t": old}) + "\n" for line in lines))
+    assert status(capsys)["state"] == "LOST", "an hour later its scheduler knows nothing of attempt 2"
+    assert main(["resume", "last"]) == 2
+    assert "nobody can say that its job is gone" in capsys.readouterr().err
+    ledger.append(run.ledger, "started", 2, job="2", hosts=["n1"])
+    lock = claim.hold(run.attempt(2))
+    assert main(["resume", "last"]) == 2
+    os.close(lock)
+    assert main(["resume", "last"]) == 0, "it began, and its lock says that none of its ranks lives"
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_a_forced_resume_asks_the_scheduler_to_end_what_its_user_knows_to_be_gone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    cluster.failed_run()
+    assert main(["resume", "last"]) == 0
+    cluster.program("squeue", f"echo '2|{state}|None|'")
+    cluster.program("scancel", f'echo "$@" > "{cluster.home}/cancelled"; exit 1')
+    assert main(["resume", "last"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["resume", "last", "--force"]) == 0
+    assert (cluster.home / "cancelled").read_text() == "2\n"
+    assert status(capsys)["attempt"] == 3
 
 
 def test_an_attempt_that_a_killed_client_left_half_made_is_made_anew(cluster: Cluster) -> None:

@@ -1,0 +1,121 @@
+"""At most one attempt of a run trains: locks that live as long as the processes of ranks, and the newer attempt wins."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import SiteError
+from orchestrator.runs import claim
+from orchestrator.runs.claim import Superseded
+from orchestrator.runs.folder import RunFolder
+
+HOLDS = """
+import subprocess, sys, time
+from pathlib import Path
+from orchestrator.runs import claim
+from orchestrator.runs.folder import Attempt
+lock = claim.hold(Attempt(Path(sys.argv[1])))
+child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "run")
+    for number in (1, 2, 3):
+        made.attempt(number).folder.mkdir(parents=True)
+    return made
+
+
+def test_the_lock_of_a_rank_lives_as_long_as_any_process_of_it(run: RunFolder) -> None:
+    assert claim.held(run.attempt(1)) is False, "an attempt that never began is not at work"
+    wrapper = subprocess.Popen([sys.executable, "-c", HOLDS, run.attempt(1).folder], stdout=subprocess.PIPE, text=True)
+    assert wrapper.stdout
+    training = int(wrapper.stdout.readline())
+    assert claim.held(run.attempt(1)) is True
+    wrapper.kill()
+    wrapper.wait()
+    wrapper.stdout.close()
+    assert claim.held(run.attempt(1)) is True, "a training without its wrapper still writes checkpoints"
+    os.kill(training, signal.SIGKILL)
+    until_s = time.monotonic() + 5
+    while claim.held(run.attempt(1)) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert claim.held(run.attempt(1)) is False, "the kernel drops the lock with the last process"
+
+
+def test_ranks_hold_the_lock_together(run: RunFolder) -> None:
+    locks = [claim.hold(run.attempt(2)) for _ in range(3)]
+    for lock in locks:
+        assert claim.held(run.attempt(2)) is True
+        os.close(lock)
+    assert claim.held(run.attempt(2)) is False
+
+
+def test_an_older_attempt_may_not_train_once_a_newer_one_has_begun(run: RunFolder) -> None:
+    claim.take(run, 1)
+    claim.check(run, 1)
+    claim.take(run, 2)
+    with pytest.raises(Superseded, match="attempt 2 of this run has begun: attempt 1 may not train beside it"):
+        claim.check(run, 1)
+    with pytest.raises(Superseded):
+        claim.take(run, 1)
+    claim.check(run, 2)
+    claim.check(run, 3)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=12))
+def test_the_newest_attempt_stands_in_whatever_order_they_begin(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int]
+) -> None:
+    run = RunFolder(tmp_path_factory.mktemp("run"))
+    for place, number in enumerate(order):
+        try:
+            claim.take(run, number)
+        except Superseded:
+            assert number < max(order[:place])
+    claim.check(run, max(order))
+    for number in range(1, max(order)):
+        with pytest.raises(Superseded):
+            claim.check(run, number)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"-1", b"\xff", b"9" * 50, b"1\n2\n"])
+def test_a_damaged_number_of_the_current_attempt_stops_nothing(run: RunFolder, content: bytes) -> None:
+    run.current.write_bytes(content)
+    claim.take(run, 1)
+    claim.check(run, 1)
+
+
+def test_a_file_that_is_none_is_told_and_not_followed(run: RunFolder, tmp_path: Path) -> None:
+    run.attempt(1).alive.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SiteError, match="symbolic link"):
+        claim.hold(run.attempt(1))
+    assert claim.held(run.attempt(1)) is None, "nobody can tell"
+    run.current.mkdir()
+    with pytest.raises(SiteError, match="cannot be written"):
+        claim.take(run, 1)
+
+
+def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(descriptor: int, how: int) -> None:
+        raise OSError(claim.NO_LOCKS[0], "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    os.close(claim.hold(run.attempt(1)))
+    assert claim.held(run.attempt(1)) is None
+    claim.take(run, 2)
+    with pytest.raises(Superseded):
+        claim.check(run, 1)
