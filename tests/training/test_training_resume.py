@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched
 
+from training.exits import EXIT_CUT_OFF
+
 GRID = (2, 2)
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]
 
@@ -35,10 +37,17 @@ def test_a_killed_rank(undisturbed: Path, tmp_path: Path) -> None:
     why = f"rank {victim} was killed at about step {step}"
     with launched(config(tmp_path, GRID, **TINY)) as launch:
         launch.wait_for_step(step)
+        for rank in launch.ranks:
+            rank.send_signal(signal.SIGUSR1)
+        launch.wait_for_step(step + 2)
         os.killpg(launch.ranks[victim].pid, signal.SIGKILL)
         codes = launch.codes()
-    survivors = [code for rank, code in enumerate(codes) if rank != victim]
-    assert 0 not in survivors and 75 not in survivors, f"{why}: survivors must crash, not end well: {codes}"
+    survivors = {code for rank, code in enumerate(codes) if rank != victim}
+    assert survivors == {EXIT_CUT_OFF}, (
+        f"{why}: the others must say that they lost a rank: {codes} {launch.stderr_text}"
+    )
+    for log in launch.logs:
+        assert " in run\n" in log.read_text(), f"a rank that is asked where it is writes its stack and goes on: {log}"
     resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
     assert_resumed(resumed.events("start")[0]["resumed_from"], step, why)
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)

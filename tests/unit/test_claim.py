@@ -1,4 +1,4 @@
-"""At most one attempt of a run trains: locks that live as long as the processes of ranks, and the newer attempt wins."""
+"""At most one attempt of a run trains: locks live as long as the processes of ranks, and the newer attempt wins."""
 
 import fcntl
 import os
