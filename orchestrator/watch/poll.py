@@ -13,7 +13,6 @@ from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
 from orchestrator.schedulers.client import poll
 from orchestrator.states import State, Status
 from orchestrator.watch.lookup import look_up
@@ -74,9 +73,8 @@ def _unasked(record: Record) -> str:
 
 def _settle(record: Record, job: Status | None, now_s: float) -> View:
     """The view of a run; an end that only the scheduler knew is written down, since schedulers forget."""
-    if job and job.state.over and not record.end:  # the record may have appeared while the scheduler was asked
-        with contextlib.suppress(SiteError):
-            record = replace(record, end=End.read(record.folder.attempt(record.attempt).end))
+    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
+        record = record.now
     status = _blamed_on_the_disk(record, record.status(job, now_s))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time

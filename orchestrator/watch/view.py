@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger, metrics, planned, remains
-from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.files import read_object
+from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import Event, last
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
+from orchestrator.watch.plain import plain
 
 TAIL_BYTES = 16_384
+LARGEST_DONE_BYTES = 4096
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -52,7 +55,8 @@ class View:
 class Record:
     """What the run folder says by itself, read once.
 
-    `end_damage` says why the end record cannot be read, `damage` what else cannot.
+    `done` says whether the training of the newest attempt recorded that it is done; it is not read where the end record
+    says COMPLETED. `end_damage` says why the end record cannot be read, `damage` what else cannot.
     """
 
     folder: RunFolder
@@ -61,6 +65,7 @@ class Record:
     events: list[Event]
     attempt: int
     end: End | None
+    done: bool
     end_damage: str
     damage: tuple[str, ...]
 
@@ -82,7 +87,13 @@ class Record:
         return self.plan.scheduler if self.plan else str(said or "")
 
     def status(self, job: Status | None, now_s: float) -> Status:
-        return resolve(self.events, self.attempt, self.end, job, now_s)
+        return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+
+    @property
+    def now(self) -> Record:
+        """The same record with the end as it is written by now."""
+        end, end_damage = _end(self.folder, self.attempt)
+        return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
     @property
     def settled(self) -> bool:
@@ -103,7 +114,7 @@ class Record:
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            status.reason,
+            plain(status.reason),
             self.attempt,
             self.job,
             self.scheduler,
@@ -154,7 +165,8 @@ def read_record(run: RunFolder) -> Record:
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
-    return Record(run, _owner(run), plan, events, attempt, end, end_damage, damage)
+    done = _done(run.attempt(attempt), end)
+    return Record(run, _owner(run), plan, events, attempt, end, done, end_damage, damage)
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -162,6 +174,17 @@ def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
         return End.read(run.attempt(attempt).end), ""
     except SiteError as error:
         return None, str(error)
+
+
+def _done(attempt: Attempt, end: End | None) -> bool:
+    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    if end and end.certain and end.state is State.COMPLETED:
+        return False  # nobody needs to know
+    try:
+        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
+    except SiteError:
+        return False
+    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number
 
 
 def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:

@@ -12,13 +12,14 @@ from orchestrator import process
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
 
 FAILED = End(State.FAILED, "rank 1 was killed")
+SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 GONE = "999999999.1"
 STRANGER = 12345
@@ -107,6 +108,48 @@ def test_an_end_that_cannot_be_noted_is_told_all_the_same(run: RunFolder) -> Non
     End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
     run.ledger.unlink()
     os.mkfifo(run.ledger)
+    assert state(run) is State.FAILED
+
+
+def test_a_run_that_ends_while_its_scheduler_hangs_is_told_by_its_folder(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_the_end(run)
+
+    def hang(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+        FAILED.write(run.attempt(1).end)
+        return {job: Status(State.UNKNOWN, "squeue did not answer within 3 s") for job in jobs}
+
+    monkeypatch.setattr("orchestrator.watch.poll.poll", hang)
+    assert (views([run])[0].state, views([run])[0].reason) == (State.FAILED, FAILED.reason)
+
+
+@pytest.mark.parametrize(
+    ("written", "completed"),
+    [
+        ('{"schema": 1, "attempt": 1, "step": 40}', True), ('{"attempt": 2}', False), ('{"attempt": true}', False),
+        ('{"attempt": "1"}', False), ("{}", False), ("[1]", False), ("", False), ("\0" * 99, False),
+        ('{"attempt": 1, "x": "' + "x" * 5000 + '"}', False),
+    ],
+)  # fmt: skip
+def test_the_record_that_a_training_is_done_outweighs_the_end_of_its_job(
+    written: str, completed: bool, run: RunFolder
+) -> None:
+    run.attempt(1).done.write_text(written)
+    assert state(run) is (State.COMPLETED if completed else State.FAILED)
+    lose_the_end(run)
+    SIGTERMED.write(run.attempt(1).end)
+    assert state(run) is (State.COMPLETED if completed else State.CANCELLED)
+    run.attempt(1).end.unlink()
+    assert state(run) is (State.COMPLETED if completed else State.CANCELLED), "an end that was seen must be kept"
+
+
+def test_a_done_record_that_is_a_pipe_or_a_link_is_not_waited_for(run: RunFolder, tmp_path: Path) -> None:
+    os.mkfifo(run.attempt(1).done)
+    assert state(run) is State.FAILED
+    run.attempt(1).done.unlink()
+    (tmp_path / "done.json").write_text('{"attempt": 1}')
+    run.attempt(1).done.symlink_to(tmp_path / "done.json")
     assert state(run) is State.FAILED
 
 
