@@ -17,10 +17,13 @@ from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
+from orchestrator.watch.evidence import suspicion
+from orchestrator.watch.pace import Pace, pace
 from orchestrator.watch.plain import plain
 
 TAIL_BYTES = 16_384
 LARGEST_DONE_BYTES = 4096
+FIRST_RUNS_IT = ("slurm", "pbs")  # the schedulers whose status lists the host of a job's script first
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -28,7 +31,9 @@ RUN_ID = re.compile(r"[\w.-]+")
 class View:
     """A run at one moment. `grid` and `ranks` are None, `scheduler` is '' where nothing readable tells of them.
 
-    `damaged` says in words what of the run folder cannot be read, and what stands in for it.
+    `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
+    `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
+    and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
     """
 
     run: str
@@ -46,6 +51,14 @@ class View:
     accuracy: float | None
     folder: str
     damaged: tuple[str, ...] = ()
+    last_step_age_s: float | None = None
+    usual_step_s: float | None = None
+    pause: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """The reason and the pause, one after the other."""
+        return "; ".join(filter(None, (self.reason, self.pause)))
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
@@ -105,16 +118,23 @@ class Record:
         """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
 
-    def view(self, status: Status) -> View:
+    def view(self, status: Status, now_s: float) -> View:
+        """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
+        paced, suspected = Pace(), ""
+        if status.state is State.RUNNING:
+            started = last(self.events, "started", self.attempt)
+            paced = pace(rows, self.attempt, started.time_s if started else None, now_s)
+        if status.state is State.RUNNING and not self.end:
+            suspected = suspicion(self.folder.attempt(self.attempt), self._supervisor(status), now_s)
         at = metrics.newest(rows, "start", "step", "stop", "done") or {}
-        paced = metrics.newest(rows, "step") or {}
+        step = metrics.newest(rows, "step") or {}
         judged = metrics.newest(rows, "eval", "done") or {}
         grid, hosts = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            plain(status.reason),
+            plain("; ".join(filter(None, (status.reason, suspected)))),
             self.attempt,
             self.job,
             self.scheduler,
@@ -122,12 +142,23 @@ class Record:
             grid[0] * grid[1] if grid else None,
             hosts or status.hosts,
             at.get("step"),
-            at.get("total_steps", paced.get("total_steps")),
-            paced.get("images_per_s"),
+            at.get("total_steps", step.get("total_steps")),
+            step.get("images_per_s"),
             judged.get("accuracy"),
             str(self.folder.folder),
             tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
+            paced.age_s,
+            paced.usual_s,
+            "" if self.end or self.done else paced.pause,
         )
+
+    def _supervisor(self, status: Status) -> tuple[str, ...]:
+        """The hosts of which one runs the supervisor: where the script of the job runs."""
+        started = last(self.events, "started", self.attempt)
+        said = started.details.get("supervisor") if started else None
+        if type(said) is str:
+            return (said,)
+        return status.hosts[:1] if self.scheduler in FIRST_RUNS_IT else status.hosts or self._place()[1]
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         """The newest metrics, and what is damaged of them."""

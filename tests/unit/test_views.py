@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator import process
+from orchestrator.cli import main
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.runs.records import CUT_OFF, End, RankEnd
 from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
+from orchestrator.watch.live import figures
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
@@ -188,3 +192,63 @@ def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
         State.FAILED,
         ("attempts/1: this folder is missing, and its logs with it",),
     )
+
+
+@pytest.fixture
+def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run without an end that its scheduler calls running, long after its last step, of 40 that were to be 50."""
+    lose_the_end(run)
+    for path in run.attempt(1).ranks.glob("*.end.json"):
+        path.unlink()
+    rows = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    began_s = time.time() - 250
+    for row in rows:
+        row.update(t=began_s + row["step"] / 4, total_steps=50)
+    run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def poll(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+        return {job: Status(State.RUNNING, "being deleted", ("node2", "node1")) for job in jobs}
+
+    monkeypatch.setattr("orchestrator.watch.poll.poll", poll)
+    return run
+
+
+def test_a_running_run_without_new_steps_says_so_beside_its_reason(
+    running: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (view,) = views([running])
+    assert (view.state, view.reason, view.pause) == (State.RUNNING, "being deleted", "no step for 4 min, usual 0.25 s")
+    assert view.usual_step_s == pytest.approx(0.25) and view.last_step_age_s == pytest.approx(240, abs=30)
+    assert view.as_json()["usual_step_s"] == view.usual_step_s
+    main(["status", running.run_id])
+    assert capsys.readouterr().out.endswith(": being deleted; no step for 4 min, usual 0.25 s\n")
+    shown = figures(view)
+    assert shown.startswith("step 40/50, ") and shown.endswith("; being deleted; no step for 4 min, usual 0.25 s")
+
+
+def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:
+    attempt = running.attempt(1)
+    for rank in (0, 2):
+        RankEnd(rank, "here", rank, time.time() - 20, exit_code=CUT_OFF).write(attempt.rank_end(rank))
+    attempt.pulse.touch()
+    os.utime(attempt.pulse, (time.time() - 40, time.time() - 40))
+    (view,) = views([running])
+    assert view.state is State.RUNNING
+    assert view.reason.startswith(
+        "being deleted; suspected: a rank is gone, or cannot be reached: rank 0 (here) lost its connection to "
+    )
+    assert "; the supervisor on one of node2, node1 is silent for 4" in view.reason
+    ledger.append(running.ledger, "started", 1, job=GONE, hosts=["node1", "node2"], supervisor="node1")
+    assert "; the supervisor on node1 is silent for 4" in views([running])[0].reason
+    SIGTERMED.write(attempt.end)
+    assert views([running])[0].reason == "ending: told to end by SIGTERM from outside; being deleted"
+
+
+def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.watch.follow.LOOK_S", 0.05)
+    monkeypatch.setattr("orchestrator.watch.follow.FIRST_POLL_S", 60.0)
+    following = follow(running)
+    first, second, third = (next(following) for _ in range(3))
+    assert first.last_step_age_s and second.last_step_age_s and third.last_step_age_s
+    assert first.last_step_age_s < second.last_step_age_s < third.last_step_age_s
+    assert first.reason == third.reason == "being deleted"
