@@ -15,6 +15,7 @@ SHOWN_AFTER_S = 30.0
 DONE = "the training recorded that it is done"
 LOGS = "`torusrun logs` shows what it wrote"
 RESUME = "`torusrun resume` goes on from the newest checkpoint"
+FORCE = "--force, if you know that its job is gone"
 # What to do about an end that nobody but the scheduler knew.
 TO_DO = {
     State.FAILED: LOGS,
@@ -79,9 +80,9 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
     """What LOST means for an attempt, and what to do."""
     if not (last(events, "submitted", attempt) or last(events, "started", attempt)):
-        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
+        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume --force` submits it"
     known = f"{reason}, and the job left no record of its end"
-    return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME}"
+    return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
 
 
 def _status(end: End) -> Status:

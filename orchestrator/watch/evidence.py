@@ -10,29 +10,34 @@ from collections.abc import Sequence
 from itertools import islice
 
 from orchestrator.errors import SiteError
+from orchestrator.private import read_bytes
 from orchestrator.runs.files import read_object
 from orchestrator.runs.folder import Attempt
 from orchestrator.runs.records import RankEnd
 
-RANK_END = re.compile(r"(\d{4,8})\.end\.json")
+RECORD = re.compile(r"(\d{4,8})\.(end|told)\.json")
 # More is not read of one attempt for one look at it.
 MOST_ENTRIES = 100_000
 MOST_ENDS = 64
+LARGEST_NAME_BYTES = 256
 
 
-def suspicion(attempt: Attempt, supervisor: Sequence[str], now_s: float) -> str:
-    """'suspected: ...', or '' where nothing is. `supervisor` are the hosts of which one runs the supervisor.
+def suspicion(attempt: Attempt, now_s: float) -> str:
+    """'suspected: ...', or '' where nothing is, as of `now_s` (of time.time()).
 
     It costs a stat and a listing of a folder while nothing is wrong.
     """
-    pulse_age_s, ended = _pulse_age_s(attempt, now_s), _ended(attempt)
+    pulse_age_s = _pulse_age_s(attempt, now_s)
+    ended, told = _recorded(attempt)
     if pulse_age_s is None and not ended:
         return ""
-    from orchestrator.watch import suspect  # with the verdict, which nobody needs while all is well
+    from orchestrator.watch import suspect  # with the verdict, which nobody needs while no run is at work
 
-    ends = _ends(attempt, ended)
+    ends = _ends(attempt, sorted(ended))
     placement = _placement(attempt) if any(not end.good for end in ends) else {}
-    return suspect.suspicion(placement, ended, ends, pulse_age_s, supervisor, now_s)
+    silent = pulse_age_s is not None and pulse_age_s > suspect.SILENT_S
+    host = _host(attempt) if silent else ""
+    return suspect.suspicion(placement, ended | told, ends, pulse_age_s, host, now_s)
 
 
 def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
@@ -44,14 +49,23 @@ def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
     return max(now_s - found.st_mtime, 0.0) if stat.S_ISREG(found.st_mode) else None
 
 
-def _ended(attempt: Attempt) -> list[int]:
-    """The ranks that recorded how they ended, in order."""
+def _host(attempt: Attempt) -> str:
+    """The host of the supervisor, as it wrote into its pulse; '' where it did not."""
+    try:
+        return read_bytes(attempt.pulse, LARGEST_NAME_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
+    """(the ranks that recorded how they ended, those that recorded that they were told to)."""
     try:
         with os.scandir(attempt.ranks) as entries:
             names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
     except OSError:
-        return []
-    return sorted(int(found[1]) for name in names if (found := RANK_END.fullmatch(name)))
+        return set(), set()
+    found = [(int(match[1]), match[2]) for name in names if (match := RECORD.fullmatch(name))]
+    return {rank for rank, kind in found if kind == "end"}, {rank for rank, kind in found if kind == "told"}
 
 
 def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:

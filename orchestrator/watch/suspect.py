@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orchestrator.job.verdict import cause
+from orchestrator.job.verdict import failed
 from orchestrator.runs.records import RankEnd
 from orchestrator.watch.pace import duration
 
@@ -19,34 +19,34 @@ MOST_HOSTS = 8
 
 def suspicion(
     placement: Mapping[str, Sequence[int]],
-    ended: Collection[int],
+    heard: Collection[int],
     ends: Sequence[RankEnd],
     pulse_age_s: float | None,
-    supervisor: Sequence[str],
+    supervisor: str,
     now_s: float,
 ) -> str:
     """'suspected: ...', or '' where nothing is.
 
-    `placement` has the ranks of every host, `ended` the ranks that recorded an end, of which `ends` were read;
-    `pulse_age_s` is None where there is no pulse; `supervisor` are the hosts of which one runs the supervisor; `now_s`
-    is as of time.time().
+    `placement` has the ranks of every host, `heard` the ranks that recorded an end, or that they were told to end;
+    `ends` are the ends that were read. `pulse_age_s` is None where there is no pulse, `supervisor` the host that it
+    names, '' if none; `now_s` is as of time.time().
     """
-    found = [_of_ranks(placement, ended, ends, now_s), _of_supervisor(pulse_age_s, supervisor)]
+    found = [_of_ranks(placement, heard, ends, now_s), _of_supervisor(pulse_age_s, supervisor)]
     return f"suspected: {'; '.join(filter(None, found))}" if any(found) else ""
 
 
 def _of_ranks(
-    placement: Mapping[str, Sequence[int]], ended: Collection[int], ends: Sequence[RankEnd], now_s: float
+    placement: Mapping[str, Sequence[int]], heard: Collection[int], ends: Sequence[RankEnd], now_s: float
 ) -> str:
-    own = [end for end in ends if not end.told]
-    culprit = cause([end for end in own if not end.cut_off])
+    bad = sorted((end for end in ends if failed([end])), key=lambda end: end.ended_s)
+    culprit = next((end for end in bad if not end.cut_off), None)
     if culprit:
         return f"it is ending: {culprit.words}, {_ago(culprit, now_s)}"
-    witness = min((end for end in own if end.cut_off), key=lambda end: end.ended_s, default=None)
-    if witness is None:
+    if not bad:
         return ""
+    witness = bad[0]
     lost = f"rank {witness.rank} ({witness.host}) lost its connection to another rank {_ago(witness, now_s)}"
-    silent = {host: ranks for host, ranks in placement.items() if not any(rank in ended for rank in ranks)}
+    silent = {host: ranks for host, ranks in placement.items() if not any(rank in heard for rank in ranks)}
     if now_s - witness.ended_s < LEAVE_S or not silent:
         return f"a rank is gone, or cannot be reached: {lost}"
     ranks = [rank for there in silent.values() for rank in there]
@@ -55,10 +55,10 @@ def _of_ranks(
     return f"at least one of {_listed(list(silent))} is gone (their {_ranks(ranks)} silent, while {lost})"
 
 
-def _of_supervisor(pulse_age_s: float | None, hosts: Sequence[str]) -> str:
+def _of_supervisor(pulse_age_s: float | None, host: str) -> str:
     if pulse_age_s is None or pulse_age_s <= SILENT_S:
         return ""
-    where = f" on {'one of ' if len(hosts) > 1 else ''}{_listed(hosts)}" if hosts else ""
+    where = f" on {host}" if host else ""
     return f"the supervisor{where} is silent for {duration(pulse_age_s)}: it or its host is gone, or stands still"
 
 

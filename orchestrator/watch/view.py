@@ -23,7 +23,6 @@ from orchestrator.watch.plain import plain
 
 TAIL_BYTES = 16_384
 LARGEST_DONE_BYTES = 4096
-FIRST_RUNS_IT = ("slurm", "pbs")  # the schedulers whose status lists the host of a job's script first
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -122,11 +121,11 @@ class Record:
         """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
         paced, suspected = Pace(), ""
+        started = last(self.events, "started", self.attempt)
         if status.state is State.RUNNING:
-            started = last(self.events, "started", self.attempt)
             paced = pace(rows, self.attempt, started.time_s if started else None, now_s)
-        if status.state is State.RUNNING and not self.end:
-            suspected = suspicion(self.folder.attempt(self.attempt), self._supervisor(status), now_s)
+        if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
+            suspected = suspicion(self.folder.attempt(self.attempt), now_s)
         at = metrics.newest(rows, "start", "step", "stop", "done") or {}
         step = metrics.newest(rows, "step") or {}
         judged = metrics.newest(rows, "eval", "done") or {}
@@ -151,14 +150,6 @@ class Record:
             paced.usual_s,
             "" if self.end or self.done else paced.pause,
         )
-
-    def _supervisor(self, status: Status) -> tuple[str, ...]:
-        """The hosts of which one runs the supervisor: where the script of the job runs."""
-        started = last(self.events, "started", self.attempt)
-        said = started.details.get("supervisor") if started else None
-        if type(said) is str:
-            return (said,)
-        return status.hosts[:1] if self.scheduler in FIRST_RUNS_IT else status.hosts or self._place()[1]
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         """The newest metrics, and what is damaged of them."""
