@@ -7,7 +7,11 @@ from enum import Enum
 
 
 class State(str, Enum):
-    """Where a run stands. LOST: it is gone and nobody can say how. UNKNOWN: whoever knows could not be asked."""
+    """Where a run stands.
+
+    LOST: its job is gone and neither the job nor the scheduler says how it ended; it can be resumed. UNKNOWN: whoever
+    knows could not be asked; it may be running.
+    """
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"

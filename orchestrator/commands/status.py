@@ -41,5 +41,5 @@ def _line(view: View) -> str:
     steps = f"step {view.step}/{view.total_steps}" if view.step is not None else waiting
     grid = f"grid {view.grid[0]}x{view.grid[1]}" if view.grid else "grid unknown"
     line = f"{view.run}  {view.state.value:9}  {steps}, {grid}, attempt {view.attempt}, job {view.job or 'unknown'}"
-    line += f": {view.reason}" if view.reason else ""
+    line += f": {view.remarks}" if view.remarks else ""
     return plain(line + (f"; damaged: {'; '.join(view.damaged)}" if view.damaged else ""))

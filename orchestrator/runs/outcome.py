@@ -9,40 +9,88 @@ from orchestrator.states import State, Status
 # What a scheduler knows better than a job that only felt a signal.
 SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}
 
-
 # A scheduler may take this long to show a job that it has accepted.
 SHOWN_AFTER_S = 30.0
 
+DONE = "the training recorded that it is done"
+LOGS = "`torusrun logs` shows what it wrote"
+RESUME = "`torusrun resume` goes on from the newest checkpoint"
+FORCE = "--force, if you know that its job is gone"
+# What to do about an end that nobody but the scheduler knew.
+TO_DO = {
+    State.FAILED: LOGS,
+    State.TIMEOUT: f"{RESUME}, and --time gives it longer",
+    State.PREEMPTED: RESUME,
+    State.NODE_FAIL: RESUME,
+    State.OOM: f"ask for more (`memory` of the site's node); {RESUME}",
+}
 
-def resolve(events: list[Event], attempt: int, end: End | None, job: Status | None, now_s: float) -> Status:
+
+def resolve(
+    events: list[Event], attempt: int, end: End | None, job: Status | None, now_s: float, *, done: bool = False
+) -> Status:
     """The state of an attempt: the job's own end record first, what was seen before second, the scheduler third.
 
-    `job` is what the scheduler says now, None if it was not asked. Absence from the queue is never success, and of a
-    job submitted just before `now_s` (as of time.time()) it says nothing at all.
+    `job` is what the scheduler says now, None if it was not asked. `done` says that the training recorded that it is
+    done: such an attempt is COMPLETED once it is over, however its job ended. Absence from the queue is never success,
+    and of a job submitted just before `now_s` (as of time.time()) it says nothing at all.
     """
-    if end and end.certain:
-        return Status(end.state, end.reason)
-    if seen := last(events, "ended", attempt):
-        return Status(State(seen.details["state"]), seen.details["reason"])
-    if job is None and end:  # nobody knows of a job, so nobody knows better
-        return _status(end)
+    if recorded := _recorded(events, attempt, end):
+        return _completed(recorded) if done else recorded
+    if job and job.state.over:
+        status = _over(events, attempt, end, job, now_s)
+        return _completed(status) if done else status
+    if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
+        return _completed(_status(end)) if done else _status(end)
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
-    if not job.state.over:
-        return Status(job.state, f"ending: {end.reason}", job.hosts) if end else job
+    ending = end.reason if end else DONE if done and job.state is not State.PENDING else ""
+    return Status(job.state, _joined(ending and f"ending: {ending}", job.reason), job.hosts)
+
+
+def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | None:
+    """The end that the job itself recorded, or that somebody saw before."""
+    if end and end.certain:
+        return _status(end)
+    seen = last(events, "ended", attempt)
+    return Status(State(seen.details["state"]), seen.details["reason"]) if seen else None
+
+
+def _completed(status: Status) -> Status:
+    """What becomes of an end when the training was done before it."""
+    if status.state is State.COMPLETED or not status.state.over:
+        return status
+    return Status(State.COMPLETED, f"{DONE}; its job then ended with: {status.state.value}, {status.reason}")
+
+
+def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
+    """The end of an attempt whose job is over, as the scheduler says."""
+    if end and job.state not in SCHEDULER_KNOWS:
+        return _status(end)
     if end:
-        return Status(job.state, f"{end.reason}; {job.reason}") if job.state in SCHEDULER_KNOWS else _status(end)
-    if job.state in (State.LOST, State.FAILED) and last(events, "cancel_requested", attempt):
-        return Status(State.CANCELLED, f"cancelled by its user; {job.reason}")
-    if job.state is State.LOST and (young := _not_shown_yet(events, attempt, now_s)):
-        return young
+        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
+    if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, "cancel_requested", attempt):
+        return Status(State.CANCELLED, _joined("cancelled by its user", job.reason))
     if job.state is State.LOST:
-        return Status(State.LOST, f"{job.reason}, and the job left no record of its end")
-    return Status(job.state, job.reason or f"the scheduler says {job.state.value}", job.hosts)
+        return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
+    reason = job.reason or f"the scheduler says {job.state.value}"
+    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts)
+
+
+def _lost(events: list[Event], attempt: int, reason: str) -> str:
+    """What LOST means for an attempt, and what to do."""
+    if not (last(events, "submitted", attempt) or last(events, "started", attempt)):
+        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume --force` submits it"
+    known = f"{reason}, and the job left no record of its end"
+    return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
 
 
 def _status(end: End) -> Status:
     return Status(end.state, end.reason)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
 
 
 def _not_shown_yet(events: list[Event], attempt: int, now_s: float) -> Status | None:

@@ -8,14 +8,13 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from signal import SIGKILL, Signals
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.schedulers.gridengine_records import READ, Record, ended
 from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status
 
-PROLOG_S = 60  # what a site may do for a job before its time begins to count
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # What a login environment has and a job is not given otherwise; the script sets PYTHONPATH and the site's variables.
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH")
@@ -25,26 +24,12 @@ MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid E
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
     "d": "being deleted",
-    "s": "suspended by qmod",
-    "S": "suspended with its queue",
-    "T": "suspended for the load of its host",
+    "s": "suspended by qmod: its processes stand still until `qmod -usj` lets them go on",
+    "S": "suspended with its queue: its processes stand still",
+    "T": "suspended for the load of its host: its processes stand still",
     "R": "rescheduled",
     "t": "being sent to its hosts",
 }
-
-# The codes of `failed` after which a job has run to its end all the same: its exit status counts.
-RAN = {0, 12, 13, 14, 15, 16}
-QDEL = ", from qdel or for want of memory: the record does not tell"
-# What else a code means than that the job failed; Grid Engine's own words for it are in the record.
-MEANS = {
-    19: (State.NODE_FAIL, "its host, or Grid Engine's daemon there, went down"),
-    21: (State.NODE_FAIL, "its host, restarted most likely, no longer knew it"),
-    25: (State.LOST, "it was to run again, and was deleted before that, most likely"),
-}
-
-Record = Mapping[str, str]  # one record of qacct, of which this is read
-READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", "exit_status", "ru_wallclock",
-        "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
 class GridEngine(Scheduler):
@@ -142,7 +127,7 @@ class GridEngine(Scheduler):
             record = {key: value.strip() for key, _, value in pairs if key in READ}
             if "jobnumber" in record:
                 records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
-        return {key: _ended(found) for key, found in records.items()}
+        return {key: ended(found) for key, found in records.items()}
 
     def named_command(self, name: str) -> list[str]:
         return ["qstat", "-u", self._user, "-xml"]
@@ -203,53 +188,3 @@ def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
         awaited = [element.text or "" for element in job.iter("predecessor_jobs")]
         reasons.append(f"it waits for job {', '.join(awaited)}" if awaited else f"held: qrls {job_id} lets it go")
     return Status(State.PENDING, "; ".join(reasons))
-
-
-def _ended(records: list[Record]) -> Status:
-    """The records of one job: of its parallel tasks and earlier runs, then its own, which counts."""
-    own = [record for record in records if record.get("pe_taskid", "NONE") == "NONE"] or records
-    record = own[-1]
-    state, meaning = _end(record)
-    code, _, words = record.get("failed", "").partition(":")
-    failed = f"failed {code.strip()} ({words.strip()})" if words else f"exit status {_number(record, 'exit_status')}"
-    hosts = dict.fromkeys(r["hostname"] for r in [record, *records] if "hostname" in r)
-    return Status(state, f"Grid Engine's accounting says {failed}{meaning and f': {meaning}'}", tuple(hosts))
-
-
-def _end(record: Record) -> tuple[State, str]:
-    """The end that a record tells of, and what it means in words."""
-    code, status = _number(record, "failed"), _number(record, "exit_status")
-    if code == 37:
-        return _limit(record)
-    if (by := record.get("deleted_by", "NONE")) != "NONE":  # Univa and Altair
-        return State.CANCELLED, f"deleted by {by}"
-    if code in MEANS:
-        return MEANS[code]
-    if status > 128 and code == 100:
-        return State.FAILED, f"ended by {_signal(status - 128)}" + (QDEL if status == 128 + SIGKILL else "")
-    if status > 128 and code in RAN:
-        return State.FAILED, f"a program in it ended by {_signal(status - 128)}"
-    if code in RAN and status == 0 and _number(record, "ru_minflt") == 0:  # no program runs without a page fault
-        return State.CANCELLED, "without a trace of its processes, as after qdel -f"
-    if code in RAN and status >= 0:
-        return (State.FAILED if status else State.COMPLETED), f"exit status {status}" if code else ""
-    return (State.FAILED if code > 0 else State.UNKNOWN), ""
-
-
-def _signal(number: int) -> str:
-    return Signals(number).name if number in Signals._value2member_map_ else f"signal {number}"
-
-
-def _limit(record: Record) -> tuple[State, str]:
-    """Which limit a job reached: one code stands for time and memory; what was asked for and used tells them apart."""
-    asked = dict(re.findall(r"\b(h_rt|h_vmem)=([\w.]+)", record.get("category", "")))
-    ran_s = _number(record, "ru_wallclock")
-    if "h_vmem" in asked and ran_s + PROLOG_S < float(asked.get("h_rt", "inf")):
-        return State.OOM, f"asked for h_vmem={asked['h_vmem']} a slot, used {record.get('maxvmem', '?')}"
-    return State.TIMEOUT, f"it ran for {ran_s} s"
-
-
-def _number(record: Record, key: str) -> int:
-    """The whole number that a value begins with, as in '137 (Killed)'; -1 without one."""
-    match = re.match(r"\d+", record.get(key, ""))
-    return int(match[0]) if match else -1

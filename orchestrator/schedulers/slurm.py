@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
+from orchestrator.schedulers import slurm_reasons as reasons
 from orchestrator.schedulers.seam import Request, Scheduler, directives
 from orchestrator.states import State, Status
 
@@ -42,18 +43,6 @@ STATES = {
     "OUT_OF_MEMORY": State.OOM,
     "CANCELLED": State.CANCELLED,
     "REVOKED": State.CANCELLED,
-}
-
-# Accepted by sbatch and then never started, where the site does not enforce its limits at submission.
-NEVER_STARTS = {
-    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
-    "PartitionTimeLimit": "it asks for more time than the partition allows",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is inactive",
-    "InvalidAccount": "its account is not valid",
-    "InvalidQOS": "its quality of service is not valid",
-    "DependencyNeverSatisfied": "it waits for a job that did not end as required",
-    "BadConstraints": "no node satisfies its constraints",
 }
 
 
@@ -107,8 +96,8 @@ class Slurm(Scheduler):
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         said.check("asking Slurm for the states of jobs")
-        rows = [line.split("|") for line in said.stdout.splitlines()]
-        return {row[0]: _status(*row[1:4]) for row in rows if len(row) == 4}
+        rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
+        return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may hold anything
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
         return [
@@ -125,7 +114,7 @@ class Slurm(Scheduler):
             return {}
         said.check("asking Slurm's accounting")
         rows = [line.split("|") for line in said.stdout.splitlines()]
-        return {row[0]: _ended(*row[1:4]) for row in rows if len(row) == 4}
+        return {row[0]: _ended(*row) for row in rows if len(row) == 4}
 
     def named_command(self, name: str) -> list[str]:
         return ["squeue", "--me", "--states=all", "--noheader", f"--name={name}", "--format=%i"]
@@ -143,31 +132,28 @@ class Slurm(Scheduler):
         return expand(text)
 
 
-def _status(word: str, reason: str, nodes: str) -> Status:
+def _status(job: str, word: str, reason: str, nodes: str) -> Status:
     """One row of squeue."""
-    state = STATES.get(word, State.UNKNOWN)
-    words = "" if reason == "None" else reason
+    state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
     if state is State.UNKNOWN:
-        words = f"Slurm says {word}, which this torusrun does not know"
-    elif reason in NEVER_STARTS and state is State.PENDING:
-        words = f"{reason}: {NEVER_STARTS[reason]}; as it is, it will not start"
-    elif word in ("SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"):
-        words = word.lower()
-    return Status(state, words, tuple(expand(nodes)) if nodes else ())
+        return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
+    if state is State.PENDING:
+        return Status(state, reasons.pending(word, reason, job), hosts)
+    if state is State.RUNNING:
+        return Status(state, reasons.running(word, reason, hosts), hosts)
+    return Status(state, reasons.ended(word, reason, hosts), hosts)
 
 
-def _ended(words: str, exit_code: str, nodes: str) -> Status:
+def _ended(job: str, words: str, exit_code: str, nodes: str) -> Status:
     """One row of sacct, whose state may be 'CANCELLED by 1001'."""
     word = words.split()[0] if words.split() else ""
     state = STATES.get(word, State.UNKNOWN)
-    code, _, signal = exit_code.partition(":")
-    reason = f"Slurm's accounting says {words}"
-    if signal not in ("", "0"):
-        reason += f", signal {signal}"
-    elif code not in ("", "0"):
-        reason += f", exit code {code}"
-    known = nodes and nodes != "None assigned"
-    return Status(state, reason, tuple(expand(nodes)) if known else ())
+    hosts = tuple(expand(nodes)) if nodes and nodes != "None assigned" else ()
+    if state.over:
+        return Status(state, reasons.accounted(words, exit_code, hosts), hosts)
+    if state is State.UNKNOWN:
+        return Status(state, f"Slurm's accounting says {words!r}, which this torusrun does not know", hosts)
+    return Status(state, f"squeue does not show it, but Slurm's accounting says {words}", hosts)
 
 
 def _literal(path: Path) -> str:

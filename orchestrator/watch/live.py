@@ -47,12 +47,13 @@ def _lines(run: RunFolder) -> View:
 
 
 def figures(view: View) -> str:
-    """Progress in words: 'step 120/460, 812 images/s, accuracy 97.2 %', or the reason while there is none."""
+    """Progress in words: 'step 120/460, 812 images/s, accuracy 97.2 %', and what is remarkable about a run not over."""
+    remarks = plain(view.remarks)
     if view.step is None:
-        return plain(view.reason)
+        return remarks
     words = [f"step {view.step}/{view.total_steps}"]
     if view.images_per_s is not None:
         words.append(f"{view.images_per_s:,.0f} images/s")
     if view.accuracy is not None:
         words.append(f"accuracy {view.accuracy:.2%}")
-    return ", ".join(words)
+    return ", ".join(words) + (f"; {remarks}" if remarks and not view.state.over else "")

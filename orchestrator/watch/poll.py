@@ -13,7 +13,6 @@ from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
 from orchestrator.schedulers.client import poll
 from orchestrator.states import State, Status
 from orchestrator.watch.lookup import look_up
@@ -29,6 +28,11 @@ def views(runs: Sequence[RunFolder], now_s: float | None = None) -> list[View]:
     The schedulers are asked only about one's own runs that have not settled themselves.
     """
     now_s = time.time() if now_s is None else now_s
+    return [record.view(status, now_s) for record, status in standing(runs, now_s)]
+
+
+def standing(runs: Sequence[RunFolder], now_s: float) -> list[tuple[Record, Status]]:
+    """What the folder of every run says, and the state of its newest attempt, as of `now_s`."""
     records, jobs = [], {}
     for run in runs:
         record, answer = look_up(read_record(run), now_s)
@@ -72,16 +76,15 @@ def _unasked(record: Record) -> str:
     return ""
 
 
-def _settle(record: Record, job: Status | None, now_s: float) -> View:
-    """The view of a run; an end that only the scheduler knew is written down, since schedulers forget."""
-    if job and job.state.over and not record.end:  # the record may have appeared while the scheduler was asked
-        with contextlib.suppress(SiteError):
-            record = replace(record, end=End.read(record.folder.attempt(record.attempt).end))
+def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, Status]:
+    """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
+    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
+        record = record.now
     status = _blamed_on_the_disk(record, record.status(job, now_s))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
             ledger.append(record.folder.ledger, "ended", record.attempt, state=status.state.value, reason=status.reason)
-    return record.view(status)
+    return record, status
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:

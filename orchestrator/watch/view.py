@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger, metrics, planned, remains
-from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.files import read_object
+from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import Event, last
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
+from orchestrator.watch.evidence import suspicion
+from orchestrator.watch.pace import Pace, pace
+from orchestrator.watch.plain import plain
 
 TAIL_BYTES = 16_384
+LARGEST_DONE_BYTES = 4096
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -25,7 +30,9 @@ RUN_ID = re.compile(r"[\w.-]+")
 class View:
     """A run at one moment. `grid` and `ranks` are None, `scheduler` is '' where nothing readable tells of them.
 
-    `damaged` says in words what of the run folder cannot be read, and what stands in for it.
+    `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
+    `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
+    and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
     """
 
     run: str
@@ -43,6 +50,14 @@ class View:
     accuracy: float | None
     folder: str
     damaged: tuple[str, ...] = ()
+    last_step_age_s: float | None = None
+    usual_step_s: float | None = None
+    pause: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """The reason and the pause, one after the other."""
+        return "; ".join(filter(None, (self.reason, self.pause)))
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
@@ -52,7 +67,8 @@ class View:
 class Record:
     """What the run folder says by itself, read once.
 
-    `end_damage` says why the end record cannot be read, `damage` what else cannot.
+    `done` says whether the training of the newest attempt recorded that it is done; it is not read where the end record
+    says COMPLETED. `end_damage` says why the end record cannot be read, `damage` what else cannot.
     """
 
     folder: RunFolder
@@ -61,6 +77,7 @@ class Record:
     events: list[Event]
     attempt: int
     end: End | None
+    done: bool
     end_damage: str
     damage: tuple[str, ...]
 
@@ -82,7 +99,13 @@ class Record:
         return self.plan.scheduler if self.plan else str(said or "")
 
     def status(self, job: Status | None, now_s: float) -> Status:
-        return resolve(self.events, self.attempt, self.end, job, now_s)
+        return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+
+    @property
+    def now(self) -> Record:
+        """The same record with the end as it is written by now."""
+        end, end_damage = _end(self.folder, self.attempt)
+        return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
     @property
     def settled(self) -> bool:
@@ -94,16 +117,23 @@ class Record:
         """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
 
-    def view(self, status: Status) -> View:
+    def view(self, status: Status, now_s: float) -> View:
+        """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
+        paced, suspected = Pace(), ""
+        started = last(self.events, "started", self.attempt)
+        if status.state is State.RUNNING:
+            paced = pace(rows, self.attempt, started.time_s if started else None, now_s)
+        if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
+            suspected = suspicion(self.folder.attempt(self.attempt), now_s)
         at = metrics.newest(rows, "start", "step", "stop", "done") or {}
-        paced = metrics.newest(rows, "step") or {}
+        step = metrics.newest(rows, "step") or {}
         judged = metrics.newest(rows, "eval", "done") or {}
         grid, hosts = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            status.reason,
+            plain("; ".join(filter(None, (status.reason, suspected)))),
             self.attempt,
             self.job,
             self.scheduler,
@@ -111,11 +141,14 @@ class Record:
             grid[0] * grid[1] if grid else None,
             hosts or status.hosts,
             at.get("step"),
-            at.get("total_steps", paced.get("total_steps")),
-            paced.get("images_per_s"),
+            at.get("total_steps", step.get("total_steps")),
+            step.get("images_per_s"),
             judged.get("accuracy"),
             str(self.folder.folder),
             tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
+            paced.age_s,
+            paced.usual_s,
+            "" if self.end or self.done else paced.pause,
         )
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
@@ -154,7 +187,8 @@ def read_record(run: RunFolder) -> Record:
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
-    return Record(run, _owner(run), plan, events, attempt, end, end_damage, damage)
+    done = _done(run.attempt(attempt), end)
+    return Record(run, _owner(run), plan, events, attempt, end, done, end_damage, damage)
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -162,6 +196,17 @@ def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
         return End.read(run.attempt(attempt).end), ""
     except SiteError as error:
         return None, str(error)
+
+
+def _done(attempt: Attempt, end: End | None) -> bool:
+    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    if end and end.certain and end.state is State.COMPLETED:
+        return False  # nobody needs to know
+    try:
+        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
+    except SiteError:
+        return False
+    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number
 
 
 def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:

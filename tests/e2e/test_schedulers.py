@@ -84,6 +84,18 @@ def test_a_scheduler_that_hangs_costs_its_timeout_and_no_run(place: Place) -> No
     until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
 
 
+def test_a_run_that_ends_while_its_scheduler_hangs_is_not_unknown(place: Place) -> None:
+    frozen = place.frozen()
+    if frozen is None:
+        return  # nothing that could hang
+    hasty = place.site("hasty.yaml", command_timeout="3s")
+    run = place.submit("--set", f"site={hasty}", "--set", "train.epochs=6")
+    wait_for_step(run, 1)
+    with frozen:
+        until(lambda: (run / "attempts/1/done.json").exists(), "the training to be done")
+        until(lambda: place.view(run)["state"] == "COMPLETED", "the end of a run whose scheduler hangs to be told", 60)
+
+
 def test_a_client_that_is_killed_while_it_submits_leaves_a_run_that_is_told_truly(place: Place) -> None:
     """Whether the job came into being, nobody knows until it begins: then the job itself says so."""
     frozen = place.frozen()

@@ -64,7 +64,8 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     write_text(attempt.stderr, "")
     write_json(attempt.rendezvous, {"host": "here", "port": 1})
     _train(run, end.state is State.COMPLETED)
-    write_json(attempt.done, {"schema": 1, "attempt": 1, "step": STEPS})
+    if end.state is State.COMPLETED:
+        write_json(attempt.done, {"schema": 1, "attempt": 1, "step": STEPS})
     end.write(attempt.end)
     ledger.append(run.ledger, "ended", 1, state=end.state.value, reason=end.reason)
     return run

@@ -21,8 +21,11 @@ SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=
         ([SUBMITTED], None, GONE, State.LOST, "left no record of its end"),
         ([SUBMITTED, CANCELLED], None, GONE, State.CANCELLED, "cancelled by its user"),
         ([SUBMITTED], None, Status(State.UNKNOWN, "squeue did not answer"), State.UNKNOWN, "did not answer"),
-        ([SUBMITTED], None, Status(State.NODE_FAIL, "NodeDown"), State.NODE_FAIL, "NodeDown"),
-        ([SUBMITTED], None, Status(State.FAILED, ""), State.FAILED, "the scheduler says FAILED"),
+        ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), State.NODE_FAIL, "lost n1; `torusrun resume` goes on"),
+        ([SUBMITTED], None, Status(State.OOM, "too much"), State.OOM, "too much; ask for more (`memory` of the"),
+        ([SUBMITTED], None, Status(State.FAILED, ""), State.FAILED, "the scheduler says FAILED; `torusrun logs` shows"),
+        ([SUBMITTED, CANCELLED], None, Status(State.CANCELLED, "by 7"), State.CANCELLED, "cancelled by its user; by 7"),
+        ([SUBMITTED], SIGTERMED, Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "SIGTERM from outside; no answer"),
         ([SUBMITTED], SIGTERMED, Status(State.PREEMPTED, "by job 9"), State.PREEMPTED, "by job 9"),
         ([SUBMITTED], SIGTERMED, Status(State.TIMEOUT, "accounting"), State.TIMEOUT, "SIGTERM from outside; acc"),
         ([SUBMITTED], SIGTERMED, Status(State.FAILED, "NonZeroExitCode"), State.CANCELLED, "SIGTERM"),
@@ -42,6 +45,60 @@ def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> 
 def test_an_end_that_was_seen_once_stays_when_the_scheduler_forgets() -> None:
     seen = Event(3.0, "ended", 1, {"state": "TIMEOUT", "reason": "TimeLimit"})
     assert resolve([SUBMITTED, seen], 1, None, GONE, NOW_S) == Status(State.TIMEOUT, "TimeLimit")
+
+
+def test_lost_says_what_it_means_and_what_to_do() -> None:
+    reason = resolve([SUBMITTED], 1, None, GONE, NOW_S).reason
+    assert reason == (
+        "its job is gone and nobody can say how it ended: it has left the queue, and the job left no record of its "
+        "end; `torusrun logs` shows what it wrote; `torusrun resume` goes on from the newest checkpoint "
+        "(--force, if you know that its job is gone)"
+    )
+    never = resolve([Event(1.0, "submitting", 1, {"name": "x"})], 1, None, GONE, NOW_S).reason
+    assert (
+        never.startswith("nothing shows that it was ever submitted: ")
+        and "`torusrun resume --force` submits it" in never
+    )
+
+
+ENDED = Event(3.0, "ended", 1, {"state": "CANCELLED", "reason": "scancel"})
+
+
+@pytest.mark.parametrize(
+    ("events", "end", "job", "says"),
+    [
+        ([SUBMITTED], SIGTERMED, GONE, "CANCELLED, told to end by SIGTERM from outside"),
+        (
+            [SUBMITTED],
+            SIGTERMED,
+            Status(State.TIMEOUT, "its limit"),
+            "TIMEOUT, told to end by SIGTERM from outside; its",
+        ),
+        ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), "NODE_FAIL, lost n1"),
+        ([SUBMITTED], None, GONE, "LOST, its job is gone"),
+        ([SUBMITTED, CANCELLED], None, GONE, "CANCELLED, cancelled by its user"),
+        ([SUBMITTED, ENDED], None, None, "CANCELLED, scancel"),
+        ([SUBMITTED], End(State.TIMEOUT, "its time limit is near"), None, "TIMEOUT, its time limit is near"),
+        ([SUBMITTED], End(State.FAILED, "rank 1 was killed"), None, "FAILED, rank 1 was killed"),
+        ([SUBMITTED], SIGTERMED, Status(State.UNKNOWN, "squeue did not answer"), "CANCELLED, told to end by SIGTERM"),
+        ([], SIGTERMED, None, "CANCELLED, told to end by SIGTERM"),
+    ],
+)
+def test_a_training_that_was_done_is_completed_however_its_job_ended(events, end, job, says: str) -> None:  # type: ignore[no-untyped-def]
+    status = resolve(events, 1, end, job, NOW_S, done=True)
+    assert status.state is State.COMPLETED
+    assert status.reason.startswith(f"the training recorded that it is done; its job then ended with: {says}")
+    assert resolve(events, 1, end, job, NOW_S).state is not State.COMPLETED
+
+
+def test_a_training_that_was_done_runs_as_long_as_its_job() -> None:
+    for end in (None, SIGTERMED):
+        status = resolve([SUBMITTED], 1, end, Status(State.RUNNING, "node3 does not answer"), NOW_S, done=True)
+        assert status.state is State.RUNNING
+        assert status.reason.startswith("ending: ") and status.reason.endswith("; node3 does not answer")
+    assert resolve([SUBMITTED], 1, None, Status(State.UNKNOWN, "?"), NOW_S, done=True).state is State.UNKNOWN
+    completed = resolve([SUBMITTED], 1, End(State.COMPLETED, "all well"), None, NOW_S, done=True)
+    assert completed == Status(State.COMPLETED, "all well")
 
 
 def submitted(ago_s: float, kind: str = "submitted") -> Event:

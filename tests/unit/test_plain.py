@@ -44,11 +44,15 @@ def test_a_reason_does_nothing_to_the_terminal(verb: str, run: RunFolder, capsys
     assert not any(line.startswith("made-0000") for line in shown.splitlines() if verb != "cancel")
 
 
-def test_as_json_a_reason_is_as_it_was(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reason_is_one_line_as_text_and_as_json(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reasons come from hooks, comments and error messages, and hold what those hold."""
     main(["status", run.run_id, "--json"])
     shown = capsys.readouterr().out
-    assert json.loads(shown)["runs"][0]["reason"] == EVIL
-    assert not FORBIDDEN & set(shown)
+    (reason,) = [view["reason"] for view in json.loads(shown)["runs"]]
+    assert reason == plain(EVIL) and "\n" not in reason and not FORBIDDEN & set(shown)
+    main(["status", run.run_id])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(reason)
 
 
 def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:

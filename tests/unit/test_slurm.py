@@ -40,11 +40,19 @@ def test_the_recordings_are_of_the_commands_in_use() -> None:
 @pytest.mark.parametrize(
     ("job", "state", "says"),
     [
-        ("1", State.COMPLETED, ""), ("2", State.FAILED, "NonZeroExitCode"), ("4", State.RUNNING, ""),
-        ("6", State.CANCELLED, ""), ("8", State.OOM, "OutOfMemory"), ("10", State.PENDING, "JobHeldUser"),
-        ("12", State.PENDING, "more nodes than the partition allows; as it is, it will not start"),
-        ("13", State.PENDING, "more time than the partition allows"), ("14", State.PENDING, "its partition is down"),
-        ("15", State.PENDING, "Dependency"), ("16", State.PENDING, "did not end as required"),
+        ("1", State.COMPLETED, "exit code 0"), ("4", State.RUNNING, ""),
+        ("2", State.FAILED, "its script ended with an exit code other than 0 (Slurm: FAILED, NonZeroExitCode)"),
+        ("3", State.FAILED, "Slurm could not start it, or a signal ended its script (Slurm: FAILED, JobLaunchFailure)"),
+        ("6", State.CANCELLED, "cancelled, by its user or by an administrator (Slurm: CANCELLED)"),
+        ("8", State.OOM, "more memory than the job had asked for (Slurm: OUT_OF_MEMORY, OutOfMemory)"),
+        ("10", State.PENDING, "held by its user: `scontrol release 10` lets it go (Slurm: JobHeldUser)"),
+        ("11", State.PENDING, "its earliest start time has not come (Slurm: BeginTime)"),
+        ("12", State.PENDING, "more nodes than the partition allows"),
+        ("13", State.PENDING, "more time than the partition allows (Slurm: PartitionTimeLimit); as it is, it will not"),
+        ("14", State.PENDING, "its partition is down (Slurm: PartitionDown); as it is, it will not start"),
+        ("15", State.PENDING, "it waits for another job to end (Slurm: Dependency)"),
+        ("16", State.PENDING, "did not end as required (Slurm: DependencyNeverSatisfied); as it is, it will not start"),
+        ("17", State.PENDING, "it waits for free nodes (Slurm: Resources)"),
     ],
 )  # fmt: skip
 def test_squeue(job: str, state: State, says: str) -> None:
@@ -58,16 +66,22 @@ def test_squeue_tells_the_hosts() -> None:
 
 def test_squeue_after_a_node_was_lost_and_a_limit_reached() -> None:
     late = Slurm().parse_status(recorded("squeue_late"))
-    assert late["9"].state is State.NODE_FAIL
-    assert late["7"].state is State.TIMEOUT
+    assert (late["9"].state, late["9"].reason) == (State.NODE_FAIL, "Slurm lost node4 (Slurm: NODE_FAIL, NodeDown)")
+    assert late["7"].state is State.TIMEOUT and late["7"].reason.startswith("it reached its time limit (Slurm: TIME")
+    assert late["17"].reason.startswith("nodes that it needs are down, drained or reserved, as for")
 
 
 @pytest.mark.parametrize(
     ("job", "state", "says"),
     [
-        ("1", State.COMPLETED, "accounting says COMPLETED"), ("2", State.FAILED, "exit code 7"),
-        ("3", State.FAILED, "signal 11"), ("6", State.CANCELLED, "CANCELLED by"), ("7", State.TIMEOUT, "TIMEOUT"),
-        ("8", State.OOM, "signal 125"), ("9", State.NODE_FAIL, "NODE_FAIL"), ("10", State.PENDING, ""),
+        ("1", State.COMPLETED, "its script ended with exit code 0 (Slurm: COMPLETED)"),
+        ("2", State.FAILED, "its script ended with exit code 7 (Slurm: FAILED)"),
+        ("3", State.FAILED, "its script was ended by SIGSEGV (Slurm: FAILED)"),
+        ("6", State.CANCELLED, "cancelled by user 1001 (Slurm: CANCELLED by 1001)"),
+        ("7", State.TIMEOUT, "it reached its time limit (Slurm: TIMEOUT)"),
+        ("9", State.NODE_FAIL, "Slurm lost node4 (Slurm: NODE_FAIL)"),
+        ("8", State.OOM, "a process in it wanted more memory than the job had asked for (Slurm: OUT_OF_MEMORY)"),
+        ("10", State.PENDING, "squeue does not show it, but Slurm's accounting says PENDING"),
     ],
 )  # fmt: skip
 def test_sacct(job: str, state: State, says: str) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator import process
+from orchestrator.cli import main
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.runs.records import CUT_OFF, End, RankEnd
+from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
+from orchestrator.watch.live import figures
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
 
 FAILED = End(State.FAILED, "rank 1 was killed")
+SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 GONE = "999999999.1"
 STRANGER = 12345
@@ -110,6 +115,48 @@ def test_an_end_that_cannot_be_noted_is_told_all_the_same(run: RunFolder) -> Non
     assert state(run) is State.FAILED
 
 
+def test_a_run_that_ends_while_its_scheduler_hangs_is_told_by_its_folder(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_the_end(run)
+
+    def hang(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+        FAILED.write(run.attempt(1).end)
+        return {job: Status(State.UNKNOWN, "squeue did not answer within 3 s") for job in jobs}
+
+    monkeypatch.setattr("orchestrator.watch.poll.poll", hang)
+    assert (views([run])[0].state, views([run])[0].reason) == (State.FAILED, FAILED.reason)
+
+
+@pytest.mark.parametrize(
+    ("written", "completed"),
+    [
+        ('{"schema": 1, "attempt": 1, "step": 40}', True), ('{"attempt": 2}', False), ('{"attempt": true}', False),
+        ('{"attempt": "1"}', False), ("{}", False), ("[1]", False), ("", False), ("\0" * 99, False),
+        ('{"attempt": 1, "x": "' + "x" * 5000 + '"}', False),
+    ],
+)  # fmt: skip
+def test_the_record_that_a_training_is_done_outweighs_the_end_of_its_job(
+    written: str, completed: bool, run: RunFolder
+) -> None:
+    run.attempt(1).done.write_text(written)
+    assert state(run) is (State.COMPLETED if completed else State.FAILED)
+    lose_the_end(run)
+    SIGTERMED.write(run.attempt(1).end)
+    assert state(run) is (State.COMPLETED if completed else State.CANCELLED)
+    run.attempt(1).end.unlink()
+    assert state(run) is (State.COMPLETED if completed else State.CANCELLED), "an end that was seen must be kept"
+
+
+def test_a_done_record_that_is_a_pipe_or_a_link_is_not_waited_for(run: RunFolder, tmp_path: Path) -> None:
+    os.mkfifo(run.attempt(1).done)
+    assert state(run) is State.FAILED
+    run.attempt(1).done.unlink()
+    (tmp_path / "done.json").write_text('{"attempt": 1}')
+    run.attempt(1).done.symlink_to(tmp_path / "done.json")
+    assert state(run) is State.FAILED
+
+
 def test_a_scheduler_of_another_version_is_no_reason_to_show_nothing(run: RunFolder) -> None:
     lose_the_end(run)
     run.plan.write_text(run.plan.read_text().replace('"scheduler": "local"', '"scheduler": "cron"'))
@@ -145,3 +192,61 @@ def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
         State.FAILED,
         ("attempts/1: this folder is missing, and its logs with it",),
     )
+
+
+@pytest.fixture
+def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run without an end that its scheduler calls running, long after its last step, of 40 that were to be 50."""
+    lose_the_end(run)
+    for path in run.attempt(1).ranks.glob("*.end.json"):
+        path.unlink()
+    rows = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    began_s = time.time() - 250
+    for row in rows:
+        row.update(t=began_s + row["step"] / 4, total_steps=50)
+    run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def poll(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+        return {job: Status(State.RUNNING, "being deleted", ("node2", "node1")) for job in jobs}
+
+    monkeypatch.setattr("orchestrator.watch.poll.poll", poll)
+    return run
+
+
+def test_a_running_run_without_new_steps_says_so_beside_its_reason(
+    running: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (view,) = views([running])
+    assert (view.state, view.reason, view.pause) == (State.RUNNING, "being deleted", "no step for 4 min, usual 0.25 s")
+    assert view.usual_step_s == pytest.approx(0.25) and view.last_step_age_s == pytest.approx(240, abs=30)
+    assert view.as_json()["usual_step_s"] == view.usual_step_s
+    main(["status", running.run_id])
+    assert capsys.readouterr().out.endswith(": being deleted; no step for 4 min, usual 0.25 s\n")
+    shown = figures(view)
+    assert shown.startswith("step 40/50, ") and shown.endswith("; being deleted; no step for 4 min, usual 0.25 s")
+
+
+def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:
+    attempt = running.attempt(1)
+    for rank in (0, 2):
+        RankEnd(rank, "here", rank, time.time() - 20, exit_code=CUT_OFF).write(attempt.rank_end(rank))
+    attempt.pulse.write_text("node1\n")
+    os.utime(attempt.pulse, (time.time() - 40, time.time() - 40))
+    (view,) = views([running])
+    assert view.state is State.RUNNING
+    assert view.reason.startswith(
+        "being deleted; suspected: a rank is gone, or cannot be reached: rank 0 (here) lost its connection to "
+    )
+    assert "; the supervisor on node1 is silent for 4" in view.reason
+    SIGTERMED.write(attempt.end)
+    assert views([running])[0].reason == "ending: told to end by SIGTERM from outside; being deleted"
+
+
+def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.watch.follow.LOOK_S", 0.05)
+    monkeypatch.setattr("orchestrator.watch.follow.FIRST_POLL_S", 60.0)
+    following = follow(running)
+    first, second, third = (next(following) for _ in range(3))
+    assert first.last_step_age_s and second.last_step_age_s and third.last_step_age_s
+    assert first.last_step_age_s < second.last_step_age_s < third.last_step_age_s
+    assert first.reason == third.reason == "being deleted"

@@ -1,0 +1,212 @@
+"""What Slurm's words for a job mean: what happened, and what to do. The word itself stays, for whoever looks it up.
+
+Sources: squeue(1) of 22.05, JOB REASON CODES and JOB STATE CODES; src/common/job_state_reason.c of Slurm 25.11, which
+has all the reasons' names; what is marked so is from memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from signal import Signals
+
+MOST_HOSTS = 8
+AS_IT_IS = "; as it is, it will not start"
+LET_GO = "`scontrol release {job}` lets it go"
+
+# Why a pending job waits. Sooner or later it starts.
+WAITS = {
+    "Resources": "it waits for free nodes",
+    "Priority": "jobs of higher priority are before it",
+    "Dependency": "it waits for another job to end",
+    "BeginTime": "its earliest start time has not come",  # also of a job that Slurm has put back into the queue
+    "Licenses": "it waits for a license",
+    "JobHeldUser": f"held by its user: {LET_GO}",
+    "JobHeldAdmin": "held by an administrator, or by Slurm after a failed start: ask the administrators",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved, as for maintenance",
+    "Reservation": "its reservation has not begun",
+    "ReservationDeleted": "its reservation was deleted: submit it without one, or with another",
+    "Prolog": "its nodes are being made ready",
+    "Cleaning": "what is left of its last start is being cleaned up",
+    "FrontEndDown": "no front end node is up",
+    "SchedDefer": "the scheduler has put it off",  # from memory
+    "JobArrayTaskLimit": "as many tasks of its array run as may run at once",
+    "JobHoldMaxRequeue": "held, as it went back into the queue too often: ask the administrators",  # from memory
+    "AssociationJobLimit": "its account runs as many jobs as it may",
+    "AssociationResourceLimit": "its account uses as much as it may",
+    "AssociationTimeLimit": "its account has used up its time",
+    "QOSJobLimit": "its quality of service runs as many jobs as it may",
+    "QOSResourceLimit": "its quality of service uses as much as it may",
+    "QOSTimeLimit": "its quality of service has used up its time",
+    "QOSUsageThreshold": "its account has used too much for its quality of service",
+    "PowerNotAvail": "there is too little power for more jobs now",  # from memory
+    "PowerReserved": "the power that it needs is reserved",  # from memory
+    "BurstBufferResources": "it waits for room in the burst buffer",
+    "BurstBufferStageIn": "its files are being copied into the burst buffer",
+    "SystemFailure": "Slurm, a file system or the network failed: ask the administrators",
+    "WaitingForScheduling": "Slurm has not looked at it yet",
+    "None": "",  # Slurm has not looked at it yet
+}
+# Why a pending job never starts. sbatch accepts these where a site does not enforce its limits at once.
+NEVER = {
+    "PartitionNodeLimit": "it asks for more nodes than the partition allows, or for nodes that are down",
+    "PartitionTimeLimit": "it asks for more time than the partition allows",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionConfig": "its partition does not allow what it asks for",
+    "InvalidAccount": "its account is not valid",
+    "AccountNotAllowed": "its account may not use this partition",
+    "InvalidQOS": "its quality of service is not valid",
+    "QOSNotAllowed": "its quality of service may not be used here",
+    "ReservationInvalid": "its reservation is not valid",
+    "DependencyNeverSatisfied": "it waits for a job that did not end as required",
+    "BadConstraints": "no node satisfies its constraints",
+    "MaxMemPerLimit": "it asks for more memory than the partition allows",
+}
+# Reasons of one kind, each resource having its own: (which, what they mean, whether a job with it can start).
+KINDS = (
+    (r"AssocMax\w*Per(Job|Node)(Limit)?", "it asks for more than its account allows one job", False),
+    (r"QOSMax\w*Per(Job|Node)(Limit)?", "it asks for more than its quality of service allows one job", False),
+    (r"QOSMin\w+", "it asks for less than its quality of service demands of a job", False),
+    (r"(AssocGrp|Max\w+PerAccount)\w*", "its account uses as much as it may", True),
+    (r"AssocMax\w+", "its user's jobs in this account are as many, or use as much, as they may", True),
+    (r"QOSGrp\w+", "its quality of service uses as much as it may", True),
+    (r"QOSMax\w+", "its user has as much in this quality of service as one may have", True),
+)
+# States of a job that is not simply waiting or running.
+ON_ITS_WAY = {
+    "CONFIGURING": "its nodes are being made ready",
+    "COMPLETING": "its processes are being ended",
+    "SUSPENDED": "suspended: its processes stand still until Slurm resumes them",
+    "STOPPED": "stopped by SIGSTOP: its processes stand still until SIGCONT",
+    "RESIZING": "Slurm is changing how many nodes it has",
+    "SIGNALING": "it is being sent a signal",
+    "STAGE_OUT": "its files are being copied out of the burst buffer",
+    "REQUEUED": "Slurm has put it back into the queue",
+    "REQUEUE_FED": "Slurm has put it back into the queue",
+    "REQUEUE_HOLD": f"Slurm has put it back into the queue and holds it: {LET_GO}",
+    "SPECIAL_EXIT": f"Slurm has put it back into the queue and holds it: {LET_GO}",
+    "RESV_DEL_HOLD": f"held, as its reservation was deleted: {LET_GO}",
+}
+# How a job ended: by its state, and then, where that says too little, by its reason.
+ENDS = {
+    "COMPLETED": "its script ended with exit code 0",
+    "TIMEOUT": "it reached its time limit",
+    "DEADLINE": "its deadline came before it could end",
+    "PREEMPTED": "Slurm took its nodes for a job of higher priority",
+    "OUT_OF_MEMORY": "a process in it wanted more memory than the job had asked for",
+    "RECONFIG_FAIL": "its nodes could not be set up as it needs them",
+    "LAUNCH_FAILED": "Slurm could not start it",
+    "REVOKED": "another cluster of the federation has taken it",
+    "FAILED": "its script failed",
+}
+FAILURES = {
+    "NonZeroExitCode": "its script ended with an exit code other than 0",
+    "RaisedSignal": "its script was ended by a signal",
+    # 22.05 says so of a script that a signal ended, too: recorded of one that sent itself SIGSEGV.
+    "JobLaunchFailure": "Slurm could not start it, or a signal ended its script",
+    "SystemFailure": "Slurm, a file system or the network failed",
+    "InactiveLimit": "it was idle for too long",
+    "BurstBufferOperation": "the burst buffer failed",
+}
+ENDING = {**FAILURES, "TimeLimit": ENDS["TIMEOUT"], "OutOfMemory": ENDS["OUT_OF_MEMORY"], "DeadLine": ENDS["DEADLINE"]}
+NOT_STARTED = 53  # sacct's signal of a job whose output files could not be opened, or whose prolog failed; from memory
+
+
+def pending(word: str, reason: str, job: str) -> str:
+    """Why a pending job waits; `word` is its state, `reason` what squeue says of it, which may be a whole sentence."""
+    meant, starts = _waiting(reason)
+    if word in ON_ITS_WAY:
+        meant = "; ".join(filter(None, (ON_ITS_WAY[word], meant)))
+    if not meant and reason in ("", "None"):
+        return ""
+    return _with(meant.format(job=job), word if word != "PENDING" else "", reason) + ("" if starts else AS_IT_IS)
+
+
+def _waiting(reason: str) -> tuple[str, bool]:
+    """(what a reason for waiting means, '' where that is not known; whether a job with it can start)."""
+    key = re.split(r"\W", reason, maxsplit=1)[0]  # as in 'ReqNodeNotAvail, UnavailableNodes:node3'
+    if key in NEVER:
+        return NEVER[key], False
+    if key in WAITS:
+        return WAITS[key], True
+    if reason.startswith("Nodes required for job are DOWN"):
+        return WAITS["ReqNodeNotAvail"], True
+    return next(((meant, starts) for kind, meant, starts in KINDS if re.fullmatch(kind, key)), ("", True))
+
+
+def running(word: str, reason: str, hosts: Sequence[str]) -> str:
+    """What is unusual about a job that has nodes, '' where nothing is."""
+    why = _lost(hosts) if reason == "NodeDown" else ENDING.get(reason) or _waiting(reason)[0]
+    meant = ": ".join(filter(None, (ON_ITS_WAY.get(word, ""), why)))
+    return _with(meant, word if word in ON_ITS_WAY else "", reason) if meant or reason not in ("", "None") else ""
+
+
+def ended(word: str, reason: str, hosts: Sequence[str]) -> str:
+    """How a job ended, from squeue's state and reason."""
+    if word == "CANCELLED":
+        return _with(*_cancelled(reason, hosts))
+    meant = _end(word, hosts)
+    if word == "FAILED" and reason not in ("", "None"):
+        meant = FAILURES.get(reason) or _waiting(reason)[0] or meant
+    return _with(meant, word, reason)
+
+
+def accounted(words: str, exit_code: str, hosts: Sequence[str]) -> str:
+    """How a job ended, from sacct's state, as 'CANCELLED by 1001', and exit code, as '7:0' or, of a signal, '0:11'."""
+    word, _, by = words.partition(" by ")
+    code, _, number = exit_code.partition(":")
+    if word == "CANCELLED":
+        meant = f"cancelled by {'root' if by == '0' else f'user {by}'}" if by else "cancelled"
+        return _with(meant if hosts else f"{meant} before it started: it never ran", words, "")
+    meant = _end(word, hosts)
+    if word == "FAILED" and number == str(NOT_STARTED):
+        meant = "Slurm could not start it, as when its output files cannot be opened"
+    elif word == "FAILED" and number not in ("", "0"):
+        meant = f"its script was ended by {_signal(number)}"
+    elif word == "FAILED" and code not in ("", "0"):
+        meant = f"its script ended with exit code {code}"
+    return _with(meant, words, "")
+
+
+def _cancelled(reason: str, hosts: Sequence[str]) -> tuple[str, str]:
+    """A cancelled job in words, and in Slurm's; one that waited keeps the reason for which it waited."""
+    if reason == "DependencyNeverSatisfied":
+        meant = "dropped by its dependency, it never ran: the job before it did not end as required"
+        return meant, f"CANCELLED, {reason}"
+    before = "" if reason in ("", "None") else f"; before: {reason}"
+    if not hosts:
+        return "cancelled while it waited: it never ran", f"CANCELLED{before}"
+    return "cancelled, by its user or by an administrator", f"CANCELLED{before}"
+
+
+def _end(word: str, hosts: Sequence[str]) -> str:
+    if word == "NODE_FAIL":
+        return _lost(hosts)
+    if word == "BOOT_FAIL":
+        return f"{_one_of(hosts)} could not be booted"
+    return ENDS.get(word, "")
+
+
+def _lost(hosts: Sequence[str]) -> str:
+    return f"Slurm lost {_one_of(hosts)}"
+
+
+def _one_of(hosts: Sequence[str]) -> str:
+    """The one host of a job by its name; of several nobody can tell which it was."""
+    if len(hosts) == 1:
+        return hosts[0]
+    listed = ", ".join(hosts[:MOST_HOSTS]) + (f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else "")
+    return f"at least one of its nodes ({listed})" if hosts else "a node of it"
+
+
+def _signal(number: str) -> str:
+    return Signals(int(number)).name if number.isdigit() and int(number) in set(Signals) else f"signal {number}"
+
+
+def _with(meant: str, *words: str) -> str:
+    """The meaning, and Slurm's own words for it in parentheses; those alone where the meaning is not known."""
+    said = ", ".join(word for word in words if word and word != "None")
+    if not said:
+        return meant
+    return f"{meant} (Slurm: {said})" if meant else f"Slurm says: {said}"

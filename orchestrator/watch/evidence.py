@@ -1,0 +1,91 @@
+"""What the folder of a running attempt holds that makes one suspect something: rank ends and the supervisor's pulse."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Sequence
+from itertools import islice
+
+from orchestrator.errors import SiteError
+from orchestrator.private import read_bytes
+from orchestrator.runs.files import read_object
+from orchestrator.runs.folder import Attempt
+from orchestrator.runs.records import RankEnd
+
+RECORD = re.compile(r"(\d{4,8})\.(end|told)\.json")
+# More is not read of one attempt for one look at it.
+MOST_ENTRIES = 100_000
+MOST_ENDS = 64
+LARGEST_NAME_BYTES = 256
+
+
+def suspicion(attempt: Attempt, now_s: float) -> str:
+    """'suspected: ...', or '' where nothing is, as of `now_s` (of time.time()).
+
+    It costs a stat and a listing of a folder while nothing is wrong.
+    """
+    pulse_age_s = _pulse_age_s(attempt, now_s)
+    ended, told = _recorded(attempt)
+    if pulse_age_s is None and not ended:
+        return ""
+    from orchestrator.watch import suspect  # with the verdict, which nobody needs while no run is at work
+
+    ends = _ends(attempt, sorted(ended))
+    placement = _placement(attempt) if any(not end.good for end in ends) else {}
+    silent = pulse_age_s is not None and pulse_age_s > suspect.SILENT_S
+    host = _host(attempt) if silent else ""
+    return suspect.suspicion(placement, ended | told, ends, pulse_age_s, host, now_s)
+
+
+def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
+    """The time since the supervisor last showed that it lives; None where it never did, as in older versions."""
+    try:
+        found = attempt.pulse.lstat()
+    except OSError:
+        return None
+    return max(now_s - found.st_mtime, 0.0) if stat.S_ISREG(found.st_mode) else None
+
+
+def _host(attempt: Attempt) -> str:
+    """The host of the supervisor, as it wrote into its pulse; '' where it did not."""
+    try:
+        return read_bytes(attempt.pulse, LARGEST_NAME_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
+    """(the ranks that recorded how they ended, those that recorded that they were told to)."""
+    try:
+        with os.scandir(attempt.ranks) as entries:
+            names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
+    except OSError:
+        return set(), set()
+    found = [(int(match[1]), match[2]) for name in names if (match := RECORD.fullmatch(name))]
+    return {rank for rank, kind in found if kind == "end"}, {rank for rank, kind in found if kind == "told"}
+
+
+def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
+    """The first of these records, without those that cannot be read."""
+    found = []
+    for rank in ended[:MOST_ENDS]:
+        with contextlib.suppress(SiteError):
+            found.append(RankEnd.read(attempt.rank_end(rank)))
+    return found
+
+
+def _placement(attempt: Attempt) -> dict[str, list[int]]:
+    """The ranks of every host; none where the placement cannot be read."""
+    try:
+        seats = (read_object(attempt.placement) or {}).get("seats")
+    except SiteError:
+        return {}
+    placed: dict[str, list[int]] = {}
+    for seat in seats if type(seats) is list else []:
+        if type(seat) is not list or len(seat) != 5 or type(seat[0]) is not int or type(seat[1]) is not str:
+            return {}
+        placed.setdefault(seat[1], []).append(seat[0])
+    return placed

@@ -1,0 +1,125 @@
+"""What rank ends and the supervisor's pulse make one suspect while the scheduler says RUNNING: words, and no state."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.runs.files import write_json
+from orchestrator.runs.folder import Attempt
+from orchestrator.runs.records import CUT_OFF, RankEnd
+from orchestrator.watch import evidence
+from orchestrator.watch.suspect import LEAVE_S, SILENT_S, suspicion
+
+NOW_S = 5000.0
+PLACED = {f"node{n}": list(range(4 * (n - 1), 4 * n)) for n in (1, 2, 3)}
+FIRST = "node1"
+
+
+def end(rank: int, ago_s: float, code: int | None = CUT_OFF, **more: object) -> RankEnd:
+    return RankEnd(rank, f"node{rank // 4 + 1}", rank % 4, NOW_S - ago_s, exit_code=code, **more)  # type: ignore[arg-type]
+
+
+WITNESS = "rank 0 (node1) lost its connection to another rank"
+
+
+@pytest.mark.parametrize(
+    ("ends", "pulse_s", "says"),
+    [
+        ([], None, ""),
+        ([], 5.0, ""),
+        ([], SILENT_S, ""),
+        ([], 40.0, "the supervisor on node1 is silent for 40 s: it or its host is gone, or stands still"),
+        ([end(r, 12) for r in range(8)], 3, f"node3 is gone (its ranks 8-11 are silent, while {WITNESS} 12 s ago)"),
+        ([end(r, 12) for r in range(4)], 3,
+         f"at least one of node2, node3 is gone (their ranks 4-11 are silent, while {WITNESS} 12 s ago)"),
+        ([end(0, 2)], 3, f"a rank is gone, or cannot be reached: {WITNESS} 2 s ago"),
+        ([end(r, 90) for r in (0, 4, 9)], 3, f"a rank is gone, or cannot be reached: {WITNESS} 90 s ago"),
+        ([end(0, 12), end(5, 11, None, signal=9)], 3,
+         "it is ending: rank 5 (node2, local rank 1) was killed by SIGKILL, 11 s ago"),
+        ([end(r, 12) for r in range(8)], 33,
+         f"node3 is gone (its ranks 8-11 are silent, while {WITNESS} 12 s ago); the supervisor on node1 is "
+         "silent for 33 s: it or its host is gone, or stands still"),
+        ([end(0, -300)], 3, f"a rank is gone, or cannot be reached: {WITNESS} 0 s ago"),
+        ([end(r, 12, 0) for r in range(8)], 3, ""),
+        ([end(r, 12, 75) for r in range(8)], 3, ""),
+        ([end(r, 12, told=True) for r in range(8)], 3, ""),
+    ],
+)  # fmt: skip
+def test_what_is_suspected(ends: list[RankEnd], pulse_s: float | None, says: str) -> None:
+    found = suspicion(PLACED, [end.rank for end in ends], ends, pulse_s, FIRST, NOW_S)
+    assert found == (says and f"suspected: {says}")
+
+
+def test_a_supervisor_whose_host_nobody_knows_is_told_of_without_one() -> None:
+    assert suspicion({}, [], [], 125, "", NOW_S).startswith("suspected: the supervisor is silent for 2 min: ")
+
+
+ENDS = st.builds(
+    RankEnd, st.integers(0, 11), st.sampled_from(list(PLACED)), st.integers(0, 3), st.floats(NOW_S - 99, NOW_S + 99),
+    st.sampled_from([None, 0, 1, 69, 74, 75]), st.sampled_from([None, 9, 15]), told=st.booleans(),
+)  # fmt: skip
+
+
+@given(st.lists(ENDS, max_size=12), st.none() | st.floats(0, 99))
+def test_no_host_is_called_gone_while_a_rank_of_it_spoke_or_might_still(
+    ends: list[RankEnd], pulse_s: float | None
+) -> None:
+    ended = {end.rank for end in ends}
+    found = suspicion(PLACED, ended, ends, pulse_s, FIRST, NOW_S)
+    for host in re.findall(r"(node\d) is gone \(", found):
+        assert not ended & set(PLACED[host])
+        assert any(end.cut_off and not end.told and end.ended_s <= NOW_S - LEAVE_S for end in ends)
+    bad = [end for end in ends if not end.told and not end.good and (end.exit_code != 75 or end.error)]
+    assert bool(found) == bool(bad or (pulse_s or 0) > SILENT_S)
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Attempt:
+    folder = Attempt(tmp_path / "1")
+    folder.ranks.mkdir(parents=True)
+    seats = [[rank, host, rank % 4, 0, 0] for host, ranks in PLACED.items() for rank in ranks]
+    write_json(folder.placement, {"schema": 1, "grid": [4, 3], "seats": seats})
+    return folder
+
+
+def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
+    assert evidence.suspicion(attempt, NOW_S) == ""
+    attempt.pulse.write_text("node1\n")
+    os.utime(attempt.pulse, (NOW_S - 4, NOW_S - 4))
+    assert evidence.suspicion(attempt, NOW_S) == ""
+    for rank in range(8):
+        end(rank, 12).write(attempt.rank_end(rank))
+    assert evidence.suspicion(attempt, NOW_S).startswith("suspected: node3 is gone (its ranks 8-11 are silent")
+    attempt.rank_told(9).write_text("{}")
+    assert evidence.suspicion(attempt, NOW_S).startswith("suspected: a rank is gone, or cannot be reached: "), (
+        "it spoke"
+    )
+    os.utime(attempt.pulse, (NOW_S - 50, NOW_S - 50))
+    assert "the supervisor on node1 is silent for 50 s" in evidence.suspicion(attempt, NOW_S)
+
+
+@pytest.mark.parametrize("seats", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
+def test_evidence_that_is_damaged_is_no_evidence(seats: object, attempt: Attempt) -> None:
+    end(0, 12).write(attempt.rank_end(0))
+    (attempt.ranks / "0001.end.json").write_text("{")
+    (attempt.ranks / "9.end.json").write_text("{}")
+    os.mkfifo(attempt.rank_end(2))
+    write_json(attempt.placement, {"seats": seats})
+    os.mkfifo(attempt.pulse)
+    os.utime(attempt.pulse, (0, 0))
+    found = evidence.suspicion(attempt, NOW_S)
+    assert found == f"suspected: a rank is gone, or cannot be reached: {WITNESS} 12 s ago"
+
+
+def test_of_many_ends_some_are_read(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(evidence.MOST_ENDS + 9):
+        attempt.rank_end(rank).touch()
+    read: list[Path] = []
+    monkeypatch.setattr(RankEnd, "read", lambda path: read.append(path) or end(0, 1, 0))
+    assert evidence.suspicion(attempt, NOW_S) == "" and len(read) == evidence.MOST_ENDS
