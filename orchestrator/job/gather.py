@@ -11,7 +11,7 @@ from orchestrator.errors import SiteError
 from orchestrator.job.hang import Where, stack
 from orchestrator.job.witness import Words, words
 from orchestrator.runs import metrics
-from orchestrator.runs.files import read_json, read_object
+from orchestrator.runs.files import read_object
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.lines import last_lines
 from orchestrator.runs.records import RankEnd
@@ -79,15 +79,6 @@ class Ranks:
         """The ranks that have a record of this kind."""
         names = (entry.name.removesuffix(f".{kind}.json") for entry in os.scandir(self.attempt.ranks))
         return [int(name) for name in names if name.isdigit()]
-
-
-def done(attempt: Attempt) -> bool:
-    """Whether the training of this attempt has recorded that it is done: exit codes alone say too little."""
-    try:
-        record = read_json(attempt.done)
-    except SiteError:
-        return False
-    return isinstance(record, dict) and record.get("attempt") == attempt.number
 
 
 def progress(run: RunFolder, attempt: Attempt) -> str:

@@ -16,7 +16,7 @@ from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
 from orchestrator.runs import claim
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.records import End
+from orchestrator.runs.records import End, is_done
 
 POLL_S = 0.25
 LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that many share
@@ -69,7 +69,7 @@ class Running:
 
     def _look(self, now_s: float) -> None:
         """Give up a launcher that stays although the training is done, and a training that makes no progress."""
-        if gather.done(self.attempt):
+        if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
             self.signs, self.moved_s = signs, now_s

@@ -28,7 +28,7 @@ from orchestrator.runs import claim, ledger
 from orchestrator.runs.claim import Superseded
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.records import End
+from orchestrator.runs.records import End, is_done
 from orchestrator.states import State
 
 PULSE_S = 5.0
@@ -101,7 +101,7 @@ class Supervisor:
         )
         running = Running(self.plan, self.folder, self.attempt, placement, launcher, self._asked)
         code = running.watch()
-        if running.hang and not gather.done(self.attempt):
+        if running.hang and not is_done(self.attempt):
             return running.hang
         # The ranks may have been told, and have ended, before the supervisor was.
         return verdict(self._evidence(placement, running.ranks, code), running.stop or self.told or self._cancelled())
@@ -116,7 +116,7 @@ class Supervisor:
             launcher=ranks.launcher_said(),
             launcher_code=code,
             at=gather.progress(self.folder, self.attempt),
-            done=gather.done(self.attempt),
+            done=is_done(self.attempt),
         )
 
     def _wait_for_earlier(self) -> End | None:

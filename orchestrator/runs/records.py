@@ -8,9 +8,11 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.runs.files import damaged, read_object, required, write_json
+from orchestrator.runs.folder import Attempt
 from orchestrator.states import State
 
 LARGEST_BYTES = 1024 * 1024
+LARGEST_DONE_BYTES = 4096
 LARGEST_RANK = 10_000_000
 CUT_OFF = 69  # the exit code of a training whose connection to another rank broke (training/exits.py)
 
@@ -105,3 +107,12 @@ class End:
         if state not in {known.value for known in State if known.over}:
             raise damaged(path, f"{state[:40]!r} is no end of an attempt")
         return cls(State(state), required(path, kept, "reason", str), required(path, kept, "certain", bool))
+
+
+def is_done(attempt: Attempt) -> bool:
+    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    try:
+        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
+    except SiteError:
+        return False
+    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number

@@ -10,19 +10,17 @@ from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger, metrics, planned, remains
-from orchestrator.runs.files import read_object
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import Event, last
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
-from orchestrator.runs.records import End
+from orchestrator.runs.records import End, is_done
 from orchestrator.states import State, Status
 from orchestrator.watch.evidence import suspicion
 from orchestrator.watch.pace import Pace, pace
 from orchestrator.watch.plain import plain
 
 TAIL_BYTES = 16_384
-LARGEST_DONE_BYTES = 4096
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -202,11 +200,7 @@ def _done(attempt: Attempt, end: End | None) -> bool:
     """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
     if end and end.certain and end.state is State.COMPLETED:
         return False  # nobody needs to know
-    try:
-        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
-    except SiteError:
-        return False
-    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number
+    return is_done(attempt)
 
 
 def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:
