@@ -62,6 +62,9 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     write_text(attempt.script, "#!/usr/bin/env bash\n")
     write_text(attempt.stdout, "a line of the job\n")
     write_text(attempt.stderr, "")
+    write_text(run.current, "1\n")
+    write_text(attempt.alive, "")
+    write_text(attempt.pulse, "here\n")
     write_json(attempt.rendezvous, {"host": "here", "port": 1})
     _train(run, end.state is State.COMPLETED)
     if end.state is State.COMPLETED:
