@@ -175,6 +175,8 @@ class ClusterExecutor(core.PicklingExecutor):
             jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickled in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickled, "submitted_pickle")
+            if not job.paths.submission_file.exists():  # a task with a folder of its own, which goes on by this script
+                job.paths.submission_file.symlink_to(array.paths.submission_file.resolve())
         return jobs
 
     def _pickled(self, delayed: utils.DelayedSubmission) -> Path:

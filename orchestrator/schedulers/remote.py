@@ -26,8 +26,8 @@ def main() -> None:
     except OSError as error:
         problem = f"{argv[0]} cannot be run on {socket.gethostname()} ({error.strerror})"
         raise SystemExit(
-            f"torusrun: {problem}, and mpirun's daemon on {host} starts by it: put the folder of {name}'s commands on the "
-            "job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
+            f"torusrun: {problem}, and mpirun's daemon on {host} starts by it: put the folder of {name}'s commands on "
+            "the job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
         ) from None
 
 
