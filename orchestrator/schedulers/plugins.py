@@ -70,7 +70,10 @@ class ClusterJob(core.Job[core.R]):
     @property
     def state(self) -> str:
         self._follow()
-        state = super().state
+        state: str = super().state
+        if state == State.LOST.value and self.paths.result_pickle.exists():  # PBS may keep no records of what is over
+            ended = State.FAILED if self.exception() else State.COMPLETED
+            return ended.value
         # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing.
         unsaid = state in (State.FAILED.value, State.LOST.value)
         return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
