@@ -8,6 +8,7 @@ from typing import Any
 
 import submitit
 
+COUNT = 30  # more than the seconds before the warning, and less than twice as many
 OURS = ("pbs", "gridengine")
 LOGIN = 'it\'s; "odd" $HOME\nand of two lines'
 
@@ -40,7 +41,7 @@ class Counter(submitit.helpers.Checkpointable):
 
     def __call__(self) -> tuple[int, list[dict[str, Any]]]:
         self.tries.append(where())
-        while self.count < 40:
+        while self.count < COUNT:
             time.sleep(1)
             self.count += 1
             print(self.count, flush=True)
@@ -62,30 +63,33 @@ def function(executor: submitit.AutoExecutor) -> None:
         time.sleep(1)
     assert sleeping.exception() is not None
     if executor.cluster in OURS:
+        while sleeping.state in ("PENDING", "RUNNING", "UNKNOWN"):  # it is done once its result says that it was ended
+            time.sleep(1)
         assert sleeping.state == "CANCELLED", sleeping.state
-    spread(executor, tasks_per_node=2)
-    check(executor.submit(where), tasks_per_node=2)
+    tasks = spread(executor, tasks_per_node=2)
+    check(executor.submit(where), tasks)
 
 
-def spread(executor: submitit.AutoExecutor, tasks_per_node: int) -> None:
-    """From now on jobs have two nodes, where there are several."""
+def spread(executor: submitit.AutoExecutor, tasks_per_node: int) -> int:
+    """From now on jobs have two nodes, where there are several; how many tasks that makes."""
+    if executor.cluster == "gridengine":
+        tasks_per_node = 2  # the lab's fills its hosts by two
     nodes = 1 if executor.cluster == "local" else 2
     executor.update_parameters(nodes=nodes, tasks_per_node=tasks_per_node, gridengine_ask=["-pe mpi {ranks}"])
+    return nodes * tasks_per_node
 
 
-def check(job: submitit.Job[dict[str, Any]], tasks_per_node: int, told: list[dict[str, Any]] | None = None) -> None:
+def check(job: submitit.Job[Any], tasks: int, told: list[dict[str, Any]] | None = None) -> None:
     """Every task has its own rank; all else that it knows is the same on each node, and true."""
     told = told or job.results()
     nodes = 1 if submitit_cluster(job) == "local" else 2
-    assert sorted(task.pop("rank") for task in told) == list(range(nodes * tasks_per_node)), told
+    assert sorted(task.pop("rank") for task in told) == list(range(tasks)), told
     here = {task.pop("here") for task in told}
     assert all(task == told[0] for task in told), told
-    assert (told[0]["job"], told[0]["tasks"]) == (job.job_id, nodes * tasks_per_node), told
+    assert (told[0]["job"], told[0]["tasks"]) == (job.job_id, tasks), told
     assert len(here) == len(told[0]["hosts"]) == nodes, (here, told)
     if submitit_cluster(job) in OURS:
-        assert told[0]["OF_THE_LOGIN"] == LOGIN and told[0]["OF_THE_SETUP"] == "a b" and told[0]["LD_LIBRARY_PATH"], (
-            told
-        )
+        assert (told[0]["OF_THE_LOGIN"], told[0]["OF_THE_SETUP"]) == (LOGIN, "a b") and told[0]["LD_LIBRARY_PATH"], told
         array, _, index = job.job_id.rpartition("_")
         assert (told[0]["array"], told[0]["index"]) == ((array, index) if array else (None, None)), told
 
@@ -97,11 +101,11 @@ def submitit_cluster(job: submitit.Job[Any]) -> str:
 def array(executor: submitit.AutoExecutor) -> None:
     jobs = executor.map_array(square, range(20))
     assert [job.result() for job in jobs] == [number * number for number in range(20)]
-    spread(executor, tasks_per_node=1)
+    tasks = spread(executor, tasks_per_node=1)
     with executor.batch():
         jobs = [executor.submit(where), executor.submit(where)]
     for job in jobs:
-        check(job, tasks_per_node=1)
+        check(job, tasks)
 
 
 def checkpoint(executor: submitit.AutoExecutor) -> None:
@@ -112,16 +116,16 @@ def checkpoint(executor: submitit.AutoExecutor) -> None:
             time.sleep(0.5)
         job._interrupt()
         count, tries = job.result()
-        assert (count, len(tries)) == (40, 2), (count, tries)
+        assert (count, len(tries)) == (COUNT, 2), (count, tries)
         return
-    spread(executor, tasks_per_node=1)
+    tasks = spread(executor, tasks_per_node=1)
     jobs = [executor.submit(Counter())]
     with executor.batch():
         jobs += [executor.submit(Counter()), executor.submit(Counter())]
     for job in jobs:
         results = job.results()
-        assert [(count, len(tries)) for count, tries in results] == [(40, 2)] * 2, results
-        check(job, tasks_per_node=1, told=[tries[-1] for _, tries in results])
+        assert [(count, len(tries)) for count, tries in results] == [(COUNT, 2)] * tasks, results
+        check(job, tasks, told=[tries[-1] for _, tries in results])
 
 
 def main() -> None:
