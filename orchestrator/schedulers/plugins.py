@@ -71,7 +71,8 @@ class ClusterJob(core.Job[core.R]):
     def state(self) -> str:
         self._follow()
         state: str = super().state
-        if state == State.LOST.value and self.paths.result_pickle.exists():  # PBS may keep no records of what is over
+        nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
+        if nobody_knows and self.paths.result_pickle.exists():
             ended = State.FAILED if self.exception() else State.COMPLETED
             return ended.value
         # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing.

@@ -171,17 +171,18 @@ def test_every_task_with_a_folder_of_its_own_finds_the_script(tmp_path: Path, qs
         assert "#PBS -J 0-1" in job.paths.submission_file.read_text()
 
 
+@pytest.mark.parametrize(("lag_s", "unsaid"), [(-1.0, State.LOST), (30.0, State.UNKNOWN)])
 @pytest.mark.parametrize(("outcome", "state"), [("success", State.COMPLETED), ("error", State.FAILED)])
 def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
-    outcome: str, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lag_s: float, unsaid: State, outcome: str, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that keeps no history, as most do."""
     monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
-    monkeypatch.setattr(executors, "RECORDS_LAG_S", -1.0)
+    monkeypatch.setattr(executors, "RECORDS_LAG_S", lag_s)
     job = HerePBS(tmp_path)._job("7.s")
     job.watcher = executors.Watcher(schedulers.get("pbs"))
     job.watcher.register_job("7.s")
     job.watcher.update()
-    assert job.state == State.LOST.value
+    assert job.state == unsaid.value
     utils.cloudpickle_dump((outcome, "what it gave"), job.paths.result_pickle)
     assert job.state == state.value
