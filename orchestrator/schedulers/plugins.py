@@ -72,7 +72,7 @@ class ClusterJob(core.Job[core.R]):
         self._follow()
         state: str = super().state
         nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
-        if nobody_knows and self.paths.result_pickle.exists():
+        if nobody_knows and all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
             ended = State.FAILED if self.exception() else State.COMPLETED
             return ended.value
         # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing.

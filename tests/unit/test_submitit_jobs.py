@@ -186,3 +186,15 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     assert job.state == unsaid.value
     utils.cloudpickle_dump((outcome, "what it gave"), job.paths.result_pickle)
     assert job.state == state.value
+
+
+def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state neither tells of half a result nor waits for the other half."""
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down"))
+    executor = HerePBS(tmp_path)
+    executor.update_parameters(tasks_per_node=2)
+    job = executor._job("7.s")
+    utils.cloudpickle_dump(("success", 1), job.task(0).paths.result_pickle)
+    assert job.state == State.UNKNOWN.value
+    utils.cloudpickle_dump(("success", 2), job.task(1).paths.result_pickle)
+    assert job.state == State.COMPLETED.value
