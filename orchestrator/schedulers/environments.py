@@ -12,17 +12,16 @@ from typing import ClassVar
 
 from submitit.core import job_environment, utils
 
-from orchestrator import private, process, schedulers
+from orchestrator import private, schedulers
 
-SUBMIT_TIMEOUT_S = 60.0
 OF_SUBMITIT = ("slurm", "local")
-RUN_ME_AGAIN = 99  # sge_conf(5): a job that ends with it is scheduled again, under the same id
 
 
 class ClusterEnvironment(job_environment.JobEnvironment):
     """Ranks come from Open MPI's mpirun; a job of one task has none of its variables."""
 
     scheduler: ClassVar[str]
+    told: ClassVar[tuple[str, ...]] = ()  # what the scheduler tells the first node of a job, and every task needs
     _env: ClassVar[dict[str, str]] = {
         "num_tasks": "OMPI_COMM_WORLD_SIZE",
         "num_nodes": "TORUSRUN_NODES",
@@ -36,6 +35,8 @@ class ClusterEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> Sequence[str]:
+        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file of the first node
+            return passed_on.split()
         return list(dict.fromkeys(schedulers.get(self.scheduler).hosts(os.environ, socket.gethostname())))
 
     @property
@@ -55,9 +56,16 @@ class ClusterEnvironment(job_environment.JobEnvironment):
 
 
 class PBSEnvironment(ClusterEnvironment):
-    """PBS lets no ordinary user requeue a job, so a checkpointed one goes on in a new job that waits for its end."""
+    """PBS lets no ordinary user requeue a job, so a checkpointed one goes on in a new job.
+
+    The job's script submits that as its last act, after all tasks' end: PBS takes no dependency on an array's task.
+    """
 
     scheduler = "pbs"
+    told = (
+        "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
+        "TORUSRUN_CONTINUES",
+    )  # fmt: skip
     _env: ClassVar[dict[str, str]] = {
         **ClusterEnvironment._env,
         "job_id": "PBS_JOBID",
@@ -70,23 +78,21 @@ class PBSEnvironment(ClusterEnvironment):
         return os.environ.get("TORUSRUN_CONTINUES") or super().job_id
 
     def _requeue(self, countdown: int) -> None:
+        """Write the script of the job that goes on: the same one, for this task alone, under the same name."""
         paths, job_id = self.paths, self.job_id
         lines = paths.submission_file.read_text(encoding="utf-8").splitlines(keepends=True)
-        first, *rest = (line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend")))
-        script = paths.folder / f"{job_id}_again.sh"
-        wait_for = f"#PBS -W depend=afterany:{os.environ['PBS_JOBID']}\n"
-        head = rest.index("umask 077\n")  # where the directives end
-        goes_on = f"export TORUSRUN_CONTINUES={shlex.quote(job_id)}\n"
-        private.write_bytes(script, "".join([first, wait_for, *rest[:head], goes_on, *rest[head:]]).encode())
-        said = process.run(["qsub", script], timeout_s=SUBMIT_TIMEOUT_S)
-        successor = schedulers.get("pbs").job_id(said.check("submitting the job that goes on").stdout)
-        private.write_bytes(paths.folder / f"{job_id}_continues_as", successor.encode())
+        own = [line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend"))]
+        stays = {"TORUSRUN_CONTINUES": job_id, "PBS_ARRAY_ID": self.array_job_id, "PBS_ARRAY_INDEX": self.array_task_id}
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in stays.items() if value)
+        head = own.index("umask 077\n")  # where the directives end
+        private.write_bytes(paths.folder / f"{job_id}_again.sh", "".join([*own[:head], exports, *own[head:]]).encode())
 
 
 class GridEngineEnvironment(ClusterEnvironment):
-    """Grid Engine runs a job again that ends with a certain exit code."""
+    """Grid Engine runs a job again whose script ends with a certain exit code."""
 
     scheduler = "gridengine"
+    told = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
     _env: ClassVar[dict[str, str]] = {**ClusterEnvironment._env, "job_id": "JOB_ID"}
 
     @property
@@ -99,7 +105,13 @@ class GridEngineEnvironment(ClusterEnvironment):
         return str(int(task) - 1) if task.isdigit() else None
 
     def _requeue(self, countdown: int) -> None:
-        raise SystemExit(RUN_ME_AGAIN)
+        private.write_bytes(self.paths.folder / f"{self.job_id}_again", b"")
+
+
+def told(scheduler: str) -> tuple[str, ...]:
+    """The variables in which `scheduler` tells a job's first node what every task of the job needs."""
+    known = {cls.scheduler: cls.told for cls in (PBSEnvironment, GridEngineEnvironment)}
+    return known.get(scheduler, ())
 
 
 def here() -> ClusterEnvironment:

@@ -1,27 +1,25 @@
 """PBS Pro and OpenPBS.
 
-JSON is exact where it is valid, but a value such as `.5` or `nan` makes OpenPBS 23.06 print what is no JSON, and a
-later development version tells only the first of several jobs in it. What it does not tell is asked for as text.
+States are read from one form of qstat's answer: `-f -w`, one line for each attribute, its line breaks written as `\\n`.
+JSON is invalid for values such as `.5` and `nan`, and plain text prints line breaks in a job's variables as they are:
+anybody's job can write lines that look like another's. `-E` asks for all named jobs at once. Both came in PBS 18.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from signal import Signals
-from typing import Any
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.schedulers.pbs_ends import exit_words, server_ended
 from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status
 
-MOST_NAMED = 50
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
 NO_HISTORY = "not configured to maintain job history"
@@ -36,28 +34,8 @@ GOING_ON = {
 }
 HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
 
-# Negative exit statuses are the server's own: src/include/job.h of OpenPBS, JOB_EXEC_...
-SERVERS_WORD = {
-    -1: (State.FAILED, "it could not be started (its first host's log says why)"),
-    -2: (State.FAILED, "it could not be started (its first host's log says why)"),
-    -3: (State.FAILED, "it could not be started, and was to be tried again"),
-    -4: (State.NODE_FAIL, "the daemon of its node was started anew"),
-    -5: (State.NODE_FAIL, "the daemon of its node was started anew"),
-    -6: (State.NODE_FAIL, "the daemon of its node was started anew"),
-    -10: (State.FAILED, "its user is not known on its node"),
-    -14: (State.NODE_FAIL, "a node other than its first was lost"),
-    -17: (State.FAILED, "a hook of the site refused it"),
-    -19: (State.CANCELLED, "a hook of the site deleted it"),
-    -20: (State.NODE_FAIL, "its first node was lost"),
-    -24: (State.FAILED, "it used more processors than it had asked for"),
-    -25: (State.FAILED, "it used more processors than it had asked for"),
-    -26: (State.OOM, "it used more virtual memory than it had asked for"),
-    -27: (State.OOM, "it used more memory than it had asked for"),
-    -28: (State.TIMEOUT, "it used more processor time than it had asked for"),
-    -29: (State.TIMEOUT, "it reached its time limit"),
-}
-
-Attributes = Mapping[str, Any]
+ATTRIBUTE = re.compile(r"    ([A-Za-z_][\w.-]*) = (.*)")
+Attributes = Mapping[str, str]
 
 
 class PBS(Scheduler):
@@ -121,23 +99,17 @@ class PBS(Scheduler):
 
     def status_command(self, job_ids: Sequence[str]) -> list[str]:
         # Without -x, for which a server that keeps no history (the default) tells nothing, not even of running jobs.
-        return ["qstat", "-f", "-F", "json", *_few(job_ids)]
+        return ["qstat", "-f", "-w", "-E", *job_ids]
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         _checked(said)
-        try:
-            jobs = json.loads(said.stdout).get("Jobs", {})
-        except ValueError:
-            return {}
-        return {job_id: _status(attributes) for job_id, attributes in jobs.items()}
+        return {job_id: _status(attributes) for job_id, attributes in _jobs(said.stdout).items()}
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["qstat", "-x", "-f", *_few(job_ids)]
+        return ["qstat", "-x", "-f", "-w", "-E", *job_ids]
 
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
-        _checked(said)
-        jobs = re.split(r"^Job Id: ", said.stdout.replace("\n\t", ""), flags=re.MULTILINE)[1:]
-        return {text.partition("\n")[0].strip(): _status(_attributes(text)) for text in jobs}
+        return self.parse_status(said)
 
     def named_command(self, name: str) -> list[str]:
         return ["qselect", "-u", _user(), "-N", name]  # without -u it tells everybody's
@@ -166,15 +138,6 @@ def _user() -> str:
         raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
 
 
-def _few(job_ids: Sequence[str]) -> Sequence[str]:
-    """The jobs to name to qstat; none means all that the server has, of everybody, which is one answer.
-
-    qstat opens a connection for each job that it is named, from one of a host's few privileged ports: with 50 it takes
-    0.4 s, with 200 it hangs, while all 1,829 jobs of a server take 0.3 s (OpenPBS 23.06.06).
-    """
-    return job_ids if len(job_ids) <= MOST_NAMED else ()
-
-
 def _chunks(request: Request) -> tuple[str, ...]:
     """One chunk per node, each on a host of its own."""
     chunk = f"{request.nodes}:ncpus={request.ranks_per_node * request.cpus_per_rank}:mpiprocs={request.ranks_per_node}"
@@ -192,15 +155,23 @@ def _checked(said: Finished) -> None:
         said.check("asking PBS for the states of jobs")
 
 
-def _attributes(text: str) -> dict[str, str]:
-    """The attributes of one job of `qstat -f`, after its lines have been joined."""
-    pairs = (line.strip().partition(" = ") for line in text.splitlines()[1:])
-    return {key: value for key, _, value in pairs if key}
+def _jobs(text: str) -> dict[str, dict[str, str]]:
+    """The attributes of every job. What comes first counts: a second record of a job, or value of an attribute, is not
+    the server's. Other lines than "Job Id: ID" and "    NAME = VALUE" are none of a job's."""
+    jobs: dict[str, dict[str, str]] = {}
+    attributes: dict[str, str] = {}
+    for line in text.replace("\n\t", "").split("\n"):
+        if line.startswith("Job Id: "):
+            attributes = {}
+            jobs.setdefault(line.removeprefix("Job Id: ").strip(), attributes)
+        elif match := ATTRIBUTE.fullmatch(line):
+            attributes.setdefault(match[1], match[2])
+    return jobs
 
 
 def _status(job: Attributes) -> Status:
-    letter, comment = str(job.get("job_state", "")), str(job.get("comment", ""))
-    hosts = _hosts(str(job.get("exec_host", "")))
+    letter, comment = job.get("job_state", ""), _one_line(job.get("comment", ""))
+    hosts = _hosts(job.get("exec_host", ""))
     if letter in WAITING:
         never = "; as it is, it will not start" if comment.startswith("Can Never Run") else ""
         return Status(State.PENDING, (comment or WAITING[letter]) + never)
@@ -209,45 +180,48 @@ def _status(job: Attributes) -> Status:
     if letter in GOING_ON:
         return Status(State.RUNNING, GOING_ON[letter], hosts)
     if letter in ("F", "X"):  # X: a task of an array that still goes on
-        return _ended(job, comment, hosts)
+        return _task_of_the_past(comment) or _ended(job, comment, hosts)
     if letter == "M":
         return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
-    return Status(State.UNKNOWN, f"PBS says {letter!r}, which this torusrun does not know")
+    return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
 
 
 def _held(job: Attributes) -> str:
-    holders = [HELD_BY.get(letter, letter) for letter in str(job.get("Hold_Types", ""))]
-    if job.get("depend") and "s" in str(job.get("Hold_Types", "")):
-        return f"it waits for other jobs ({job['depend']})"
+    holders = [HELD_BY.get(letter, letter) for letter in _one_line(job.get("Hold_Types", ""))]
+    if job.get("depend") and "s" in job.get("Hold_Types", ""):
+        return f"it waits for other jobs ({_one_line(job['depend'])})"
     return f"held by {' and '.join(holders)}; qrls lets it go"
+
+
+def _task_of_the_past(comment: str) -> Status | None:
+    """A task whose own record PBS no longer has. What it tells is the array's, exit status included; None for others.
+
+    "Subjob finished" is said of tasks that never ran, too (status_subjob in OpenPBS's stat_job.c).
+    """
+    return {
+        "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer tells how it ended"),
+        "Subjob failed": Status(State.FAILED, "PBS says that the task failed, and no longer how"),
+        "Subjob terminated": Status(State.CANCELLED, "PBS says that the task was deleted, and no longer by whom"),
+    }.get(comment)
 
 
 def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     """The end of a job. Its exit status counts now; in a job that runs again an old one would still stand."""
     if "Exit_status" not in job:
-        why = f"dropped by its dependency ({job['depend']})" if job.get("depend") else "deleted before it started"
+        awaited = _one_line(job.get("depend", ""))
+        why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
         return Status(State.CANCELLED, f"{why}: it never ran")
+    if not re.fullmatch(r"-?\d+", job["Exit_status"]):
+        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
     code = int(job["Exit_status"])
     by = re.search(r"terminated by (\S+)", comment)
     if by:
-        return Status(State.CANCELLED, f"deleted by {_who(by[1], str(job.get('Job_Owner', '')))}", hosts)
-    if code in SERVERS_WORD:
-        state, words = SERVERS_WORD[code]
-        return Status(state, f"PBS says that {words} (exit status {code})", hosts)
+        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
+    if code < 0:
+        return server_ended(code, comment, hosts)
     if code == 0:
         return Status(State.COMPLETED, "", hosts)
-    if code < 0:
-        return Status(State.FAILED, f"PBS ended it for a reason of its own (exit status {code}): {comment}", hosts)
-    return Status(State.FAILED, f"PBS says {_exit(code)}", hosts)
-
-
-def _exit(code: int) -> str:
-    """An exit status in words: 256 and a signal for the job's own shell, 128 and a signal for a program in it."""
-    number = code - 256 if code > 256 else code - 128
-    if code <= 128 or number not in Signals._value2member_map_:
-        return f"exit code {code}"
-    whose = "its shell" if code > 256 else "a program in it"
-    return f"that {whose} was ended by {Signals(number).name} (exit status {code})"
+    return Status(State.FAILED, f"PBS says {exit_words(code)}", hosts)
 
 
 def _who(name: str, owner: str) -> str:
@@ -257,3 +231,8 @@ def _who(name: str, owner: str) -> str:
 def _hosts(exec_host: str) -> tuple[str, ...]:
     """'n1/0*4+n2/0*4' as n1, n2."""
     return tuple(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
+
+
+def _one_line(value: str) -> str:
+    """A value that people wrote, as words of one line: qstat writes a line break as a backslash and an n."""
+    return "".join(char if char.isprintable() else " " for char in value.replace("\\n", " ")).strip()

@@ -21,9 +21,12 @@ from submitit.core import core, plugins, utils
 from orchestrator import private, process, schedulers
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers.client import cancel
+from orchestrator.schedulers.environments import told
 from orchestrator.schedulers.executors import Watcher
+from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.remote import mpirun_words
 from orchestrator.schedulers.seam import Request, filled
+from orchestrator.states import State
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -42,6 +45,7 @@ OWN: dict[str, Any] = {
     "signal_delay_s": 90,  # how long before the time limit the function is asked to checkpoint
     "mpirun": None,  # a shell command in place of mpirun, which starts the tasks where there are several
 }
+SEARCHED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # tasks on other nodes get them whatever "env" says
 SHARED = {
     "name": "submitit",
     "timeout_min": 5,
@@ -66,9 +70,17 @@ class ClusterJob(core.Job[core.R]):
     @property
     def state(self) -> str:
         self._follow()
-        return super().state
+        state: str = super().state
+        nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
+        if nobody_knows and all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
+            ended = State.FAILED if self.exception() else State.COMPLETED
+            return ended.value
+        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing.
+        unsaid = state in (State.FAILED.value, State.LOST.value)
+        return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
 
     def cancel(self, check: bool = True) -> None:
+        self._cancelled.touch()  # first: a job that finds it does not go on in another
         self._follow()
         cancel(self.watcher.scheduler, self.watcher.known_as(self.job_id), COMMAND_TIMEOUT_S)
 
@@ -76,10 +88,15 @@ class ClusterJob(core.Job[core.R]):
         """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
         (self.paths.folder / f"{self.job_id}_interrupt").touch()
 
+    @property
+    def _cancelled(self) -> Path:
+        path: Path = self.paths.folder / f"{self.job_id}_cancelled"
+        return path
+
     def _follow(self) -> None:
         continued = self.paths.folder / f"{self.job_id}_continues_as"
         if continued.exists():
-            self.watcher.stands_for(continued.read_text().strip(), self.job_id)
+            self.watcher.stands_for(self.watcher.scheduler.job_id(continued.read_text()), self.job_id)
 
 
 class ClusterExecutor(core.PicklingExecutor):
@@ -132,7 +149,7 @@ class ClusterExecutor(core.PicklingExecutor):
         }
         named = any("{account}" in text for text in (*p["ask"], *p["submit_args"]))
         return Request(
-            name=p["name"],
+            name=fitting(p["name"]),
             nodes=p["nodes"],
             ranks_per_node=p["tasks_per_node"],
             cpus_per_rank=p["cpus_per_task"],
@@ -162,6 +179,8 @@ class ClusterExecutor(core.PicklingExecutor):
             jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickled in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickled, "submitted_pickle")
+            if not job.paths.submission_file.exists():  # a task with a folder of its own, which goes on by this script
+                job.paths.submission_file.symlink_to(array.paths.submission_file.resolve())
         return jobs
 
     def _pickled(self, delayed: utils.DelayedSubmission) -> Path:
@@ -195,13 +214,15 @@ class ClusterExecutor(core.PicklingExecutor):
         task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.task')[1:])}"
         if self._num_tasks() > 1:
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
-            passed = "-x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH}"
-            task = f"{p['mpirun'] or self._mpirun()} {spread} {passed} {task}"
+            task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {task}'
         return render(
             "job/submitit.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
             scheduler=self.cluster,
             nodes=request.nodes,
+            tasks=self._num_tasks(),
+            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *told(self.cluster)]))),
+            submit=Text(shlex.join(self.scheduler.submit_command(Path(), request)[:-1])),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),

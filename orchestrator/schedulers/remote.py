@@ -7,17 +7,28 @@ words of COMMAND are one command for the shell over there.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 from orchestrator import schedulers
+from orchestrator.errors import TorusrunError
 from orchestrator.schedulers.seam import Scheduler
 
 
 def main() -> None:
     name, host, *words = sys.argv[1:]
-    argv = schedulers.get(name).remote_command(host, " ".join(words))
-    os.execvp(argv[0], argv)
+    try:
+        argv = schedulers.get(name).remote_command(host, " ".join(words))
+        os.execvp(argv[0], argv)
+    except TorusrunError as error:
+        raise SystemExit(f"torusrun: {error}") from None
+    except OSError as error:
+        problem = f"{argv[0]} cannot be run on {socket.gethostname()} ({error.strerror})"
+        raise SystemExit(
+            f"torusrun: {problem}, and mpirun's daemon on {host} starts by it: put the folder of {name}'s commands on "
+            "the job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
+        ) from None
 
 
 def mpirun_words(scheduler: Scheduler, python: str) -> list[str]:

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
@@ -181,7 +183,9 @@ class GridEngine(InLab):
 class PBS(Place):
     """A PBS that is there already: its commands are on PATH, or TORUSRUN_PBS_LAB is the command that enters one.
 
-    Its user has a site 'pbs-lab', and a python3 with torusrun and torch that the nodes have too.
+    Its user has a site 'pbs-lab', and a python3 with torusrun and torch that the nodes have too. The command that
+    TORUSRUN_PBS_LAB_CONTROL names does harm to it, as root: `CONTROL stop`, `start`, `freeze` or `thaw` for the server,
+    `CONTROL kill HOST PID`. What needs one is skipped without it.
     """
 
     layout = "nodes: 2\ngrid: 2x2"
@@ -214,9 +218,36 @@ class PBS(Place):
         return [*self.prefix, "sh", "-c", f"cd {shlex.quote(str(self.folder))} 2> /dev/null; {shlex.join(words)}"]
 
     def kill(self, host: str, pid: int) -> None:
-        """By a job on that host, which is all that a user needs."""
+        """Without a control by a job on that host, which is all that a user needs."""
+        if "TORUSRUN_PBS_LAB_CONTROL" in os.environ:
+            return self._control("kill", host, str(pid))
         said = self.run(["qsub", "-l", f"select=1:ncpus=0:host={host}", "--", "/bin/kill", "-9", str(pid)])
         assert said.returncode == 0, said.stderr
+
+    def down(self) -> AbstractContextManager[None]:
+        return self._between("stop", "start")
+
+    def frozen(self) -> AbstractContextManager[None]:
+        return self._between("freeze", "thaw")
+
+    def _between(self, begin: str, end: str) -> AbstractContextManager[None]:
+        if "TORUSRUN_PBS_LAB_CONTROL" not in os.environ:
+            pytest.skip(f"TORUSRUN_PBS_LAB_CONTROL does not name the command that can {begin} this PBS's server")
+
+        @contextmanager
+        def between() -> Iterator[None]:
+            try:
+                self._control(begin)
+                yield
+            finally:
+                self._control(end)
+
+        return between()
+
+    def _control(self, *words: str) -> None:
+        argv = [*shlex.split(os.environ["TORUSRUN_PBS_LAB_CONTROL"]), *words]
+        said = subprocess.run(argv, text=True, capture_output=True, timeout=120)
+        assert said.returncode == 0, f"{shlex.join(argv)}: {said.stdout}{said.stderr}"
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:

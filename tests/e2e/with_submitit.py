@@ -4,8 +4,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import submitit
+
+COUNT = 30  # more than the seconds before the warning, and less than twice as many
+OURS = ("pbs", "gridengine")
+LOGIN = 'it\'s; "odd" $HOME\nand of two lines'
 
 
 def square(number: int) -> int:
@@ -13,25 +18,34 @@ def square(number: int) -> int:
     return number * number
 
 
-def where() -> tuple[str, int, int, list[str]]:
+def where() -> dict[str, Any]:
+    """What a task knows of its job, wherever it runs."""
     env = submitit.JobEnvironment()
-    return env.cluster, env.num_tasks, env.global_rank, list(env.hostnames)
+    passed = {name: os.environ.get(name) for name in ("OF_THE_LOGIN", "OF_THE_SETUP", "LD_LIBRARY_PATH")}
+    known = {
+        "job": env.job_id,
+        "tasks": env.num_tasks,
+        "rank": env.global_rank,
+        "hosts": tuple(env.hostnames),
+        **passed,
+    }
+    return {**known, "array": env.array_job_id, "index": env.array_task_id, "here": env.hostname}
 
 
 class Counter(submitit.helpers.Checkpointable):
     """Counts slowly; asked to checkpoint, it goes on from where it was in a later try."""
 
     def __init__(self) -> None:
-        self.tries: list[str] = []
+        self.tries: list[dict[str, Any]] = []
         self.count = 0
 
-    def __call__(self) -> tuple[int, int]:
-        self.tries.append(submitit.JobEnvironment().job_id)
-        while self.count < 40:
+    def __call__(self) -> tuple[int, list[dict[str, Any]]]:
+        self.tries.append(where())
+        while self.count < COUNT:
             time.sleep(1)
             self.count += 1
             print(self.count, flush=True)
-        return self.count, len(self.tries)
+        return self.count, self.tries
 
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
         return submitit.helpers.DelayedSubmission(self)
@@ -44,43 +58,85 @@ def function(executor: submitit.AutoExecutor) -> None:
     failing = executor.submit(square, "seven")
     assert isinstance(failing.exception(), submitit.core.utils.FailedJobError)
     sleeping = executor.submit(time.sleep, 300)
-    while sleeping.state not in ("RUNNING", "PENDING"):
-        time.sleep(1)
-    sleeping.cancel()
+    sleeping.cancel()  # in its first second
     while not sleeping.done(force_check=True):
         time.sleep(1)
     assert sleeping.exception() is not None
+    if executor.cluster in OURS:
+        while sleeping.state in ("PENDING", "RUNNING", "UNKNOWN"):  # it is done once its result says that it was ended
+            time.sleep(1)
+        assert sleeping.state == "CANCELLED", sleeping.state
+    tasks = spread(executor, tasks_per_node=2)
+    check(executor.submit(where), tasks)
+
+
+def spread(executor: submitit.AutoExecutor, tasks_per_node: int) -> int:
+    """From now on jobs have two nodes, where there are several; how many tasks that makes."""
+    if executor.cluster == "gridengine":
+        tasks_per_node = 2  # the lab's fills its hosts by two
     nodes = 1 if executor.cluster == "local" else 2
-    executor.update_parameters(nodes=nodes, tasks_per_node=2, gridengine_ask=["-pe mpi {ranks}"])
-    results = executor.submit(where).results()
-    assert sorted(rank for _, _, rank, _ in results) == list(range(len(results))), results
-    assert {tasks for _, tasks, _, _ in results} == {len(results)}
-    assert len(results) == 2 * nodes and {len(hosts) for *_, hosts in results} == {nodes}, results
+    executor.update_parameters(nodes=nodes, tasks_per_node=tasks_per_node, gridengine_ask=["-pe mpi {ranks}"])
+    return nodes * tasks_per_node
+
+
+def check(job: submitit.Job[Any], tasks: int, told: list[dict[str, Any]] | None = None) -> None:
+    """Every task has its own rank; all else that it knows is the same on each node, and true."""
+    told = told or job.results()
+    nodes = 1 if submitit_cluster(job) == "local" else 2
+    assert sorted(task.pop("rank") for task in told) == list(range(tasks)), told
+    here = {task.pop("here") for task in told}
+    assert all(task == told[0] for task in told), told
+    assert (told[0]["job"], told[0]["tasks"]) == (job.job_id, tasks), told
+    assert len(here) == len(told[0]["hosts"]) == nodes, (here, told)
+    if submitit_cluster(job) in OURS:
+        assert (told[0]["OF_THE_LOGIN"], told[0]["OF_THE_SETUP"]) == (LOGIN, "a b") and told[0]["LD_LIBRARY_PATH"], told
+        array, _, index = job.job_id.rpartition("_")
+        assert (told[0]["array"], told[0]["index"]) == ((array, index) if array else (None, None)), told
+
+
+def submitit_cluster(job: submitit.Job[Any]) -> str:
+    return {"PBSJob": "pbs", "GridEngineJob": "gridengine", "LocalJob": "local"}.get(type(job).__name__, "slurm")
 
 
 def array(executor: submitit.AutoExecutor) -> None:
     jobs = executor.map_array(square, range(20))
     assert [job.result() for job in jobs] == [number * number for number in range(20)]
+    tasks = spread(executor, tasks_per_node=1)
     with executor.batch():
-        jobs = [executor.submit(square, number) for number in (3, 4)]
-    assert [job.result() for job in jobs] == [9, 16]
+        jobs = [executor.submit(where), executor.submit(where)]
+    for job in jobs:
+        check(job, tasks)
 
 
 def checkpoint(executor: submitit.AutoExecutor) -> None:
-    """It is asked to checkpoint before its limit of a minute, and finishes on its second try."""
-    job = executor.submit(Counter())
-    if executor.cluster in ("slurm", "local"):  # Slurm sends its warning up to a minute early; local ones have none
+    """It is asked to checkpoint before its limit of a minute, and finishes on its second try, alone or in an array."""
+    if executor.cluster not in OURS:
+        job = executor.submit(Counter())  # Slurm sends its warning up to a minute early; local ones have none
         while "3" not in (job.stdout() or "").split():
             time.sleep(0.5)
         job._interrupt()
-    count, tries = job.result()
-    assert (count, tries) == (40, 2), (count, tries)
+        count, tries = job.result()
+        assert (count, len(tries)) == (COUNT, 2), (count, tries)
+        return
+    tasks = spread(executor, tasks_per_node=1)
+    jobs = [executor.submit(Counter())]
+    with executor.batch():
+        jobs += [executor.submit(Counter()), executor.submit(Counter())]
+    for job in jobs:
+        results = job.results()
+        assert [(count, len(tries)) for count, tries in results] == [(COUNT, 2)] * tasks, results
+        check(job, tasks, told=[tries[-1] for _, tries in results])
 
 
 def main() -> None:
     cluster, what = sys.argv[1:]
     executor = submitit.AutoExecutor(Path(f"submitit-{cluster}-{what}") / "%j", cluster=cluster)
-    executor.update_parameters(name="with-submitit", timeout_min=2 if cluster in ("slurm", "local") else 1)
+    os.environ["OF_THE_LOGIN"] = LOGIN
+    for ours in OURS:
+        setup = ["export OF_THE_SETUP='a b' LD_LIBRARY_PATH=\"/opt/of/the/setup:$LD_LIBRARY_PATH\""]
+        executor.update_parameters(**{f"{ours}_env": ["PATH", "PYTHONPATH", "OF_THE_LOGIN"], f"{ours}_setup": setup})
+    executor.update_parameters(name="1: with submitit/ü*" if cluster in OURS else "with-submitit")
+    executor.update_parameters(timeout_min=2 if cluster in ("slurm", "local") else 1)
     executor.update_parameters(slurm_signal_delay_s=15, slurm_mem="500M", pbs_signal_delay_s=35)
     executor.update_parameters(gridengine_signal_delay_s=35)
     {"function": function, "array": array, "checkpoint": checkpoint}[what](executor)

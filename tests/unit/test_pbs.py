@@ -3,27 +3,26 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator import process
-from orchestrator.errors import SiteError, UserError
+from orchestrator.errors import SiteError
 from orchestrator.process import Finished
 from orchestrator.schedulers import client
 from orchestrator.schedulers.pbs import PBS
-from orchestrator.schedulers.seam import Request
 from orchestrator.states import State, Status
 
 RECORDED = Path(__file__).parent / "recorded" / "openpbs"
-REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
 
 
 def transcripts(number: str) -> list[Finished]:
     """Every command of one transcript, with what it said."""
-    (path,) = RECORDED.glob(f"{number}*.txt")
+    (path,) = RECORDED.glob(number if number.endswith(".txt") else f"{number}*.txt")
     found = re.findall(
-        r"^\$ (.*?)\n--- stdout\n(.*?)--- stderr\n(.*?)--- exit (\d+)", path.read_text(), re.DOTALL | re.MULTILINE
+        r"^\$ (.*?)\n--- stdout\n(.*?)--- stderr\n(.*?)--- exit (\d+)",
+        path.read_text(errors="replace"),
+        re.DOTALL | re.MULTILINE,
     )
     return [Finished(tuple(command.split()), int(code), out, err) for command, out, err, code in found]
 
@@ -34,8 +33,14 @@ def said(number: str, command: str, which: int = 0) -> Finished:
     return matching[which]
 
 
-def kept(name: str, exit_code: int = 0) -> Finished:
-    return Finished(("qstat",), exit_code, (RECORDED / f"{name}.json").read_text(errors="replace"), "")
+def kept(name: str) -> Finished:
+    """What the release said to one command (recorded/openpbs/wide)."""
+    (found,) = transcripts(f"wide/{name}.txt")
+    return found
+
+
+def told(name: str) -> dict[str, Status]:
+    return PBS().parse_status(kept(name))
 
 
 def only(found: dict[str, Status]) -> Status:
@@ -48,65 +53,101 @@ def only(found: dict[str, Status]) -> Status:
     [
         ("finished_ok", State.COMPLETED, ""),
         ("failed_exit7", State.FAILED, "exit code 7"),
-        ("finished_command_job", State.COMPLETED, ""),
         ("qdel_running", State.CANCELLED, "deleted by its user, alice@pbs1"),
+        ("qdel_in_its_first_second", State.FAILED, "its shell was ended by SIGKILL (exit status 265)"),
         ("walltime_exceeded", State.TIMEOUT, "reached its time limit (exit status -29)"),
-        ("dropped_by_dependency", State.CANCELLED, "dropped by its dependency (afternotok:3.pbs1@pbs1"),
-        ("held_dependency", State.PENDING, "it waits for other jobs (afterok:3.pbs1@pbs1"),
-        ("stuck_dependent_H", State.PENDING, "it waits for other jobs (afterok:1116.pbs1@pbs1)"),
+        ("dropped_by_dependency", State.CANCELLED, "dropped by its dependency (afterok:5.pbs1@pbs1"),
+        ("held_dependency", State.PENDING, "it waits for other jobs (afterok:6.pbs1@pbs1"),
         ("held_user", State.PENDING, "held by its user; qrls lets it go"),
-        ("queued_can_never_run", State.PENDING, "ncpus (R: 100 A: 32 T: 32); as it is, it will not start"),
-        ("queued_stopped_queue", State.PENDING, "Not Running: Queue not started."),
-        ("waiting_W", State.PENDING, "waits for its time"),
+        ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); as it is, it will not start"),
+        ("waiting", State.PENDING, "waits for its time"),
         ("running_2nodes", State.RUNNING, ""),
-        ("rerun_after_node_crash", State.RUNNING, ""),
-        ("rel2306_running", State.RUNNING, ""),
-        ("array_parent_running", State.RUNNING, ""),
-        ("head_empty", State.PENDING, "held by its user"),
+        ("rerun_after_loss", State.PENDING, "Insufficient amount of resource: host"),  # its old end is shown
     ],
 )
 def test_a_state_is_told_apart(name: str, state: State, says: str) -> None:
-    status = only(PBS().parse_status(kept(name)))
+    status = only(told(name))
     assert status.state is state and says in status.reason, status
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("first_host_lost", "it lost its first node (hnode002) (exit status -20)"),
+        ("sister_lost", "it lost its other node (hnode005) (exit status -14)"),
+        ("mom_restarted", "the job ended as PBS's daemon on its first node (hnode003) was started again"),
+    ],
+)
+def test_a_lost_node_is_named_with_what_to_do(name: str, says: str) -> None:
+    status = only(told(name))
+    assert status.state is State.NODE_FAIL and says in status.reason, status
+    assert status.reason.endswith("; a resume goes on from the newest checkpoint"), status
+
+
 def test_the_hosts_are_told_in_their_order() -> None:
-    assert only(PBS().parse_status(kept("running_2nodes"))).hosts == ("hnode001", "hnode002")
+    assert only(told("running_2nodes")).hosts == ("hnode001", "hnode002")
 
 
-def test_the_release_tells_all_jobs_in_json() -> None:
-    assert len(PBS().parse_status(kept("rel2306_two_jobs"))) == 2
+def test_the_tasks_of_an_array_are_told_one_by_one() -> None:
+    running, waiting, ended = (told(f"array_tasks_{what}") for what in ("running", "waiting", "ended"))
+    assert list(running) == [PBS().task_id("25[].pbs1", index) for index in (0, 1)]
+    assert {status.state for status in running.values()} == {State.RUNNING}
+    assert [status.state for status in waiting.values()] == [State.RUNNING, State.PENDING]
+    assert [(ended[f"25[{n}].pbs1"].state) for n in (0, 1, 3)] == [State.COMPLETED, State.FAILED, State.CANCELLED]
 
 
-def test_the_development_version_tells_of_the_first_job_only_and_the_rest_is_asked_for_as_text() -> None:
-    told = next(s for s in transcripts("05b") if " ".join(s.argv).startswith("qstat -x -f -F json 33 50 31"))
-    assert told.stdout.strip() == "['33.pbs1']", "the recording shows one of three"
+@pytest.mark.parametrize(("name", "task"), [("array_waiting_task_deleted", 2), ("array_tasks_deleted", 3)])
+def test_a_task_whose_record_is_gone_is_lost_whatever_its_arrays_exit_status(name: str, task: int) -> None:
+    """PBS says "Subjob finished" of tasks that never ran, with the exit status of the array."""
+    (status,) = (status for job_id, status in told(name).items() if f"[{task}]" in job_id)
+    assert status == Status(State.LOST, "the task is over, and PBS no longer tells how it ended")
 
 
-@pytest.mark.parametrize("name", ["rel2306_bad_nan", "rel2306_bad_point5"])
-def test_json_that_is_none_leaves_jobs_to_the_text(name: str) -> None:
-    assert PBS().parse_status(kept(name)) == {}
+# What others can put into the answer: a job's variables are whatever its user wrote.
 
 
-@pytest.mark.parametrize("name", ["head_nan", "head_plus", "head_point5", "head_backslash", "rel2306_bad_backslash"])
-def test_values_that_look_like_numbers_do_not_disturb(name: str) -> None:
-    assert only(PBS().parse_status(kept(name))).state is State.PENDING
-
-
-def test_numbers_in_place_of_strings_are_read() -> None:
-    job = '{"Jobs": {"1.s": {"job_state": "F", "Job_Name": 7, "comment": 12, "Exit_status": "3", "exec_host": 5}}}'
-    assert PBS().parse_status(Finished(("qstat",), 0, job, ""))["1.s"] == Status(
-        State.FAILED, "PBS says exit code 3", ("5",)
+def test_a_forged_record_in_a_jobs_variables_is_none() -> None:
+    """The forger's job holds "Job Id: 6.pbs1", "job_state = F" and "Exit_status = 0", each after a line break."""
+    assert kept("forged_plain").stdout.count("\nJob Id: 6.pbs1\n    job_state = F\n") == 1, (
+        "plain text shows it as real"
     )
+    assert "6.pbs1" in kept("forged_plain").argv and "-w" not in kept("forged_plain").argv
+    found = told("forged_wide")
+    assert {job_id: status.state for job_id, status in found.items()} == dict.fromkeys(
+        ("6.pbs1", "18.pbs1"), State.RUNNING
+    )
+    for command in (PBS().status_command(["6.pbs1"]), PBS().accounting_command(["6.pbs1"])):
+        assert {"-f", "-w", "-E", "6.pbs1"} <= set(command), (
+            "every job is asked for by name, in lines that cannot be forged"
+        )
 
 
-def test_an_array_and_its_tasks_are_told_one_by_one() -> None:
-    found = PBS().parse_status(kept("array_t_running"))
-    assert list(found) == ["55[].pbs1", *(PBS().task_id("55[].pbs1", index) for index in (1, 3, 5))]
-    assert {status.state for status in found.values()} <= {State.RUNNING, State.COMPLETED, State.PENDING}, found
+def test_what_comes_first_counts() -> None:
+    forged = (
+        "Job Id: 1.s\n    job_state = R\n    job_state = F\n    Exit_status = 0\n\nJob Id: 1.s\n    job_state = F\n"
+    )
+    assert PBS().parse_status(Finished(("qstat",), 0, forged, "")) == {"1.s": Status(State.RUNNING)}
 
 
-# Text: the same jobs, with lines wrapped in the middle of a word.
+@pytest.mark.parametrize(
+    "line",
+    ["job_state = F", "\tjob_state = F", "     job_state = F", "    x\x0cjob_state = F", "x\u2028    job_state = F"],
+)
+def test_only_lines_of_four_blanks_and_a_name_are_attributes(line: str) -> None:
+    text = f"Job Id: 1.s\n    Variable_List = A=x\n{line}\n    job_state = R\n"
+    assert PBS().parse_status(Finished(("qstat",), 0, text, "")) == {"1.s": Status(State.RUNNING)}
+
+
+@pytest.mark.parametrize("letter", ["Q", "H", "F", "M"])
+def test_a_reason_is_one_line_whatever_people_wrote(letter: str) -> None:
+    text = f"Job Id: 1.s\n    job_state = {letter}\n    Exit_status = -99\n    Hold_Types = s\n"
+    for written in ("a\\nb", "a\u2028b", "a\x85b", "a\rb"):
+        said = Finished(("qstat",), 0, f"{text}    comment = {written}\n    depend = {written}\n", "")
+        reason = PBS().parse_status(said)["1.s"].reason
+        assert "a b" in reason and reason.isprintable(), reason
+
+
+# Ends in plain text, with lines wrapped in the middle of a word.
 
 
 @pytest.mark.parametrize(
@@ -130,15 +171,15 @@ def test_an_end_in_text(job: str, state: State, says: str) -> None:
 def test_lines_that_are_wrapped_are_joined() -> None:
     text = said("01", "qstat -x -f 0.pbs1")
     assert "\n\t" in text.stdout, "the recording has wrapped lines"
-    assert PBS().parse_accounting(text)["0.pbs1"] == only(PBS().parse_status(kept("finished_ok")))
+    assert PBS().parse_accounting(text)["0.pbs1"].state is State.COMPLETED
 
 
 @pytest.mark.parametrize(
     ("job", "state", "says"),
     [
         ("125.pbs1", State.PENDING, "Insufficient amount of resource: host"),  # -r y: back in the queue, old end shown
-        ("126.pbs1", State.NODE_FAIL, "its first node was lost"),
-        ("127.pbs1", State.NODE_FAIL, "its first node was lost"),
+        ("126.pbs1", State.NODE_FAIL, "it lost its first node ("),
+        ("127.pbs1", State.NODE_FAIL, "it lost its first node ("),
         ("128.pbs1", State.RUNNING, ""),  # a sister is lost, and the server says R for minutes
     ],
 )
@@ -152,8 +193,8 @@ def test_a_job_whose_node_died(job: str, state: State, says: str) -> None:
 @pytest.mark.parametrize(
     ("code", "state", "says"),
     [
-        (-14, State.NODE_FAIL, "other than its first"),
-        (-4, State.NODE_FAIL, "started anew"),
+        (-14, State.NODE_FAIL, "it lost a node other than its first (exit status -14)"),
+        (-4, State.NODE_FAIL, "PBS's daemon on its first node was started again"),
         (-27, State.OOM, "more memory"),
         (-3, State.FAILED, "could not be started"),
         (-99, State.FAILED, "a reason of its own (exit status -99)"),
@@ -191,9 +232,9 @@ def test_a_state_that_is_not_known_is_said_aloud(letter: str) -> None:
 
 
 def test_an_unknown_job_is_absent_and_the_others_are_told() -> None:
-    assert PBS().parse_status(kept("unknown_job", 153)) == {}
-    mixed = said("04", "qstat -x -f -F json 999999 2.pbs1")
-    assert mixed.exit_code == 153 and list(PBS().parse_status(mixed)) == ["2.pbs1"]
+    assert kept("mixed_unknown").exit_code == 0 and list(told("mixed_unknown")) == ["4.pbs1"]
+    assert told("one_finished_without_x") == {} and kept("one_finished_without_x").exit_code == 35
+    assert PBS().parse_status(Finished(("qstat",), 153, "", "qstat: Unknown Job Id 1.s")) == {}
 
 
 @pytest.mark.parametrize("command", ["qstat", "qsub", "qdel"])
@@ -205,27 +246,20 @@ def test_a_server_that_is_down_is_never_no_jobs(command: str) -> None:
             PBS().parse_accounting(answer)
 
 
-def test_valid_json_of_a_server_that_is_down_does_not_deceive() -> None:
-    with pytest.raises(SiteError):
-        PBS().parse_status(kept("server_down", 255))
-
-
 def test_a_server_without_history_answers_all_the_same() -> None:
-    without = Finished(("qstat",), 0, "", "qstat: PBS is not configured to maintain job history")
-    assert PBS().parse_status(without) == {} == PBS().parse_accounting(without)
+    assert "not configured" in kept("nohist_x").stderr and told("nohist_x") == {}
 
 
 def test_a_server_without_history_tells_of_the_jobs_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """To anything with -x such a server answers as if it had no jobs, whether they run or not."""
 
     def run(argv: list[str], *, timeout_s: float) -> Finished:
-        if "-x" in argv:
-            return Finished(tuple(argv), 0, "{}", "qstat: PBS is not configured to maintain job history 1.s")
-        return Finished(tuple(argv), 153, '{"Jobs": {"1.s": {"job_state": "R"}}}', "qstat: Unknown Job Id 2.s")
+        return kept("nohist_x" if "-x" in argv else "running_2nodes")
 
     monkeypatch.setattr(process, "run", run)
-    found = client.poll(PBS(), ["1.s", "2.s"], 10)
-    assert (found["1.s"].state, found["2.s"].state) == (State.RUNNING, State.LOST)
+    running = next(iter(told("running_2nodes")))
+    found = client.poll(PBS(), [running, "2.s"], 10)
+    assert (found[running].state, found["2.s"].state) == (State.RUNNING, State.LOST)
 
 
 REFUSED = [(s.argv, s) for s in transcripts("02") if s.argv[0] == "qsub" and s.exit_code]
@@ -243,90 +277,3 @@ def test_every_exit_code_of_the_table_was_recorded() -> None:
     numbers = ("01", "02", "04", "05b", "06", "08", "10", "14")
     codes = {said.exit_code for number in numbers for said in transcripts(number)}
     assert {153, 35, 170, 173, 187, 166, 188, 160, 162, 255, 2, 1, 168} <= codes, sorted(codes)
-
-
-# Commands and directives.
-
-
-@pytest.mark.parametrize(("printed", "job"), [("1.pbs1\n", "1.pbs1"), ("27[].pbs1\n", "27[].pbs1")])
-def test_the_id_of_a_submitted_job(printed: str, job: str) -> None:
-    assert PBS().job_id(printed) == job
-
-
-@pytest.mark.parametrize("printed", ["", "qsub: queued", "job 12"])
-def test_without_an_id_there_is_an_error(printed: str) -> None:
-    with pytest.raises(SiteError, match="did not print a job id"):
-        PBS().job_id(printed)
-
-
-def test_the_directives() -> None:
-    request = replace(REQUEST, after=("1.s", "2.s"), array=20, parallel=5, extra=("-m e",))
-    assert PBS().directives(request) == [
-        f"#PBS {option}" for option in (
-            "-N digits-1", "-l select=4:ncpus=6:mpiprocs=2:ngpus=2:mem=3072mb", "-l place=scatter",
-            "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r y", "-q rt_HF", "-P gag1",
-            "-W depend=afterok:1.s:2.s", "-J 0-19%5", "-m e",
-        )
-    ]  # fmt: skip
-
-
-def test_a_site_asks_in_its_own_words() -> None:
-    lines = PBS().directives(replace(REQUEST, ask=("-l select=4:mpiprocs=8",), account="a b", time_s=360000))
-    assert "#PBS -l select=4:mpiprocs=8" in lines and not any("ncpus" in line or "scatter" in line for line in lines)
-    assert '#PBS -P "a b"' in lines and "#PBS -l walltime=100:00:00" in lines
-
-
-def test_quotes_keep_a_value_together() -> None:
-    lines = PBS().directives(replace(REQUEST, queue='a" -l evil=1 "b', account="it's #1"))
-    assert """#PBS -q 'a" -l evil=1 "b'""" in lines and '#PBS -P "it\'s #1"' in lines
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"queue": "a\\"}, "'queue': 'a\\\\' holds a backslash"),
-        ({"account": """a"b'c"""}, "both kinds of quotes"),
-        ({"queue": "-x"}, "begins with '-'"),
-        ({"name": "a\n#PBS -q x"}, "a directive is one line"),
-        ({"account": "a" * 2100}, "may have 2000 bytes"),
-        ({"extra": ("-m e \\",)}, "reads a directive that ends with a backslash on into the next line"),
-    ],
-)
-def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=re.escape(says)):
-        PBS().directives(replace(REQUEST, **changes))
-
-
-def test_a_job_is_not_run_again_but_the_tasks_of_an_array_have_to_be() -> None:
-    assert "#PBS -r n" in PBS().directives(REQUEST), "a rerun would run under the same attempt"
-    assert "#PBS -r y" in PBS().directives(replace(REQUEST, array=2)), "qsub refuses arrays that are not rerunable"
-
-
-def test_the_hosts_inside_a_job(tmp_path: Path) -> None:
-    nodes = tmp_path / "nodes"
-    nodes.write_text("hnode002\nhnode002\nhnode001\nhnode001\n")
-    assert PBS().hosts({"PBS_NODEFILE": str(nodes)}, "x") == ["hnode002", "hnode001"]
-    nodes.write_text("")
-    for environment in ({}, {"PBS_NODEFILE": str(nodes)}, {"PBS_NODEFILE": str(tmp_path / "none")}):
-        with pytest.raises(SiteError):
-            PBS().hosts(environment, "x")
-
-
-def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = [f"{n}.pbs1" for n in range(1000)]
-    jobs = ", ".join(f'"{job_id}": {{"job_state": "R"}}' for job_id in ids)
-    asked: list[list[str]] = []
-
-    def run(argv: list[str], *, timeout_s: float) -> Finished:
-        asked.append(argv)
-        return Finished(tuple(argv), 0, f'{{"Jobs": {{{jobs}}}}}', "")
-
-    monkeypatch.setattr(process, "run", run)
-    assert {status.state for status in client.poll(PBS(), ids, 10).values()} == {State.RUNNING}
-    assert asked == [["qstat", "-f", "-F", "json"]], "one command must tell of all jobs, without naming them"
-
-
-def test_few_jobs_are_named_and_many_are_not() -> None:
-    few = [f"{n}.s" for n in range(50)]
-    assert PBS().status_command(few)[4:] == few and PBS().accounting_command(few)[3:] == few
-    assert PBS().status_command([*few, "50.s"])[4:] == [] == PBS().accounting_command([*few, "50.s"])[3:]

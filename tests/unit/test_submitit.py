@@ -129,8 +129,8 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
 
     def run(argv: list[str], *, timeout_s: float) -> Finished:
         asked.append(argv)
-        jobs = '{"1.s": {"job_state": "F", "Exit_status": 0}, "9.s": {"job_state": "R"}}'
-        return Finished(tuple(argv), 0, f'{{"Jobs": {jobs}}}', "")
+        jobs = "Job Id: 1.s\n    job_state = F\n    Exit_status = 0\n\nJob Id: 9.s\n    job_state = R\n\n"
+        return Finished(tuple(argv), 0, jobs, "")
 
     monkeypatch.setattr("orchestrator.process.run", run)
     watcher = executors.Watcher(schedulers.get("pbs"))
@@ -142,22 +142,17 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
     assert len(asked) == 1 and set(asked[0][4:]) == {"1.s", "9.s"}, asked
 
 
-def test_a_requeued_task_of_an_array_goes_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    submitted: list[list[str]] = []
+def test_the_tasks_of_an_array_cost_one_command_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
 
-    def run(argv: list[str | Path], *, timeout_s: float) -> Finished:
-        submitted.append([*map(str, argv)])
-        return Finished(("qsub",), 0, "9.s\n", "")
+    def run(argv: list[str], *, timeout_s: float) -> Finished:
+        asked.append(argv)
+        return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = Q\n\n" for job in argv[4:]), "")
 
     monkeypatch.setattr("orchestrator.process.run", run)
-    for name, value in {"PBS_JOBID": "7[3].s", "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("SUBMITIT_FOLDER", str(tmp_path))
-    script = "#!/bin/bash\n#PBS -N x\n#PBS -J 0-4%2\n#PBS -W depend=afterok:1.s\numask 077\n:\n"
-    (tmp_path / "7[].s_submission.sh").write_text(script)
-    environments.PBSEnvironment()._requeue(2)
-    again = tmp_path / "7[].s_3_again.sh"
-    head, body = "#!/bin/bash\n#PBS -W depend=afterany:7[3].s\n#PBS -N x\n", "umask 077\n:\n"
-    assert again.read_text() == f"{head}export TORUSRUN_CONTINUES='7[].s_3'\n{body}"
-    assert submitted == [["qsub", str(again)]]
-    assert (tmp_path / "7[].s_3_continues_as").read_text() == "9.s"
+    watcher = executors.Watcher(schedulers.get("pbs"))
+    for index in range(300):
+        watcher.register_job(f"7[].s_{index}")
+    watcher.update()
+    assert {watcher.get_state(f"7[].s_{index}", mode="cache") for index in range(300)} == {State.PENDING.value}
+    assert len(asked) == 1 and "7[299].s" in asked[0]

@@ -13,6 +13,8 @@
 #$ -P g1
 #$ -m e
 umask 077
+declare -A was
+for name in $(compgen -e); do was[$name]="${!name}"; done
 export PYTHONPATH=/my/code
 export SUBMITIT_EXECUTOR=gridengine TORUSRUN_NODES=2
 # The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
@@ -22,13 +24,24 @@ folder='/shared/my logs/%j'
 folder="${folder//%j/$id}"
 folder="${folder//%A/${id%%_*}}"
 folder="${folder//%a/${id##*_}}"
+again="$folder/${id}_again"
 mkdir -p "$folder"
 log="$folder/${id}_0_log"
 exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
 module load x
+hosts="${PE_HOSTFILE:-$SGE_JOB_HOSTLIST}"
+[[ -z "$hosts" ]] || export TORUSRUN_HOSTS="$(awk '!seen[$1]++ { print $1 }' "$hosts" | tr '\n' ' ')"
+# mpirun hands on to other nodes what it is told to: these variables, and all that were set or changed above.
+told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME SGE_TASK_ID QUEUE SGE_O_HOST SGE_O_WORKDIR '
+passed=()
+for name in $(compgen -e); do
+  [[ "$told" == *" $name "* || -z "${was[$name]+set}" || "${was[$name]}" != "${!name}" ]] || continue
+  case "$name" in _ | PWD | OLDPWD | SHLVL) ;; *) passed+=(-x "$name") ;; esac
+done
+rm -f "$again"
 
-mpirun --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
+mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
@@ -44,4 +57,6 @@ wait "$child"; code=$?
 while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
 kill "$timer" 2> /dev/null
 echo over
+# Now that all tasks have ended, the job may go on: two never run at once.
+if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then code=99; fi  # sge_conf(5): run me again, under the same id
 exit "$code"

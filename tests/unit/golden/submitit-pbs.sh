@@ -10,6 +10,8 @@
 #PBS -P g1
 #PBS -m e
 umask 077
+declare -A was
+for name in $(compgen -e); do was[$name]="${!name}"; done
 export PYTHONPATH=/my/code
 export SUBMITIT_EXECUTOR=pbs TORUSRUN_NODES=2
 # The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
@@ -19,13 +21,24 @@ folder='/shared/my logs/%j'
 folder="${folder//%j/$id}"
 folder="${folder//%A/${id%%_*}}"
 folder="${folder//%a/${id##*_}}"
+again="$folder/${id}_again"
 mkdir -p "$folder"
 log="$folder/${id}_0_log"
 exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
 module load x
+hosts="$PBS_NODEFILE"
+[[ -z "$hosts" ]] || export TORUSRUN_HOSTS="$(awk '!seen[$1]++ { print $1 }' "$hosts" | tr '\n' ' ')"
+# mpirun hands on to other nodes what it is told to: these variables, and all that were set or changed above.
+told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX PBS_JOBID PBS_JOBNAME PBS_ARRAY_ID PBS_ARRAY_INDEX PBS_QUEUE PBS_O_HOST PBS_O_WORKDIR TORUSRUN_CONTINUES '
+passed=()
+for name in $(compgen -e); do
+  [[ "$told" == *" $name "* || -z "${was[$name]+set}" || "${was[$name]}" != "${!name}" ]] || continue
+  case "$name" in _ | PWD | OLDPWD | SHLVL) ;; *) passed+=(-x "$name") ;; esac
+done
+rm -f "$again.sh"
 
-mpirun --mca plm_rsh_agent '/opt/env/bin/python /opt/torusrun/orchestrator/schedulers/remote.py pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node -x PATH -x SUBMITIT_EXECUTOR -x TORUSRUN_NODES ${PYTHONPATH+-x PYTHONPATH} /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
+mpirun --mca plm_rsh_agent '/opt/env/bin/python /opt/torusrun/orchestrator/schedulers/remote.py pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
@@ -41,4 +54,14 @@ wait "$child"; code=$?
 while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
 kill "$timer" 2> /dev/null
 echo over
+# Now that all tasks have ended, the job may go on: two never run at once.
+if [[ -e "$again.sh" && ! -e "$folder/${id}_cancelled" ]]; then
+  if next="$(qsub "$again.sh")"; then
+    echo "$next" > "$folder/${id}_continues_as.new" && mv "$folder/${id}_continues_as.new" "$folder/${id}_continues_as"
+    [[ ! -e "$folder/${id}_cancelled" ]] || qdel "$next"
+  else
+    echo "torusrun: the job cannot go on: qsub on $HOSTNAME ended with exit code $?" >&2
+    code=1
+  fi
+fi
 exit "$code"

@@ -1,0 +1,200 @@
+"""A submitit job inside: what its script passes on to other nodes, and how it goes on in a further try."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from submitit.core import utils
+
+from orchestrator import schedulers
+from orchestrator.process import Finished
+from orchestrator.schedulers import environments, executors, remote
+from orchestrator.schedulers.names import fitting
+from orchestrator.schedulers.plugins import ClusterExecutor
+from orchestrator.states import State
+from tests.unit.test_submitit import HereGridEngine, HerePBS
+
+
+def test_a_requeued_task_of_an_array_goes_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PBS_JOBID": "7[3].s", "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SUBMITIT_FOLDER", str(tmp_path))
+    script = "#!/bin/bash\n#PBS -N x\n#PBS -J 0-4%2\n#PBS -W depend=afterok:1.s\numask 077\n:\n"
+    (tmp_path / "7[].s_submission.sh").write_text(script)
+    environments.PBSEnvironment()._requeue(2)
+    again = tmp_path / "7[].s_3_again.sh"
+    same = "export TORUSRUN_CONTINUES='7[].s_3'\nexport PBS_ARRAY_ID='7[].s'\nexport PBS_ARRAY_INDEX=3\n"
+    assert again.read_text() == f"#!/bin/bash\n#PBS -N x\n{same}umask 077\n:\n"
+    assert again.stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture
+def qsub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """qsub and qdel that keep what they were given; the file they keep it in."""
+    (tmp_path / "bin").mkdir()
+    for name in ("qsub", "qdel"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/asked\necho 9.s\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path / "asked"
+
+
+def as_a_job(cls: type[ClusterExecutor], folder: Path, task: str, **variables: str) -> int:
+    """Run a job's script here, with shell words in place of the python that runs the task; its exit code."""
+    executor = cls(folder, python=task)
+    executor.update_parameters(env=["PATH"], submit_args=["-P", "g1"])
+    text = executor._text(executor.request()).replace("sleep 2", "sleep 0.1")
+    return subprocess.run(["bash"], input=text, text=True, timeout=30, env={**os.environ, **variables}).returncode
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_goes_on_when_its_own_tasks_have_ended(cancelled: bool, tmp_path: Path, qsub: Path) -> None:
+    logs = tmp_path / "logs"
+    requeue = f"sh -c 'test ! -e {qsub} && touch {logs}/7.s_again.sh'"
+    if cancelled:
+        logs.mkdir()
+        (logs / "7.s_cancelled").touch()
+    assert as_a_job(HerePBS, logs, requeue, PBS_JOBID="7.s") == 0
+    asked = qsub.read_text() if qsub.exists() else ""
+    assert asked == ("" if cancelled else f"qsub -P g1 {logs}/7.s_again.sh\n")
+    assert (logs / "7.s_continues_as").exists() is not cancelled
+
+
+def test_a_job_that_is_cancelled_while_it_submits_the_next_deletes_that(tmp_path: Path, qsub: Path) -> None:
+    logs = tmp_path / "logs"
+    (qsub.parent / "bin" / "qsub").write_text(f"#!/bin/sh\ntouch {logs}/7.s_cancelled\necho 9.s\n")
+    as_a_job(HerePBS, logs, f"sh -c 'touch {logs}/7.s_again.sh'", PBS_JOBID="7.s")
+    assert qsub.read_text() == "qdel 9.s\n"
+
+
+def test_a_job_that_cannot_go_on_fails_and_says_so(tmp_path: Path, qsub: Path) -> None:
+    logs = tmp_path / "logs"
+    (qsub.parent / "bin" / "qsub").write_text("#!/bin/sh\necho 'qsub: Unauthorized Request' >&2\nexit 159\n")
+    assert as_a_job(HerePBS, logs, f"sh -c 'touch {logs}/7.s_again.sh'", PBS_JOBID="7.s") == 1
+    log = (logs / "7.s_0_log.err").read_text()
+    assert "Unauthorized Request" in log and "cannot go on: qsub on" in log and "exit code 159" in log
+
+
+def test_grid_engine_is_told_to_run_it_again_by_the_exit_code(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    for task, code in ((f"sh -c 'touch {logs}/7_again; exit 1'", 99), ("sh -c 'exit 1'", 1)):
+        assert as_a_job(HereGridEngine, logs, task, JOB_ID="7", SGE_TASK_ID="undefined") == code
+
+
+@pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
+def test_tasks_get_what_the_job_was_told_and_what_was_set(
+    cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words after mpirun's -x, from a script that runs: of an array's task that goes on."""
+    monkeypatch.setenv("MINE", "a b")
+    nodes = tmp_path / "nodes"
+    nodes.write_text("n1\nn1\nn2\nn2\n")
+    executor = cls(tmp_path / "logs", python="true")
+    executor.update_parameters(
+        nodes=2, tasks_per_node=2, env=["MINE"], setup=["export SET='x\ny' OMP_NUM_THREADS=7", "LD_LIBRARY_PATH=/new"],
+        mpirun=f"printf '%s\\n' > {tmp_path}/words", ask=["-pe mpi 4"],
+    )  # fmt: skip
+    variables = {
+        "pbs": {"PBS_JOBID": "9.s", "PBS_NODEFILE": str(nodes), "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3",
+                "TORUSRUN_CONTINUES": "7[].s_3", "PBS_TASKNUM": "1"},
+        "gridengine": {"JOB_ID": "7", "SGE_TASK_ID": "4", "PE_HOSTFILE": str(nodes), "TMPDIR": "/tmp/of/this/node"},
+    }[cls.cluster]  # fmt: skip
+    here = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/old", "OMP_NUM_THREADS": "1", "UNTOLD": "1", **variables}
+    text = executor._text(executor.request()).replace("sleep 2", "sleep 0.1")
+    subprocess.run(["bash"], input=text, text=True, timeout=30, env=here, check=True)
+    words = (tmp_path / "words").read_text().split("\n")
+    passed = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
+    own = {
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "MINE",
+        "SET",
+        "OMP_NUM_THREADS",
+        "SUBMITIT_EXECUTOR",
+        "TORUSRUN_NODES",
+        "TORUSRUN_HOSTS",
+    }
+    assert passed == own | set(variables) - {"PBS_TASKNUM", "PBS_NODEFILE", "PE_HOSTFILE", "TMPDIR"}
+
+
+def test_the_hosts_are_known_on_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PBS_NODEFILE and PE_HOSTFILE are files of the first node."""
+    for name, value in {"PBS_JOBID": "7.s", "PBS_NODEFILE": "/not/here", "TORUSRUN_HOSTS": "n2 n1 "}.items():
+        monkeypatch.setenv(name, value)
+    assert list(environments.PBSEnvironment().hostnames) == ["n2", "n1"]
+
+
+def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PBS says of it that it failed, with the exit status of SIGKILL."""
+    recorded = Path(__file__).parent / "recorded" / "openpbs" / "wide" / "qdel_in_its_first_second.txt"
+    text = recorded.read_text()
+    job_id = text.split("Job Id: ")[1].split()[0]
+    said = {"qstat": text.partition("--- stdout\n")[2], "qdel": ""}
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], ""))
+    job = HerePBS(tmp_path)._job(job_id)
+    job.watcher = executors.Watcher(schedulers.get("pbs"))
+    job.watcher.register_job(job_id)
+    assert job.watcher.get_state(job_id, mode="force") == State.FAILED.value
+    job.cancel()
+    assert job.state == State.CANCELLED.value
+
+
+@pytest.mark.parametrize(
+    ("name", "fit"),
+    [("a-b_c.d+e", "a-b_c.d+e"), ("my job/2", "my_job_2"), ("1st", "job_1st"), ("Prüfung ß", "Prufung"), ("", "job_"),
+     ("a:b@c\\d*e?f", "a_b_c_d_e_f"), ("x\n#PBS -q y", "x__PBS_-q_y"), ("-x", "job_-x"), ("日本", "job_")],
+)  # fmt: skip
+def test_a_name_is_made_to_fit(name: str, fit: str) -> None:
+    assert fitting(name) == fit
+    assert len(fitting(name * 300)) <= 200
+
+
+def test_a_missing_remote_shell_is_named(tmp_path: Path) -> None:
+    """mpirun prints what its agent says: which program is missing, where, and what to do."""
+    said = subprocess.run(
+        [sys.executable, remote.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert said.returncode == 1 and said.stderr.count("\n") == 1 and "Traceback" not in said.stderr
+    assert "torusrun: pbs_tmrsh cannot be run on" in said.stderr and "daemon on n2" in said.stderr
+    assert "put the folder of pbs's commands on the job's PATH" in said.stderr
+
+
+def test_every_task_with_a_folder_of_its_own_finds_the_script(tmp_path: Path, qsub: Path) -> None:
+    """A task goes on by its array's script, and JobPaths looks for that in the task's folder."""
+    (qsub.parent / "bin" / "qsub").write_text("#!/bin/sh\necho '7[].s'\n")
+    jobs = HerePBS(tmp_path / "logs" / "%j").map_array(print, ["one", "two"])
+    assert [job.paths.submission_file.parent.name for job in jobs] == ["7[].s_0", "7[].s_1"]
+    for job in jobs:
+        assert "#PBS -J 0-1" in job.paths.submission_file.read_text()
+
+
+@pytest.mark.parametrize(("lag_s", "unsaid"), [(-1.0, State.LOST), (30.0, State.UNKNOWN)])
+@pytest.mark.parametrize(("outcome", "state"), [("success", State.COMPLETED), ("error", State.FAILED)])
+def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
+    lag_s: float, unsaid: State, outcome: str, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that keeps no history, as most do."""
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
+    monkeypatch.setattr(executors, "RECORDS_LAG_S", lag_s)
+    job = HerePBS(tmp_path)._job("7.s")
+    job.watcher = executors.Watcher(schedulers.get("pbs"))
+    job.watcher.register_job("7.s")
+    job.watcher.update()
+    assert job.state == unsaid.value
+    utils.cloudpickle_dump((outcome, "what it gave"), job.paths.result_pickle)
+    assert job.state == state.value
+
+
+def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state neither tells of half a result nor waits for the other half."""
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down"))
+    executor = HerePBS(tmp_path)
+    executor.update_parameters(tasks_per_node=2)
+    job = executor._job("7.s")
+    utils.cloudpickle_dump(("success", 1), job.task(0).paths.result_pickle)
+    assert job.state == State.UNKNOWN.value
+    utils.cloudpickle_dump(("success", 2), job.task(1).paths.result_pickle)
+    assert job.state == State.COMPLETED.value
