@@ -10,7 +10,6 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 
 from orchestrator import defect, images, process, schedulers
@@ -24,7 +23,7 @@ from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.placement.mapping import Placement, place
 from orchestrator.planning import Plan, arranged, read_plan
-from orchestrator.runs import claim, ledger
+from orchestrator.runs import awaited, claim, ledger
 from orchestrator.runs.claim import Superseded
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
@@ -70,8 +69,9 @@ class Supervisor:
         process.die_with_parent(signal.SIGTERM)  # the shell of the job: then nobody would wait for the supervisor
 
     def run(self, job: str) -> End:
-        if missing := self._missing():
-            return End(State.CANCELLED, f"dropped by its dependency, it never ran: {missing}")
+        if unmet := awaited.unmet(ledger.events(self.folder.ledger), self.attempt.number):  # some schedulers start it
+            how = unmet[1].value if unmet[1] else "not known to have ended"
+            return End(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {how}")
         try:
             claim.take(self.folder, self.attempt.number)
         except Superseded as error:
@@ -139,16 +139,6 @@ class Supervisor:
             images.verify(image)
         elif self.plan.site.scheduler == "slurm":
             stage.broadcast(image, folder, self.plan.python, self.attempt.folder)
-
-    def _missing(self) -> str | None:
-        """The run that this attempt waited for and that did not complete; some schedulers start it all the same."""
-        submitting = ledger.last(ledger.events(self.folder.ledger), "submitting", self.attempt.number)
-        for folder in submitting.details.get("after", ()) if submitting else ():
-            ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if event.kind == "ended"]
-            if not ends or ends[-1].details["state"] != State.COMPLETED.value:
-                how = ends[-1].details["state"] if ends else "not known to have ended"
-                return f"{Path(folder).name} is {how}"
-        return None
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)

@@ -80,7 +80,7 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
     """What LOST means for an attempt, and what to do."""
     if not (last(events, "submitted", attempt) or last(events, "started", attempt)):
-        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume --force` submits it"
+        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
     return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
 

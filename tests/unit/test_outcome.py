@@ -57,7 +57,7 @@ def test_lost_says_what_it_means_and_what_to_do() -> None:
     never = resolve([Event(1.0, "submitting", 1, {"name": "x"})], 1, None, GONE, NOW_S).reason
     assert (
         never.startswith("nothing shows that it was ever submitted: ")
-        and "`torusrun resume --force` submits it" in never
+        and "`torusrun resume` submits it" in never
     )
 
 

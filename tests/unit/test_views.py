@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cli import main
-from orchestrator.runs import ledger
+from orchestrator.runs import claim, ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import CUT_OFF, End, RankEnd
 from orchestrator.states import State, Status
@@ -54,6 +54,31 @@ def test_an_attempt_that_never_got_its_folder_was_never_submitted(run: RunFolder
     assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
     run.attempt(2).folder.mkdir()
     assert (read_record(run).attempt, state(run)) == (2, State.UNKNOWN)
+
+
+def test_a_job_that_is_gone_while_its_ranks_are_at_work_is_not_lost(run: RunFolder) -> None:
+    run.attempt(2).folder.mkdir()
+    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    ledger.append(run.ledger, "started", 2, job=GONE, hosts=["here"])
+    lock = claim.hold(run.attempt(2))
+    view = views([run])[0]
+    assert (view.state, "they hold attempts/2/alive" in view.reason) == (State.UNKNOWN, True), view
+    os.close(lock)
+    assert state(run) is State.LOST
+
+
+def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_told_as_dropped(run: RunFolder) -> None:
+    """As a PBS server without history does."""
+    later_s = time.time() + 60
+    awaited = make(run.folder.parent.parent / "run.yaml", FAILED)
+    run.attempt(2).folder.mkdir()
+    ledger.append(run.ledger, "submitting", 2, name="made", after=[str(awaited.folder)])
+    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    view = views([run], later_s)[0]
+    assert (view.state, view.reason) == (
+        State.CANCELLED,
+        f"dropped by its dependency, it never ran: {awaited.run_id} is FAILED",
+    )
 
 
 def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> None:

@@ -1,0 +1,24 @@
+"""The runs that an attempt waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.runs import ledger
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.ledger import Event, last
+from orchestrator.states import State
+
+
+def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
+    """(a run that the attempt was to wait for and that did not complete, its state), None where there is none.
+
+    The state is None where the run is not known to have ended.
+    """
+    submitting = last(events, "submitting", attempt)
+    for folder in submitting.details.get("after", ()) if submitting else ():
+        ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if event.kind == "ended"]
+        state = State(ends[-1].details["state"]) if ends else None
+        if state is not State.COMPLETED:
+            return Path(folder).name, state
+    return None
