@@ -143,7 +143,7 @@ def _recorded(evidence: Evidence) -> End | None:
     """A rank that says itself what ended it, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
     own = [end for end in bad if end.exit_code != STOPPED_AFTER_CHECKPOINT and not evidence.cut_off(end)]
-    culprit = min(own, key=lambda end: (not end.error, end.signal is None, _follows(end), end.ended_s), default=None)
+    culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
     if culprit is None or (culprit.signal is None and not culprit.error):
         wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
         if wrapper is not None:
@@ -151,12 +151,10 @@ def _recorded(evidence: Evidence) -> End | None:
             return End(State.FAILED, f"the wrapper of {evidence.name(wrapper)} was killed by {how}{evidence.at}", False)
     if culprit is None:
         return None
+    if culprit.exit_code == CHECKPOINT_LOST:  # rank 0 knows why, though others may end first and have it told to end
+        return End(State.FAILED, f"{evidence.name(0)} could not write its last files{evidence.at}{evidence.quote(0)}")
     quoted = evidence.quote(culprit.rank) if culprit.signal is None and not culprit.error else ""
     return End(State.FAILED, f"{culprit.words}{evidence.at}{quoted}", certain=culprit.signal not in FROM_OUTSIDE)
-
-
-def _follows(end: RankEnd) -> bool:
-    return end.exit_code == CHECKPOINT_LOST and end.rank != 0
 
 
 def _killed_launcher(evidence: Evidence) -> End | None:

@@ -55,10 +55,7 @@ def test_lost_says_what_it_means_and_what_to_do() -> None:
         "(--force, if you know that its job is gone)"
     )
     never = resolve([Event(1.0, "submitting", 1, {"name": "x"})], 1, None, GONE, NOW_S).reason
-    assert (
-        never.startswith("nothing shows that it was ever submitted: ")
-        and "`torusrun resume` submits it" in never
-    )
+    assert never.startswith("nothing shows that it was ever submitted: ") and "`torusrun resume` submits it" in never
 
 
 ENDED = Event(3.0, "ended", 1, {"state": "CANCELLED", "reason": "scancel"})

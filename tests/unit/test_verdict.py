@@ -77,8 +77,8 @@ def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
 
 def test_a_rank_that_was_told_to_end_is_not_the_cause_however_it_ended() -> None:
     """A rank that is already leaving dies of the launcher's SIGTERM, where the others still catch it."""
-    said = judged([end(0, 74, 4.0), end(2, at_s=3.0, signal=15, told=True)], said={0: ["no space left"]}, told=ALL)
-    assert said.reason == "rank 0 (n1, local rank 0) ended with exit code 74 after step 57: no space left"
+    said = judged([end(0, 1, 4.0), end(2, at_s=3.0, signal=15, told=True)], said={0: ["no such key"]}, told=ALL)
+    assert said.reason == "rank 0 (n1, local rank 0) ended with exit code 1 after step 57: no such key"
 
 
 def test_the_first_of_the_failed_ranks_is_quoted_and_not_its_stack() -> None:
@@ -95,8 +95,10 @@ def test_an_own_error_is_the_cause_before_a_connection_error_that_came_first() -
 
 
 def test_a_lost_checkpoint_is_told_by_the_rank_that_knows_why_whichever_ends_first() -> None:
-    said = judged([end(0, 74, 5.0), *(end(r, 74, 4.9) for r in (1, 2, 3))])
-    assert said.reason.startswith("rank 0 (n1, local rank 0) ended with")
+    log = {0: ["training: the checkpoint of step 57 could not be written to /x: No space left on device"], 2: ["[W]"]}
+    for first in (end(0, 74, 5.0), end(0, at_s=5.0, signal=15, told=True)):
+        said = judged([first, *(end(r, 74, 4.9) for r in (1, 2, 3))], said=log)
+        assert said.reason == f"rank 0 (n1, local rank 0) could not write its last files after step 57: {log[0][0]}"
 
 
 def test_a_misplaced_rank_is_the_cause_before_anything_else() -> None:
