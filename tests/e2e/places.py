@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+from tests.e2e import processes
+from tests.e2e.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
@@ -55,6 +59,28 @@ class Place(ABC):
     @abstractmethod
     def kill(self, host: str, pid: int) -> None:
         """SIGKILL a process on a host of this place."""
+
+    def signal(self, host: str, pid: int, number: int) -> None:
+        """Send a signal to a process on a host of this place."""
+        raise NotImplementedError
+
+    def processes(self, run: Path) -> list[Process]:
+        """The living processes of a run, on all hosts."""
+        raise NotImplementedError
+
+    def end_by_hand(self, job: str) -> list[str]:
+        """What a user types to end a job without torusrun."""
+        return ["qdel", job]
+
+    def queued(self) -> list[str]:
+        """The ids of the jobs that the scheduler still has."""
+        return []
+
+    # A place whose hosts can lose their power or their cable says so here.
+    power_off: Callable[[str], None] | None = None
+    power_on: Callable[[str], None] | None = None
+    unplug: Callable[[str], None] | None = None
+    plug: Callable[[str], None] | None = None
 
     def down(self) -> AbstractContextManager[None] | None:
         """While it lasts the scheduler is down; None where there is nothing to be down."""
@@ -129,53 +155,16 @@ class Local(Place):
         return [sys.executable if word == "python" else word for word in argv]
 
     def kill(self, host: str, pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
+        self.signal(host, pid, signal.SIGKILL)
 
+    def signal(self, host: str, pid: int, number: int) -> None:
+        os.kill(pid, number)
 
-class InLab(Place):
-    """A lab's cluster: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
+    def processes(self, run: Path) -> list[Process]:
+        return processes.of_run(run, {processes.namespace(): socket.gethostname()})
 
-    layout = "nodes: 2\ngrid: 2x2"
-
-    def __init__(self, lab: Any, name: str) -> None:
-        self.lab = lab
-        self.cluster = name
-        self.folder = lab.home / f"{name}-runs"
-        self.folder.mkdir(exist_ok=True)
-        shutil.chown(self.folder, lab.settings.user, lab.settings.user)
-        (self.folder / "site.yaml").write_text(lab.site_file.read_text())
-
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
-        return self.lab.run_as_user(self._argv(argv), timeout_s=timeout_s, cwd=self.folder)
-
-    def start(self, argv: list[str]) -> subprocess.Popen[str]:
-        return self.lab.popen_as_user(self._argv(argv), cwd=self.folder)
-
-    def _argv(self, argv: list[str]) -> list[str]:
-        return [str(self.lab.python) if word == "python" else word for word in argv]
-
-    def kill(self, host: str, pid: int) -> None:
-        assert self.lab.exec_on(host, ["kill", "-9", str(pid)]).returncode == 0
-
-    def down(self) -> AbstractContextManager[None]:
-        return self.lab.down()
-
-    def frozen(self) -> AbstractContextManager[None]:
-        return self.lab.freeze()
-
-
-class Slurm(InLab):
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "4x2")]
-
-    def __init__(self, lab: Any) -> None:
-        super().__init__(lab, "slurm")
-
-
-class GridEngine(InLab):
-    digits = [["--site", "gridengine-lab", "--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
-
-    def __init__(self, lab: Any) -> None:
-        super().__init__(lab, "gridengine")
+    def end_by_hand(self, job: str) -> list[str]:
+        return ["kill", "-TERM", "--", f"-{job.partition('.')[0]}"]
 
 
 class PBS(Place):
