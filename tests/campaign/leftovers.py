@@ -22,7 +22,7 @@ def after(place: Place, run: Path) -> list[str]:
     jobs = {event["job"] for event in ledger(run, "submitted")}
     processes = _still(lambda: [str(process) for process in place.processes(run)])
     queued = _still(lambda: [f"job {job} in the queue" for job in jobs.intersection(place.queued())])
-    return [*processes, *queued, *_files(run), *_mixed(run)]
+    return [*processes, *queued, *files(run), *mixed(run)]
 
 
 def remove(place: Place, run: Path) -> None:
@@ -57,17 +57,17 @@ def _still(there: Callable[[], list[str]]) -> list[str]:
     return left
 
 
-def _files(run: Path) -> list[str]:
+def files(run: Path) -> list[str]:
     unfinished = [*run.rglob(".tmp*"), *(run / "attempts").glob(".[0-9]*")]
     return [str(path.relative_to(run)) for path in unfinished]
 
 
-def _mixed(run: Path) -> list[str]:
+def mixed(run: Path) -> list[str]:
     """Attempts that wrote after a later one had begun to."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     manifests = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("step-*/manifest.json"))]
-    mixed = [("metrics", rows), ("checkpoints", manifests)]
-    return [f"{what} of two attempts are mixed" for what, written in mixed if _falls([w["attempt"] for w in written])]
+    written = {"metrics": rows, "checkpoints": manifests}
+    return [f"{what} of two attempts are mixed" for what, by in written.items() if _falls([w["attempt"] for w in by])]
 
 
 def _falls(numbers: Sequence[int]) -> bool:

@@ -47,7 +47,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        return self.cause_right and self.recovered and self.identical and not self.leftovers
+        return self.cause_right and self.recovered and self.identical and not self.leftovers and not self.trouble
 
 
 class Trial:
