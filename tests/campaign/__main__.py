@@ -6,6 +6,7 @@ The exit code is 0 only where every cause was told rightly, every run came back 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from tests.lab.slurm import SlurmLab
 
 def main() -> int:
     asked = _asked()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: labs go down, faults back
     with ExitStack() as stack:
         places = _places(asked.places, stack)
         kinds = {name: [k for k in asked.kinds if KINDS[k].possible(place)] for name, place in places.items()}

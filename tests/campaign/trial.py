@@ -59,6 +59,7 @@ class Trial:
         self.row = Row(planned)
         self.undo = ExitStack()
         self.run = Path()
+        self.struck_s = 0.0  # of time.monotonic(); a fault with long preparations sets it anew
 
     @property
     def reason(self) -> str:
@@ -111,17 +112,17 @@ def _struck_and_told(trial: Trial) -> None:
     step = trial.planned.step
     newest = lambda: max((row["step"] for row in metrics(trial.run, "step")), default=0)  # noqa: E731
     until(lambda: newest() >= step or _end_is_there(trial), f"step {step}", 120)
-    struck_s = time.monotonic()
-    _watch(trial, trial.fault.strike(trial), struck_s)
+    trial.struck_s = time.monotonic()
+    _watch(trial, trial.fault.strike(trial))
 
 
 def _end_is_there(trial: Trial) -> bool:
     return (trial.run / "attempts/1/end.json").exists()
 
 
-def _watch(trial: Trial, expected: Expected, struck_s: float) -> None:
+def _watch(trial: Trial, expected: Expected) -> None:
     """Ask for the state until it is final and right, final and wrong for a while, or not told in time."""
-    row, over_s = trial.row, None
+    row, struck_s, over_s = trial.row, trial.struck_s, None
     while True:
         view = trial.place.view(trial.run)
         now_s = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from tests.campaign.faults.fault import Expected, Fault
@@ -28,6 +29,7 @@ class ServerAway(Fault):
         rank = trial.planned.rank
         started = trial.started(rank)
         trial.undo.enter_context(getattr(trial.place, self.how)())
+        trial.struck_s = time.monotonic()
         trial.place.signal(started["host"], started["pid"], signal.SIGKILL)
         return Expected(("FAILED",), (trial.who(rank), "SIGKILL"), culprit=rank)
 
