@@ -15,12 +15,13 @@ from tests.campaign.faults import KINDS, Expected, Fault
 from tests.campaign.faults.fault import SUSPECTED
 from tests.campaign.schedule import Planned
 from tests.campaign.witness import Witness
-from tests.e2e.places import Place, assert_same_bits, metrics, until
+from tests.e2e.places import Place, Said, assert_same_bits, metrics, until
 from tests.e2e.processes import SUPERVISOR, Process
 
 TOLD_WITHIN_S = 120.0
 SETTLED_WITHIN_S = 5.0  # an end that is wrong may be a first word only
 RESUMED_WITHIN_S = 180.0
+AT_WORK_S = 30.0  # how long the ranks of an attempt that is over may still be at work
 OVER = ("COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OOM", "CANCELLED", "LOST")
 
 
@@ -148,8 +149,7 @@ def _recover(trial: Trial) -> None:
     """Resume to the end, unless the run is completed by itself."""
     view = trial.place.view(trial.run)
     if view["state"] != "COMPLETED":
-        words = ["resume", trial.run.name, "--wait", *trial.fault.resume(trial)]
-        said = trial.place.torusrun(*words, timeout_s=RESUMED_WITHIN_S)
+        said = _resume(trial)
         if said.returncode:
             trial.row.trouble.append(f"resume ended with {said.returncode}: {(said.stderr or said.stdout).strip()}")
             return
@@ -159,6 +159,17 @@ def _recover(trial: Trial) -> None:
         trial.row.trouble.append(f"attempt {from_the_start[0]} began anew and used no checkpoint")
     done = metrics(trial.run, "done")
     trial.row.recovered = bool(done) and done[-1]["step"] == spec.LAST_STEP and not from_the_start
+
+
+def _resume(trial: Trial) -> Said:
+    """Resume as a user does: who is told that processes are still at work asks again in a moment."""
+    words = ["resume", trial.run.name, "--wait", *trial.fault.resume(trial)]
+    until_s = time.monotonic() + AT_WORK_S
+    while True:
+        said = trial.place.torusrun(*words, timeout_s=RESUMED_WITHIN_S)
+        if "still at work; ask again" not in said.stderr or time.monotonic() > until_s:
+            return said
+        time.sleep(1)
 
 
 def _compare(trial: Trial) -> None:

@@ -67,7 +67,7 @@ class StopWrapper(Fault):
         rank = trial.planned.rank
         wrapper = trial.wrapper(rank)
         trial.place.signal(wrapper.host, wrapper.pid, signal.SIGSTOP)
-        return Expected(("COMPLETED",), (f"rank {rank}\\b", "wrapper"), culprit=rank)
+        return Expected(("COMPLETED",), (f"rank {rank}\\b", "wrapper|left no record"), culprit=rank)
 
 
 class BadPython(Fault):

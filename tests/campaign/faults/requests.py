@@ -12,13 +12,14 @@ from tests.e2e.places import ledger
 if TYPE_CHECKING:
     from tests.campaign.trial import Trial
 
-QUERIES = ("squeue", "sacct", "scontrol", "qstat", "qacct", "qhost", "cat")
+# What asks schedulers and what ends jobs: only a submission goes through.
+COMMANDS = ("squeue", "sacct", "scontrol", "scancel", "qstat", "qacct", "qhost", "qdel", "cat", "kill")
 # The job inherits the PATH of its client, and must be able to ask.
 BLIND = """#!/bin/sh
 case "$(tr '\\0' ' ' < /proc/$PPID/cmdline)" in
   *'orchestrator resume '*) echo 'the scheduler does not answer' >&2; exit 1;;
 esac
-PATH="${{PATH#*/blind:}}" exec {query} "$@"
+PATH="${{PATH#*/blind:}}" exec {command} "$@"
 """
 
 
@@ -65,7 +66,7 @@ class TimeLimit(Fault):
 
 
 class ResumeRaces(Fault):
-    """Somebody whose client cannot ask the scheduler resumes a run by force, and the first attempt is alive."""
+    """Somebody whose client cannot ask the scheduler resumes a run by force, while its first attempt is alive."""
 
     kind = "resume-races"
     steps = (0.0, 0.2)
@@ -73,8 +74,8 @@ class ResumeRaces(Fault):
     def strike(self, trial: Trial) -> Expected:
         place = trial.place
         place.run(["mkdir", "-p", "blind"])
-        for query in QUERIES:
-            place.put(f"blind/{query}", BLIND.format(query=query))
+        for command in COMMANDS:
+            place.put(f"blind/{command}", BLIND.format(command=command))
         place.run(["sh", "-c", "chmod 755 blind/*"])
         blind = f"PATH={shlex.quote(str(place.folder))}/blind:$PATH"
         said = place.run(["sh", "-c", f'{blind} exec "$@"', "sh", *self._resume(place, trial.run.name)], timeout_s=60)
