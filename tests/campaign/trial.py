@@ -141,6 +141,7 @@ def _watch(trial: Trial, expected: Expected) -> None:
             row.wrong = f"not told in {TOLD_WITHIN_S:g} s"
             break
         time.sleep(0.2)
+    row.wrong = row.wrong or trial.fault.missing(trial)
     if row.wrong:
         row.evidence = leftovers.evidence(trial.run)
 

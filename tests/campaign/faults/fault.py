@@ -66,6 +66,10 @@ class Fault(ABC):
     def strike(self, trial: Trial) -> Expected:
         """Do the harm, and leave with `trial.undo` what takes it back; what must be told."""
 
+    def missing(self, trial: Trial) -> str:
+        """What else had to be there once the end was told, and is not; '' where nothing is missing."""
+        return ""
+
     def resume(self, trial: Trial) -> list[str]:
         """Words for `torusrun resume`."""
         return []

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.campaign.trial import Trial
 
 HANG_TIMEOUT_S = 15
+STACK = "most recent call first"  # what faulthandler writes above one
 INJECTED = Path(__file__).with_name("sitecustomize.py")
 
 
@@ -53,6 +54,11 @@ class StopRank(Fault):
         started = trial.started(rank)
         trial.place.signal(started["host"], started["pid"], signal.SIGSTOP)
         return Expected(("FAILED",), (trial.who(rank), "stopped", r"no step|step \d+"), culprit=rank)
+
+    def missing(self, trial: Trial) -> str:
+        logs = sorted((trial.run / "attempts/1/logs").glob("rank-*.log"))
+        without = [path.stem for path in logs if STACK not in path.read_text(errors="replace")]
+        return f"no stack in the logs of {', '.join(without)}" if without else ""
 
 
 class StopWrapper(Fault):
