@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING
 
 from tests.campaign.faults.fault import Expected, Fault
@@ -55,10 +56,13 @@ class TimeLimit(Fault):
     def settings(self, trial: Trial) -> list[str]:
         (line,) = [line for line in trial.place.site_text().splitlines() if line.startswith("stop_before:")]
         stop_before_s = float(line.split()[1].removesuffix("s"))
-        self.limit_s = round(stop_before_s + seconds_to(trial.undisturbed, trial.planned.step))
+        self.works_s = round(seconds_to(trial.undisturbed, trial.planned.step))
+        self.limit_s = round(stop_before_s + self.works_s)
         return [f"time={self.limit_s}s"]
 
     def strike(self, trial: Trial) -> Expected:
+        begun_s = ledger(trial.run, "started")[-1]["t"]
+        trial.struck_s = time.monotonic() + begun_s + self.works_s - time.time()
         return Expected(("TIMEOUT",), (f"time limit of {self.limit_s} s",))
 
     def resume(self, trial: Trial) -> list[str]:
