@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import PBS, GridEngine, Local, Place, Slurm
+from tests.e2e.lab_places import GridEngine, Slurm
+from tests.e2e.pbs_place import PBS
+from tests.e2e.places import Local, Place
 
 # A new scheduler is tested by a line here: its place, made from pytest's fixtures.
 PLACES: dict[str, Callable[[pytest.FixtureRequest], Place]] = {

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.e2e import processes
+from tests.e2e.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
@@ -57,6 +58,28 @@ class Place(ABC):
     @abstractmethod
     def kill(self, host: str, pid: int) -> None:
         """SIGKILL a process on a host of this place."""
+
+    def signal(self, host: str, pid: int, number: int) -> None:
+        """Send a signal to a process on a host of this place."""
+        raise NotImplementedError
+
+    def processes(self, run: Path) -> list[Process]:
+        """The living processes of a run, on all hosts."""
+        raise NotImplementedError
+
+    def end_by_hand(self, job: str) -> list[str]:
+        """What a user types to end a job without torusrun."""
+        return ["qdel", job]
+
+    def queued(self) -> list[str]:
+        """The ids of the jobs that the scheduler still has."""
+        return []
+
+    # A place whose hosts can lose their power or their cable says so here.
+    power_off: Callable[[str], None] | None = None
+    power_on: Callable[[str], None] | None = None
+    unplug: Callable[[str], None] | None = None
+    plug: Callable[[str], None] | None = None
 
     def down(self) -> AbstractContextManager[None] | None:
         """While it lasts the scheduler is down; None where there is nothing to be down."""
@@ -131,123 +154,16 @@ class Local(Place):
         return [sys.executable if word == "python" else word for word in argv]
 
     def kill(self, host: str, pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
+        self.signal(host, pid, signal.SIGKILL)
 
+    def signal(self, host: str, pid: int, number: int) -> None:
+        os.kill(pid, number)
 
-class InLab(Place):
-    """A lab's cluster: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
+    def processes(self, run: Path) -> list[Process]:
+        return processes.of_run(run, {processes.namespace(): socket.gethostname()})
 
-    layout = "nodes: 2\ngrid: 2x2"
-
-    def __init__(self, lab: Any, name: str) -> None:
-        self.lab = lab
-        self.cluster = name
-        self.folder = lab.home / f"{name}-runs"
-        self.folder.mkdir(exist_ok=True)
-        shutil.chown(self.folder, lab.settings.user, lab.settings.user)
-        (self.folder / "site.yaml").write_text(lab.site_file.read_text())
-
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
-        return self.lab.run_as_user(self._argv(argv), timeout_s=timeout_s, cwd=self.folder)
-
-    def start(self, argv: list[str]) -> subprocess.Popen[str]:
-        return self.lab.popen_as_user(self._argv(argv), cwd=self.folder)
-
-    def _argv(self, argv: list[str]) -> list[str]:
-        return [str(self.lab.python) if word == "python" else word for word in argv]
-
-    def kill(self, host: str, pid: int) -> None:
-        assert self.lab.exec_on(host, ["kill", "-9", str(pid)]).returncode == 0
-
-    def down(self) -> AbstractContextManager[None]:
-        return self.lab.down()
-
-    def frozen(self) -> AbstractContextManager[None]:
-        return self.lab.freeze()
-
-
-class Slurm(InLab):
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "4x2")]
-
-    def __init__(self, lab: Any) -> None:
-        super().__init__(lab, "slurm")
-
-
-class GridEngine(InLab):
-    digits = [["--site", "gridengine-lab", "--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
-
-    def __init__(self, lab: Any) -> None:
-        super().__init__(lab, "gridengine")
-
-
-class PBS(Place):
-    """A PBS that is there already: its commands are on PATH, or TORUSRUN_PBS_LAB is the command that enters one.
-
-    Its user has a site 'pbs-lab', and a python3 with torusrun and torch that the nodes have too. The command that
-    TORUSRUN_PBS_LAB_CONTROL names does harm to it, as root: `CONTROL stop`, `start`, `freeze` or `thaw` for the server,
-    `CONTROL kill HOST PID`. What needs one is skipped without it.
-    """
-
-    layout = "nodes: 2\ngrid: 2x2"
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
-    cluster = "pbs"
-
-    def __init__(self) -> None:
-        self.prefix = shlex.split(os.environ.get("TORUSRUN_PBS_LAB", ""))
-        home = subprocess.run([*self.prefix, "sh", "-c", 'echo "$HOME"'], text=True, capture_output=True, timeout=60)
-        self.folder = Path(home.stdout.strip()) / "torusrun-suite"
-        self.run(["mkdir", "-p", str(self.folder)])
-        site = Path(home.stdout.strip()) / ".config/torusrun/sites/pbs-lab.yaml"
-        assert site.exists(), f"describe this PBS in {site}: docs/development.md says how"
-        self.run(["cp", str(site), "site.yaml"])
-
-    @staticmethod
-    def why_not_here() -> str | None:
-        if "TORUSRUN_PBS_LAB" in os.environ or shutil.which("pbsnodes"):
-            return None
-        return "no PBS: no pbsnodes on PATH, and TORUSRUN_PBS_LAB does not name the command that enters one"
-
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
-        return subprocess.run(self._argv(argv), text=True, capture_output=True, timeout=timeout_s)
-
-    def start(self, argv: list[str]) -> subprocess.Popen[str]:
-        return subprocess.Popen(self._argv(argv), text=True)
-
-    def _argv(self, argv: list[str]) -> list[str]:
-        words = ["python3" if word == "python" else word for word in argv]
-        return [*self.prefix, "sh", "-c", f"cd {shlex.quote(str(self.folder))} 2> /dev/null; {shlex.join(words)}"]
-
-    def kill(self, host: str, pid: int) -> None:
-        """Without a control by a job on that host, which is all that a user needs."""
-        if "TORUSRUN_PBS_LAB_CONTROL" in os.environ:
-            return self._control("kill", host, str(pid))
-        said = self.run(["qsub", "-l", f"select=1:ncpus=0:host={host}", "--", "/bin/kill", "-9", str(pid)])
-        assert said.returncode == 0, said.stderr
-
-    def down(self) -> AbstractContextManager[None]:
-        return self._between("stop", "start")
-
-    def frozen(self) -> AbstractContextManager[None]:
-        return self._between("freeze", "thaw")
-
-    def _between(self, begin: str, end: str) -> AbstractContextManager[None]:
-        if "TORUSRUN_PBS_LAB_CONTROL" not in os.environ:
-            pytest.skip(f"TORUSRUN_PBS_LAB_CONTROL does not name the command that can {begin} this PBS's server")
-
-        @contextmanager
-        def between() -> Iterator[None]:
-            try:
-                self._control(begin)
-                yield
-            finally:
-                self._control(end)
-
-        return between()
-
-    def _control(self, *words: str) -> None:
-        argv = [*shlex.split(os.environ["TORUSRUN_PBS_LAB_CONTROL"]), *words]
-        said = subprocess.run(argv, text=True, capture_output=True, timeout=120)
-        assert said.returncode == 0, f"{shlex.join(argv)}: {said.stdout}{said.stderr}"
+    def end_by_hand(self, job: str) -> list[str]:
+        return ["kill", "-TERM", "--", f"-{job.partition('.')[0]}"]
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:

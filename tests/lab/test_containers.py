@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.e2e.places import ROOT, Said, Slurm, assert_same_bits, metrics, until, wait_for_step
+from tests.e2e.lab_places import Slurm
+from tests.e2e.places import ROOT, Said, assert_same_bits, metrics, until, wait_for_step
 from tests.lab.apptainer import ApptainerLab
 
 from .slurm import SlurmLab

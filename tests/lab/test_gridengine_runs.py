@@ -6,7 +6,8 @@ from orchestrator import process
 from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.gridengine import GridEngine as Backend
 from orchestrator.states import State
-from tests.e2e.places import GridEngine, ledger, metrics, until, wait_for_step
+from tests.e2e.lab_places import GridEngine
+from tests.e2e.places import ledger, metrics, until, wait_for_step
 
 from .gridengine import GridEngineLab
 

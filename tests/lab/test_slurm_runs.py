@@ -13,7 +13,8 @@ from orchestrator.cluster.hostlist import expand, fold
 from orchestrator.schedulers.client import poll
 from orchestrator.schedulers.slurm import Slurm as Backend
 from orchestrator.states import State
-from tests.e2e.places import Slurm, ledger, until, wait_for_step
+from tests.e2e.lab_places import Slurm
+from tests.e2e.places import ledger, until, wait_for_step
 
 from .slurm import SlurmLab
 

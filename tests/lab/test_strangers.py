@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import ROOT, Slurm, until
+from tests.e2e.lab_places import Slurm
+from tests.e2e.places import ROOT, until
 
 from .slurm import SlurmLab
 

@@ -1,0 +1,112 @@
+"""python -m tests.campaign --seed N: faults at random steps, and a table of what was told of them.
+
+The exit code is 0 only where every cause was told rightly, every run came back to the same bits, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.campaign import spec, table
+from tests.campaign.faults import KINDS
+from tests.campaign.schedule import Planned, schedule
+from tests.campaign.trial import Row, carry_out
+from tests.e2e.lab_places import GridEngine, Slurm
+from tests.e2e.pbs_place import PBS
+from tests.e2e.places import Local, Place
+from tests.lab.cluster import Cluster, packages
+from tests.lab.gridengine import GridEngineLab
+from tests.lab.slurm import SlurmLab
+
+
+def main() -> int:
+    asked = _asked()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: labs go down, faults back
+    with ExitStack() as stack:
+        places = _places(asked.places, stack)
+        kinds = {name: [k for k in asked.kinds if KINDS[k].possible(place)] for name, place in places.items()}
+        planned = schedule(asked.seed, asked.faults, kinds)
+        rows = _campaign(places, [p for p in planned if not asked.only or p.number in asked.only])
+    if bad := [row for row in rows if not row.good]:
+        print("\nWhat was wrong", *map(table.wrong, bad), sep="\n\n")
+    print(f"\nSeed {asked.seed}, {len(rows)} faults\n\n{table.summary(rows)}")
+    if asked.json:
+        table.write_json(asked.json, asked.seed, rows)
+    return 1 if bad else 0
+
+
+def _campaign(places: dict[str, Place], planned: list[Planned]) -> list[Row]:
+    print(table.HEAD, flush=True)
+    undisturbed: dict[str, Path] = {}
+    rows = []
+    for fault in planned:
+        place = places[fault.place]
+        if fault.place not in undisturbed:
+            undisturbed[fault.place] = spec.undisturbed(place)
+        rows.append(carry_out(place, fault, undisturbed[fault.place]))
+        print(table.line(rows[-1]), flush=True)
+    return rows
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=90)
+    parser.add_argument("--places", type=_names(list(WHY_NOT)), help="default: all that are possible here")
+    parser.add_argument("--kinds", type=_names(list(KINDS)), default=list(KINDS), help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--only", type=lambda text: [int(n) for n in text.split(",")], help="numbers of faults")
+    parser.add_argument("--json", type=Path, help="write the rows, with the evidence of those that are not good")
+    return parser.parse_args()
+
+
+def _names(known: list[str]) -> Callable[[str], list[str]]:
+    def names(text: str) -> list[str]:
+        chosen = text.split(",")
+        if strange := [name for name in chosen if name not in known]:
+            raise argparse.ArgumentTypeError(f"{strange[0]!r} is none of {', '.join(known)}")
+        return chosen
+
+    return names
+
+
+WHY_NOT: dict[str, Callable[[], str | None]] = {
+    "local": lambda: None,
+    "slurm": packages.why_not_here,
+    "gridengine": packages.why_not_here,
+    "pbs": PBS.why_no_harm,
+}
+
+
+def _places(asked: list[str] | None, stack: ExitStack) -> dict[str, Place]:
+    """The places asked for, or all that are possible; the labs are up as long as the stack stands."""
+    if asked and (reasons := [reason for name in asked if (reason := WHY_NOT[name]())]):
+        sys.exit(f"error: {reasons[0]}")
+    names = asked or [name for name, why_not in WHY_NOT.items() if not why_not()]
+    places: dict[str, Place] = {}
+    cluster = stack.enter_context(Cluster()) if {"slurm", "gridengine"} & set(names) else None
+    for name in names:
+        if name == "local":
+            places[name] = stack.enter_context(_local())
+        elif name == "pbs":
+            places[name] = PBS()
+        elif cluster:
+            lab = {"slurm": SlurmLab, "gridengine": GridEngineLab}[name](cluster)
+            lab.start()
+            places[name] = {"slurm": Slurm, "gridengine": GridEngine}[name](lab)
+    return places
+
+
+@contextmanager
+def _local() -> Iterator[Local]:
+    with tempfile.TemporaryDirectory(prefix="torusrun-campaign-", ignore_cleanup_errors=True) as folder:
+        yield Local(Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
