@@ -82,4 +82,5 @@ def told(text: str) -> list[Process]:
 
 
 if __name__ == "__main__":  # RUN HOST, on that host
-    print(json.dumps([asdict(process) for process in of_run(Path(sys.argv[1]), {namespace(): sys.argv[2]})]))
+    there = of_run(Path(sys.argv[1]), {namespace(): sys.argv[2]})
+    print(json.dumps([asdict(process) for process in there if process.pid != os.getpid()]))
