@@ -7,9 +7,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator import private
 from orchestrator.errors import SiteError
 from orchestrator.job.hang import Where, stack
 from orchestrator.job.witness import Words, words
+from orchestrator.placement.mapping import Placement
 from orchestrator.runs import metrics
 from orchestrator.runs.files import read_object
 from orchestrator.runs.folder import Attempt, RunFolder
@@ -81,6 +83,20 @@ class Ranks:
         return [int(name) for name in names if name.isdigit()]
 
 
+def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
+    """How many seconds longer than the host last heard of each other host is silent.
+
+    The file system's clock counts, which all hosts share. A host whose first rank has not begun is left out.
+    """
+    heard: dict[str, float] = {}
+    for seat in placement.seats:
+        if seat.local_rank == 0:
+            with contextlib.suppress(OSError):
+                heard[seat.host] = _written_s(attempt.rank_start(seat.rank))
+    newest_s = max(heard.values(), default=0.0)
+    return {host: newest_s - heard_s for host, heard_s in heard.items()}
+
+
 def progress(run: RunFolder, attempt: Attempt) -> str:
     """' after step 57', or nothing before the first."""
     row = metrics.newest(metrics.read(run.metrics), "step")
@@ -98,3 +114,9 @@ def size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _written_s(path: Path) -> float:
+    """When a file was last written or touched. It is opened, since over NFS a stat alone may be a minute old."""
+    with open(private.open_regular(path), "rb") as file:
+        return os.fstat(file.fileno()).st_mtime

@@ -45,6 +45,24 @@ def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, at: st
     return End(state, f"{since}: {which}; the stacks of the ranks are in their logs", certain=state is State.FAILED)
 
 
+def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, at: str) -> End | None:
+    """The end of an attempt that waits for hosts of which nothing is heard, None while all are heard of.
+
+    `silences_s` says how many seconds longer each host is silent than the one last heard of.
+    """
+    hosts = [host for host, silent_s in silences_s.items() if silent_s > limit_s]
+    if not hosts:
+        return None
+    which = ", ".join(f"{host} (ranks {_numbers(placement, host)})" for host in hosts)
+    longest_s = max(silences_s[host] for host in hosts)
+    reason = f"{which} silent for {longest_s:.0f} s, and no step came{at}: the host is gone, or its link is cut"
+    return End(State.NODE_FAIL, reason)
+
+
+def _numbers(placement: Placement, host: str) -> str:
+    return ", ".join([str(n) for n, seat in enumerate(placement.seats) if seat.host == host][:8])
+
+
 def _culprits(placement: Placement, where: Mapping[int, Where]) -> tuple[State, str]:
     ranks = range(len(placement.seats))
     names = {n: f"rank {n} ({seat.host}, local rank {seat.local_rank})" for n, seat in enumerate(placement.seats)}

@@ -36,6 +36,7 @@ NUMBERED_BY = (
 )
 MISPLACED = 64
 POLL_S = 0.2
+HOST_PULSE_S = 10.0  # one rank of each host shows that often that the host lives
 
 
 def main() -> int:
@@ -102,7 +103,7 @@ def _run(
         "started_s": time.time(),
     }
     write_json(attempt.rank_start(rank), start)
-    return Wrapper(child, attempt, rank, launch["kill_after_s"]).wait()
+    return Wrapper(child, attempt, rank, launch["kill_after_s"], pulse=local_rank == 0).wait()
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
@@ -128,8 +129,11 @@ def _command(
 class Wrapper:
     """The training of a rank from its start to its end, and what the wrapper is asked meanwhile."""
 
-    def __init__(self, child: subprocess.Popen[bytes], attempt: Attempt, rank: int, kill_after_s: float) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], attempt: Attempt, rank: int, kill_after_s: float, *, pulse: bool
+    ) -> None:
         self.child, self.attempt, self.rank, self.kill_after_s = child, attempt, rank, kill_after_s
+        self.pulse_s = time.monotonic() if pulse else float("inf")
         self.told_s: float | None = None
         self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -148,6 +152,10 @@ class Wrapper:
                     self._note(self.attempt.rank_told(self.rank))
                 if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
                     self.child.kill()
+                if time.monotonic() > self.pulse_s + HOST_PULSE_S:
+                    self.pulse_s = time.monotonic()
+                    with contextlib.suppress(OSError):  # the time of the record says that this host lives
+                        os.utime(self.attempt.rank_start(self.rank))
                 if self.asked_where:
                     self.asked_where = False
                     self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self.child.pid))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from orchestrator.job import gather
 from orchestrator.job.gather import Ranks
-from orchestrator.job.hang import hung
+from orchestrator.job.hang import hung, silent
 from orchestrator.job.verdict import StopRequest, failed
 from orchestrator.placement.mapping import Placement
 from orchestrator.planning import Plan
@@ -24,6 +24,8 @@ FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has faile
 ANSWER_S = 5.0  # how long the wrappers may take to say where their ranks are
 RECORDED_S = 3.0  # how long the records of other hosts' ranks may take to be seen here
 STARTING_S = 300.0
+LISTEN_S = 10.0  # between looks at what every host last wrote
+SILENT_S = 60.0  # without a step, and without a sign of life of a host: it is gone, or its link is cut
 NEVER = float("inf")
 
 
@@ -48,6 +50,7 @@ class Running:
         self.ending = False
         self.signs: tuple[int, ...] = ()
         self.moved_s = time.monotonic()
+        self.listened_s = 0.0
         self.metrics_bytes = gather.size(run.metrics)
 
     def watch(self) -> int | None:
@@ -73,9 +76,18 @@ class Running:
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
             self.signs, self.moved_s = signs, now_s
-        elif now_s - self.moved_s > self._patience_s():
-            self.hang = self._hung(now_s - self.moved_s)
+            return
+        idle_s = now_s - self.moved_s
+        if idle_s > SILENT_S and now_s > self.listened_s + LISTEN_S:
+            self.listened_s = now_s
+            self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._at())
+        if not self.hang and idle_s > self._patience_s():
+            self.hang = self._hung(idle_s)
+        if self.hang:
             self._end_by(now_s)
+
+    def _at(self) -> str:
+        return gather.progress(self.folder, self.attempt)
 
     def _patience_s(self) -> float:
         """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
@@ -108,7 +120,7 @@ class Running:
             time.sleep(POLL_S)
         time.sleep(POLL_S)  # a stack is written in many pieces
         where = self.ranks.where(range(self.placement.grid.ranks))
-        return hung(self.placement, where, idle_s, gather.progress(self.folder, self.attempt))
+        return hung(self.placement, where, idle_s, self._at())
 
     def _gather(self) -> None:
         """Wait a moment for the records of ranks on other hosts, and until no rank is at work any more."""

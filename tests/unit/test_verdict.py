@@ -1,17 +1,21 @@
 """The cause of an attempt's end, from the ranks' records, the launcher's words and the silence of others."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.job.hang import Where, hung, stack
+from orchestrator.job.gather import silences
+from orchestrator.job.hang import Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.grid import Grid
 from orchestrator.placement.mapping import place
+from orchestrator.runs.folder import Attempt
 from orchestrator.runs.records import CUT_OFF, End, RankEnd
 from orchestrator.states import State
 
@@ -215,6 +219,25 @@ def test_which_rank_holds_a_training_up(where: dict[int, Where], state: State, s
     said = hung(PLACED, where, 600.0, " after step 57")
     assert said.state is state and says in said.reason, said
     assert said.reason.startswith("no progress for 600 s after step 57 (hang_timeout): ")
+
+
+def test_a_host_of_which_nothing_is_heard_while_no_step_comes_is_a_node_failure() -> None:
+    assert silent(PLACED, {"n1": 0.0, "n2": 59.0}, 60.0, "") is None
+    said = silent(PLACED, {"n1": 0.0, "n2": 71.0}, 60.0, " after step 57")
+    assert said == End(
+        State.NODE_FAIL,
+        "n2 (ranks 2, 3) silent for 71 s, and no step came after step 57: the host is gone, or its link is cut",
+    )
+
+
+def test_hosts_are_heard_by_the_file_systems_clock(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path)
+    attempt.ranks.mkdir()
+    assert silences(attempt, PLACED) == {}
+    for rank, at_s in ((0, 1e9), (2, 1e9 - 70)):
+        attempt.rank_start(rank).write_text("{}")
+        os.utime(attempt.rank_start(rank), (at_s, at_s))
+    assert silences(attempt, PLACED) == {"n1": 0.0, "n2": 70.0}
 
 
 def test_the_last_stack_in_a_log_is_read() -> None:

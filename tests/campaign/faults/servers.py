@@ -31,7 +31,8 @@ class ServerAway(Fault):
         trial.undo.enter_context(getattr(trial.place, self.how)())
         trial.struck_s = time.monotonic()
         trial.place.signal(started["host"], started["pid"], signal.SIGKILL)
-        return Expected(("FAILED",), (trial.who(rank), "SIGKILL"), culprit=rank)
+        # Who sent the signal (the memory's end, an operator) the scheduler alone knows: until then UNKNOWN is right.
+        return Expected(("FAILED", "UNKNOWN"), (trial.who(rank), "SIGKILL"), culprit=rank, suspicion=True)
 
 
 FAULTS = [ServerAway("down"), ServerAway("frozen")]
