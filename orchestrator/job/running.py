@@ -48,6 +48,7 @@ class Running:
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended, whatever it does
         self.ending = False
+        self.stayed: list[int] = []  # the ranks that had not ended by then
         self.signs: tuple[int, ...] = ()
         self.moved_s = time.monotonic()
         self.listened_s = 0.0
@@ -108,6 +109,7 @@ class Running:
         """End a launcher that is given up: by SIGTERM, so that it ends what it started elsewhere, then by SIGKILL."""
         if now_s > self.over_s and not self.ending:
             self.ending = True
+            self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]
             self.launcher.send_signal(signal.SIGTERM)
         if now_s > self.over_s + FOLLOW_S:
             os.killpg(self.launcher.pid, signal.SIGKILL)

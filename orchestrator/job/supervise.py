@@ -16,7 +16,6 @@ from orchestrator import defect, images, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.images import Image
 from orchestrator.job import gather, stage
-from orchestrator.job.gather import Ranks
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
@@ -104,12 +103,14 @@ class Supervisor:
         if running.hang and not is_done(self.attempt):
             return running.hang
         # The ranks may have been told, and have ended, before the supervisor was.
-        return verdict(self._evidence(placement, running.ranks, code), running.stop or self.told or self._cancelled())
+        return verdict(self._evidence(running, code), running.stop or self.told or self._cancelled())
 
-    def _evidence(self, placement: Placement, ranks: Ranks, code: int | None) -> Evidence:
+    def _evidence(self, running: Running, code: int | None) -> Evidence:
+        ranks = running.ranks
         return Evidence(
-            placement,
+            running.placement,
             ranks.ends,
+            stayed=running.stayed,
             here=socket.gethostname(),
             told=ranks.told,
             said=ranks.said(),

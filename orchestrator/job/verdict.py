@@ -46,16 +46,17 @@ class StopRequest:
 class Evidence:
     """What is known of an attempt's ranks once its launcher has ended.
 
-    `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `said` the last lines
-    of a rank's log, `launcher` what its launcher wrote, `launcher_code` its exit code (negative: a signal; None where
-    the supervisor ended it), `here` the host of the supervisor, `at` where the training stood in words, `done` whether
-    it recorded that it is done.
+    `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `stayed` those that
+    had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` what the launcher
+    wrote, `launcher_code` its exit code (negative: a signal; None where the supervisor ended it), `here` the host of
+    the supervisor, `at` where the training stood in words, `done` whether it recorded that it is done.
     """
 
     placement: Placement
     ends: Mapping[int, RankEnd]
     here: str = ""
     told: Collection[int] = ()
+    stayed: Collection[int] = ()
     said: Mapping[int, Sequence[str]] = field(default_factory=dict)
     launcher: Words = field(default_factory=Words)
     launcher_code: int | None = None
@@ -112,10 +113,9 @@ def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
     ranks = evidence.placement.grid.ranks
     well = len(evidence.ends) == ranks and all(end.good for end in evidence.ends.values())
     if evidence.done:
-        remark = (
-            f"all {ranks} ranks ended well" if well else f"the training recorded that it is done; {_rest(evidence)}"
+        return End(
+            State.COMPLETED, f"all {ranks} ranks ended well" if well and not evidence.stayed else _done(evidence)
         )
-        return End(State.COMPLETED, remark)
     if well:
         return End(State.FAILED, f"all {ranks} ranks ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
     if stop:
@@ -202,8 +202,14 @@ def _first_cut_off(evidence: Evidence) -> RankEnd | None:
     return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
 
 
+def _done(evidence: Evidence) -> str:
+    """A training that is done, and why it has not ended well as a process."""
+    return f"the training recorded that it is done; {_rest(evidence)}"
+
+
 def _rest(evidence: Evidence) -> str:
-    """Why a training that is done has not ended well as a process."""
+    if evidence.stayed:
+        return f"the wrappers of {_ranks(evidence.stayed)} did not end by themselves"
     for end in sorted(evidence.ends.values(), key=lambda end: end.ended_s):
         if not end.good:
             return end.words

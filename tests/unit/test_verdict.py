@@ -68,6 +68,11 @@ def test_a_wrapper_that_stays_after_the_training_is_done_is_named() -> None:
     assert said == End(State.COMPLETED, "the training recorded that it is done; rank 2 left no record of an end")
 
 
+def test_a_wrapper_that_had_to_be_ended_is_named_though_it_then_said_that_all_is_well() -> None:
+    said = judged([end(r, 0) for r in ALL], done=True, stayed=[3])
+    assert said.state is State.COMPLETED and "the wrappers of rank 3 did not end by themselves" in said.reason
+
+
 def test_ranks_that_end_well_without_a_record_of_the_training_are_not_completed() -> None:
     """A program of another's, in the place of the training, ends well too."""
     said = judged([end(r, 0) for r in ALL])

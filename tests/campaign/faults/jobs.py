@@ -36,5 +36,5 @@ class KillPart(Fault):
 FAULTS = [
     KillPart("supervisor", "supervisor"),
     KillPart("launcher", "launcher|srun|mpirun"),
-    KillPart("shell", "script|shell"),
+    KillPart("shell", "script|shell|SIGKILL"),  # Grid Engine ends all of such a job at once, and cannot tell by whom
 ]
