@@ -10,7 +10,9 @@ import threading
 import time
 
 
-class CampaignError(RuntimeError):
+class CampaignError(Exception):
+    """Not a RuntimeError, which is what torch raises for a connection that is lost."""
+
     def __str__(self) -> str:
         return "asked for by the campaign"
 
