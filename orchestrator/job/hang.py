@@ -41,8 +41,10 @@ class Where:
 def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, at: str) -> End:
     """The end of an attempt without progress for `idle_s` seconds; `at` is ' after step 57', or '' before the first."""
     state, which = _culprits(placement, where)
-    since = f"no progress for {idle_s:.0f} s{at} (hang_timeout)"
-    return End(state, f"{since}: {which}; the stacks of the ranks are in their logs", certain=state is State.FAILED)
+    limit = " (hang_timeout)" if state is State.FAILED else ""
+    return End(
+        state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' logs hold the stacks of the others"
+    )
 
 
 def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, at: str) -> End | None:

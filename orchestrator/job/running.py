@@ -17,6 +17,7 @@ from orchestrator.planning import Plan
 from orchestrator.runs import claim
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, is_done
+from orchestrator.states import State
 
 POLL_S = 0.25
 LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that many share
@@ -51,6 +52,8 @@ class Running:
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.signs: tuple[int, ...] = ()
         self.moved_s = time.monotonic()
+        self.longest_s = 0.0  # the longest pause that came to an end
+        self.asked_early = False  # whether the ranks were asked where they are in this pause
         self.listened_s = 0.0
         self.metrics_bytes = gather.size(run.metrics)
 
@@ -75,13 +78,18 @@ class Running:
         """Give up a launcher that stays although the training is done, and a training that makes no progress."""
         if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+        idle_s = now_s - self.moved_s
         if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
             self.signs, self.moved_s = signs, now_s
+            self.longest_s, self.asked_early = max(self.longest_s, idle_s), False
             return
-        idle_s = now_s - self.moved_s
         if idle_s > SILENT_S and now_s > self.listened_s + LISTEN_S:
             self.listened_s = now_s
             self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._at())
+        if not self.asked_early and idle_s > max(SILENT_S, 2 * self.longest_s):
+            self.asked_early = True
+            asked = self._hung(idle_s)
+            self.hang = self.hang or (asked if asked.state is State.NODE_FAIL else None)
         if not self.hang and idle_s > self._patience_s():
             self.hang = self._hung(idle_s)
         if self.hang:
@@ -116,6 +124,8 @@ class Running:
 
     def _hung(self, idle_s: float) -> End:
         """Ask every rank where it is, and say from the answers what holds the training up."""
+        for rank in self.ranks.answered():  # to what was asked in an earlier pause
+            self.attempt.rank_seen(rank).unlink(missing_ok=True)
         self.launcher.send_signal(signal.SIGUSR1)
         until_s = time.monotonic() + ANSWER_S
         while time.monotonic() < until_s and len(self.ranks.answered()) < self.placement.grid.ranks:
