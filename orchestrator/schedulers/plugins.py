@@ -73,9 +73,9 @@ class ClusterJob(core.Job[core.R]):
         state: str = super().state
         nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
         if nobody_knows and all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
-            ended = State.FAILED if self.exception() else State.COMPLETED
-            return ended.value
-        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing.
+            state = (State.FAILED if self.exception() else State.COMPLETED).value
+        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing. And a
+        # function that SIGTERM has interrupted leaves a failure as its result.
         unsaid = state in (State.FAILED.value, State.LOST.value)
         return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
 

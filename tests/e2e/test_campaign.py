@@ -12,9 +12,9 @@ from tests.e2e.places import Place
 
 SEED = 11
 SAMPLE = {
-    "local": ["kill-wrapper", "bad-python", "kill-shell"],
-    "slurm": ["kill-launcher", "node-dies-other"],
-    "gridengine": ["kill-wrapper", "outside-cancel"],
+    "local": ["kill-shell", "stop-wrapper", "resume-races"],
+    "slurm": ["stop-rank", "node-dies-other"],
+    "gridengine": ["kill-wrapper", "node-dies-first"],
     "pbs": ["outside-cancel"],
 }
 PLANNED = schedule(SEED, sum(map(len, SAMPLE.values())), SAMPLE)

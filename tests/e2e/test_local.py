@@ -107,9 +107,10 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(local: Local) -> None:
     if os.geteuid() != 0:
         assert os.environ.get("CI") != "true", "CI must run this as root"
         pytest.skip("mounting a small file system needs root")
-    undisturbed = local.submit()
+    short = ("--set", "train.epochs=8")
+    undisturbed = local.submit(*short)
     assert local.watch(undisturbed).returncode == 0
-    run = local.submit()
+    run = local.submit(*short)
     small = run / "checkpoints"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k,mode=700", "tmpfs", small], check=True, timeout=10)
