@@ -22,13 +22,13 @@ from tests.e2e.processes import Process
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
 
-# Long enough (about 15 s on two cores) to be hit in the middle, with a checkpoint every few hundred milliseconds.
+# Long enough (about 20 s on two cores) to be hit in the middle, with a checkpoint every few hundred milliseconds.
 SPEC = """name: e2e
 site: site.yaml
 {layout}
 time: 10m
 train:
-  epochs: 22
+  epochs: 30
   batch: 32
   lr: 0.1
   checkpoint_every_steps: 25
