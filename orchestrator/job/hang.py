@@ -43,7 +43,7 @@ def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, at: st
     state, which = _culprits(placement, where)
     limit = " (hang_timeout)" if state is State.FAILED else ""
     return End(
-        state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' logs hold the stacks of the others"
+        state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' stacks are in their logs"
     )
 
 

@@ -164,6 +164,7 @@ class Wrapper:
         """Any request to end reaches the training once, as SIGTERM: it stops after a checkpoint."""
         if self.told_s is None:
             self.child.send_signal(signal.SIGTERM)
+            self.child.send_signal(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
             self.told_s = time.monotonic()
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:

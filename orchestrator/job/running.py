@@ -92,8 +92,9 @@ class Running:
             self.hang = self.hang or (asked if asked.state is State.NODE_FAIL else None)
         if not self.hang and idle_s > self._patience_s():
             self.hang = self._hung(idle_s)
-        if self.hang:
-            self._end_by(now_s)
+        if self.hang:  # ranks that can still hear it show their stacks, and may leave a checkpoint
+            self.launcher.send_signal(signal.SIGUSR2)
+            self._end_by(now_s + FOLLOW_S)
 
     def _at(self) -> str:
         return gather.progress(self.folder, self.attempt)
