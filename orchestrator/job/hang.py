@@ -42,9 +42,7 @@ def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, at: st
     """The end of an attempt without progress for `idle_s` seconds; `at` is ' after step 57', or '' before the first."""
     state, which = _culprits(placement, where)
     limit = " (hang_timeout)" if state is State.FAILED else ""
-    return End(
-        state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' stacks are in their logs"
-    )
+    return End(state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' stacks are in their logs")
 
 
 def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, at: str) -> End | None:
