@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator import private
 from orchestrator.errors import SiteError
-from orchestrator.job.hang import Where, stack
+from orchestrator.job.hang import NOT_BEGUN, Where, stack
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.mapping import Placement
 from orchestrator.runs import metrics
@@ -61,12 +61,14 @@ class Ranks:
         return set(self._recorded("seen"))
 
     def where(self, ranks: Iterable[int]) -> dict[int, Where]:
-        """Where the ranks were when they were asked, of those that answered."""
+        """Where the ranks were when they were asked, of those that answered or have not begun."""
         found = {}
         for rank in ranks:
             with contextlib.suppress(SiteError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
                     found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)))
+                elif not self.attempt.rank_start(rank).exists():
+                    found[rank] = Where(NOT_BEGUN)
         return found
 
     def launcher_said(self) -> Words:
@@ -99,7 +101,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
 
 def progress(run: RunFolder, attempt: Attempt) -> str:
     """' after step 57', or nothing before the first."""
-    row = metrics.newest(metrics.read(run.metrics), "step")
+    row = metrics.newest(metrics.read(run.metrics, LARGEST_TAIL_BYTES), "step")
     return f" after step {row['step']}" if row and row["attempt"] == attempt.number else ""
 
 

@@ -10,10 +10,12 @@ from orchestrator.placement.mapping import Placement
 from orchestrator.runs.records import End
 from orchestrator.states import State
 
+NOT_BEGUN = "not begun"
 STANDS = {
+    NOT_BEGUN: "its training has not begun",
     "T": "it is stopped, as by SIGSTOP",
     "t": "it is stopped by a debugger",
-    "D": "it waits for a disk or a network file system that does not answer",
+    "D": "it waits for a disk or a file system",
     "Z": "it has ended, and nobody has noticed",
     "": "its process is gone",
 }
@@ -26,7 +28,7 @@ WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/sync/ring\.py|traini
 class Where:
     """Where a rank was when it was asked: the state of its process as in proc(5), and its stack, innermost frame first.
 
-    `state` is None where its wrapper did not answer.
+    `state` is None where its wrapper did not answer, NOT_BEGUN where the rank left no record of its start.
     """
 
     state: str | None = None

@@ -54,6 +54,7 @@ def main() -> int:
 
 def _stand_by(attempt: Attempt) -> int:
     """Prove the place of this rank, run its training and record its end; the exit code for the launcher."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "where are you?": not to be died of while an image is copied
     rank, local_rank = identity(os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))

@@ -86,7 +86,7 @@ class Running:
         if idle_s > SILENT_S and now_s > self.listened_s + LISTEN_S:
             self.listened_s = now_s
             self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._at())
-        if not self.asked_early and idle_s > max(SILENT_S, 2 * self.longest_s):
+        if self._begun() and not self.asked_early and idle_s > max(SILENT_S, 2 * self.longest_s):
             self.asked_early = True
             asked = self._hung(idle_s)
             self.hang = self.hang or (asked if asked.state is State.NODE_FAIL else None)
@@ -102,7 +102,11 @@ class Running:
     def _patience_s(self) -> float:
         """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
         limit_s = self.plan.run.hang_timeout_s
-        return limit_s if self.signs[0] != self.metrics_bytes else max(limit_s, STARTING_S)
+        return limit_s if self._begun() else max(limit_s, STARTING_S)
+
+    def _begun(self) -> bool:
+        """Whether the training has written metrics, and so all ranks have met."""
+        return self.signs[0] != self.metrics_bytes
 
     def _pass_on(self, now_s: float) -> None:
         """Tell the ranks once that they are to stop after a checkpoint."""

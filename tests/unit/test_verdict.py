@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.job.gather import silences
-from orchestrator.job.hang import Where, hung, silent, stack
+from orchestrator.job.gather import Ranks, silences
+from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.grid import Grid
@@ -213,6 +213,11 @@ WAITS = Where("S", ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50
         ({0: WAITS, 1: WAITS}, State.NODE_FAIL, "n2 does not answer, nor do its ranks 2, 3"),
         ({}, State.FAILED, "no wrapper of a rank answers"),
         (
+            {0: WAITS, 1: WAITS, 2: Where(NOT_BEGUN), 3: Where(NOT_BEGUN)},
+            State.FAILED,
+            "and 1 more: its training has not",
+        ),
+        (
             {**dict.fromkeys((0, 1, 2), WAITS), 3: Where("R", ["/x/mine.py:9 load"])},
             State.FAILED,
             "at /x/mine.py:9 load",
@@ -244,6 +249,17 @@ def test_hosts_are_heard_by_the_file_systems_clock(tmp_path: Path) -> None:
         attempt.rank_start(rank).write_text("{}")
         os.utime(attempt.rank_start(rank), (at_s, at_s))
     assert silences(attempt, PLACED) == {"n1": 0.0, "n2": 70.0}
+
+
+def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_for_dead(tmp_path: Path) -> None:
+    ranks = Ranks(Attempt(tmp_path))
+    ranks.attempt.ranks.mkdir()
+    for rank in (0, 1):
+        ranks.attempt.rank_start(rank).write_text("{}")
+    ranks.attempt.rank_seen(0).write_text('{"t": 1.0, "process": "S"}')
+    where = ranks.where(ALL)
+    assert where == {0: Where("S", []), 2: Where(NOT_BEGUN), 3: Where(NOT_BEGUN)}
+    assert hung(PLACED, where, 600.0, "").state is State.FAILED
 
 
 def test_the_last_stack_in_a_log_is_read() -> None:
