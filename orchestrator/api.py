@@ -9,9 +9,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from orchestrator import attempts, images, planning, schedulers
+from orchestrator import schedulers
+from orchestrator.attempts import create
 from orchestrator.errors import SiteError, TorusrunError, UserError
-from orchestrator.planning import Plan, read_plan
+from orchestrator.images import run_image
+from orchestrator.plans.plan import Plan, plan, read_plan
 from orchestrator.runs import claim, index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
@@ -26,8 +28,6 @@ from training.checkpoint.manifest import Checkpoint, newest_complete
 LOOK_S = 0.2
 NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
 FORCE = "if you know that it is not at work any more, resume it with --force"
-
-plan = planning.plan
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Run:
             raise UserError(f"{self.id} is {view.state.value} ({view.reason or f'attempt {view.attempt}'}): {why}")
         self._same_image(new_image)
         checkpoint = self.checkpoint()
-        plan = attempts.with_time(self.plan, time) if time else self.plan
+        plan = create.with_time(self.plan, time) if time else self.plan
         resumes = checkpoint.path.name if checkpoint else None
-        attempts.start(plan, self.folder, view.attempt + 1, resumes=resumes)
+        create.start(plan, self.folder, view.attempt + 1, resumes=resumes)
         if not view.state.over and view.job:  # its user says that it is gone; what is left of it is not to hold nodes
             with contextlib.suppress(SiteError):
                 cancel(schedulers.get(view.scheduler), view.job, plan.site.command_timeout_s)
@@ -133,11 +133,11 @@ class Run:
 
     def _same_image(self, new_image: bool) -> None:
         """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
-        kept = images.kept(self.folder)
+        kept = run_image.kept(self.folder)
         if kept and new_image:
-            fitting = images.fitting(self.plan)
-            images.keep(self.folder, fitting or kept)
-        elif kept and (how := images.changed(kept)):
+            fitting = run_image.fitting(self.plan)
+            run_image.keep(self.folder, fitting or kept)
+        elif kept and (how := run_image.changed(kept)):
             raise UserError(
                 f"{kept.path} is not the image that {self.id} began with: {how}; --new-image takes it as it is"
             )
@@ -156,7 +156,7 @@ def submit(
     """
     planned = plan(path, site=site, settings=settings)
     awaited = _awaited(after, planned.site.scheduler)
-    return Run(attempts.submit_first(planned, absolute(path).parent, awaited))
+    return Run(create.submit_first(planned, absolute(path).parent, awaited))
 
 
 def _awaited(words: Sequence[str], scheduler: str) -> dict[str, Path]:

@@ -22,14 +22,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator import images
-    from orchestrator.planning import plan
+    from orchestrator.images import run_image
+    from orchestrator.plans.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
-    if (before := images.unbuilt(planned)) is not None:
+    if (before := run_image.unbuilt(planned)) is not None:
         return _say(args.json, None, before, "its image is not built yet; nothing is known that would keep it from it")
-    image = images.of_plan(planned)
-    found = images.findings(planned, image) if image else []
+    image = run_image.of_plan(planned)
+    found = run_image.findings(planned, image) if image else []
     path = image.path if image else None
     return _say(args.json, path, found, f"nothing found that does not fit ({path or 'no image'})")
 

@@ -15,8 +15,8 @@ from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.forecasting import Stand
-    from orchestrator.planning import Plan
+    from orchestrator.plans.forecast import Stand
+    from orchestrator.plans.plan import Plan
     from orchestrator.predict.forecast import Forecast
 
 
@@ -28,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.outlook import outlook
-    from orchestrator.planning import plan
+    from orchestrator.plans.outlook import outlook
+    from orchestrator.plans.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.svg and not args.hosts:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]:
     """What the run will take, or why that cannot be said."""
-    from orchestrator.forecasting import forecast_of
+    from orchestrator.plans.forecast import forecast_of
 
     try:
         return forecast_of(planned, stand), ""

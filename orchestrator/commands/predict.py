@@ -70,8 +70,8 @@ def _asked(args: argparse.Namespace) -> Any:
     if args.published:
         return reports.Published.made()
     if args.file is not None:
-        from orchestrator.forecasting import Otherwise, forecast_of, stood
-        from orchestrator.planning import plan
+        from orchestrator.plans.forecast import Otherwise, forecast_of, stood
+        from orchestrator.plans.plan import plan
 
         planned = plan(args.file, site=args.site, settings=args.settings)
         stand = stood(planned, asked.hosts(args.hosts)) if args.hosts else None

@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(args: argparse.Namespace) -> int:
-    from orchestrator.attempts import script
-    from orchestrator.planning import plan
+    from orchestrator.attempts.create import script
+    from orchestrator.plans.plan import plan
     from orchestrator.runs.folder import RunFolder
 
     planned = plan(args.file, site=args.site, settings=args.settings)

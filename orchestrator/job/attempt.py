@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator import private, schedulers
 from orchestrator.errors import TorusrunError
-from orchestrator.planning import read_plan
+from orchestrator.plans.plan import read_plan
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.states import State
 

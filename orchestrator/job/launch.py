@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orchestrator import process, schedulers
 from orchestrator.placement.mapping import Placement
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.runs.folder import Attempt
 from orchestrator.schedulers.remote import mpirun_words
 

@@ -6,13 +6,14 @@ import os
 import secrets
 from dataclasses import asdict
 
-from orchestrator import images, process
+from orchestrator import process
 from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
-from orchestrator.images import Image
+from orchestrator.images import run_image
+from orchestrator.images.run_image import Image
 from orchestrator.placement.files import hostfile, rankfile
 from orchestrator.placement.mapping import Placement
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.spec.write import as_written
@@ -51,7 +52,7 @@ def _defaults(plan: Plan, image: Image | None) -> dict[str, str]:
 
 def _container(plan: Plan, image: Image) -> dict[str, object]:
     """What every rank needs to start in the image; the runtime is the one that this node has."""
-    container = images.container(plan, image, runtime.required(plan.site.container.runtime))
+    container = run_image.container(plan, image, runtime.required(plan.site.container.runtime))
     return {**asdict(container), "stage": plan.site.container.stage, "sha256": image.sha256}
 
 

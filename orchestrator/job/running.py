@@ -13,7 +13,7 @@ from orchestrator.job.gather import Ranks
 from orchestrator.job.hang import hung, silent
 from orchestrator.job.verdict import StopRequest, failed
 from orchestrator.placement.mapping import Placement
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.runs import claim
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, is_done

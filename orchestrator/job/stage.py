@@ -31,7 +31,7 @@ from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
 
 if TYPE_CHECKING:
-    from orchestrator.images import Image
+    from orchestrator.images.run_image import Image
 
 BROADCAST_S = 1800.0
 CHUNK_BYTES = 1 << 20

@@ -12,16 +12,17 @@ import traceback
 from collections.abc import Sequence
 from types import FrameType
 
-from orchestrator import defect, images, process, schedulers
+from orchestrator import defect, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.images import Image
+from orchestrator.images import run_image
+from orchestrator.images.run_image import Image
 from orchestrator.job import gather, stage
 from orchestrator.job.launch import command, environment
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.placement.mapping import Placement, place
-from orchestrator.planning import Plan, arranged, read_plan
+from orchestrator.plans.plan import Plan, arranged, read_plan
 from orchestrator.runs import awaited, claim, ledger
 from orchestrator.runs.claim import Superseded
 from orchestrator.runs.files import write_text
@@ -79,7 +80,7 @@ class Supervisor:
         if end := self._wait_for_earlier():
             return end
         placement = self._place()
-        image = images.kept(self.folder)
+        image = run_image.kept(self.folder)
         prepare(self.plan, self.folder, self.attempt, placement, image)
         if image:
             self._ready(image)
@@ -137,7 +138,7 @@ class Supervisor:
         """Send the image to the nodes, which verify their copies, or verify the one that all ranks start."""
         folder = self.plan.site.container.stage
         if not folder:
-            images.verify(image)
+            run_image.verify(image)
         elif self.plan.site.scheduler == "slurm":
             stage.broadcast(image, folder, self.plan.python, self.attempt.folder)
 

@@ -7,10 +7,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator import planning
-from orchestrator.images import Image
+from orchestrator.images.run_image import Image
 from orchestrator.job.prepare import prepare
 from orchestrator.placement.mapping import place
+from orchestrator.plans.plan import plan as planned
 from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import RunFolder
@@ -40,7 +40,7 @@ def write_specs(folder: Path) -> Path:
 
 def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     """A run of one attempt that ended so, in the index."""
-    plan = planning.plan(spec)
+    plan = planned(spec)
     run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
     attempt.folder.mkdir(parents=True, mode=0o700)
     with index.announced(run):

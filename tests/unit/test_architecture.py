@@ -1,4 +1,4 @@
-"""The house as it is meant to be: which way imports run, what starting up costs, and that the plan of it is true."""
+"""The architecture as it is meant to be: which way imports run, what starting up costs, and a true docs page."""
 
 import ast
 import subprocess
@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# From the ground up: a room may use the rooms before it, and none after.
-ROOMS = [
+# From the bottom up: a package may use the packages before it, and none after.
+PACKAGES = [
     "version", "errors", "states", "process", "private", "defect", "spec", "cluster", "placement", "predict", "render",
     "schedulers", "runs",
-    "containers", "planning", "forecasting", "outlook", "images", "job", "builds", "attempts", "watch", "api",
+    "containers", "plans", "images", "job", "attempts", "watch", "api",
     "calibrating", "commands", "cli",
 ]  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
@@ -30,7 +30,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def room(path: Path) -> str:
+def package(path: Path) -> str:
     return path.relative_to(ROOT / "orchestrator").parts[0].removesuffix(".py")
 
 
@@ -43,16 +43,16 @@ FILES = [
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_run_downwards_only(path: Path) -> None:
-    mine = ROOMS.index(room(path))
+    mine = PACKAGES.index(package(path))
     for module in imports(path):
         if module.startswith("orchestrator."):
             theirs = module.split(".")[1]
-            if theirs in ROOMS:
-                assert ROOMS.index(theirs) <= mine, f"{path} imports {module}: {ROOMS[mine]} lies below {theirs}"
+            if theirs in PACKAGES:
+                assert PACKAGES.index(theirs) <= mine, f"{path} imports {module}: {PACKAGES[mine]} lies below {theirs}"
 
 
-def test_every_room_is_on_the_list() -> None:
-    assert {room(p) for p in FILES} == set(ROOMS), "a new room needs its place in ROOMS and in docs/architecture.md"
+def test_every_package_is_on_the_list() -> None:
+    assert {package(p) for p in FILES} == set(PACKAGES), "list it in PACKAGES and docs/architecture.md"
 
 
 def test_training_knows_nothing_of_the_orchestrator() -> None:
@@ -89,7 +89,7 @@ def test_status_imports_nothing_heavy(home: Path) -> None:
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
 
 
-def test_the_document_of_the_house_names_every_room() -> None:
+def test_the_document_of_the_architecture_names_every_package() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     places = [p for p in (ROOT / "orchestrator").iterdir() if p.is_dir() and (p / "__init__.py").exists()]
     places += [p for p in (ROOT / "training").iterdir() if p.is_dir() and (p / "__init__.py").exists()]

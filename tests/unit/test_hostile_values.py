@@ -15,12 +15,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator import attempts, schedulers
+from orchestrator import schedulers
+from orchestrator.attempts import create
 from orchestrator.containers import lint, recipe
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.recipe import Recipe
 from orchestrator.errors import UserError
-from orchestrator.planning import Plan, plan
+from orchestrator.plans.plan import Plan, plan
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
@@ -111,7 +112,7 @@ def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: 
             (folder / f"{part}.yaml").write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
         try:
             made = plan(folder / "run.yaml")
-            text = attempts.script(made, RunFolder(made.folder).attempt(1))
+            text = create.script(made, RunFolder(made.folder).attempt(1))
         except UserError as error:
             assert str(error) and len(str(error).splitlines()) <= 8
             return

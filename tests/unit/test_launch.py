@@ -9,7 +9,7 @@ from orchestrator.errors import SiteError
 from orchestrator.job.launch import command
 from orchestrator.placement.grid import Grid
 from orchestrator.placement.mapping import place
-from orchestrator.planning import Plan, plan
+from orchestrator.plans.plan import Plan, plan
 from orchestrator.runs.folder import RunFolder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cli import main
-from orchestrator.planning import arranged, plan
+from orchestrator.plans.plan import arranged, plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
-from orchestrator.planning import plan
+from orchestrator.plans.plan import plan
 from orchestrator.spec.kinds import bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value

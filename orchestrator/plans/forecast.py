@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.predict.compute import Device, device, device_for, measured
 from orchestrator.predict.forecast import Asked, Forecast, forecast
 from orchestrator.predict.network import Level, Network

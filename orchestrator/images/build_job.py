@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import images, private, process, schedulers
+from orchestrator import private, process, schedulers
 from orchestrator.errors import SiteError
-from orchestrator.images import Prepared
-from orchestrator.planning import in_its_words
+from orchestrator.images import run_image
+from orchestrator.images.run_image import Prepared
+from orchestrator.plans.plan import in_its_words
 from orchestrator.runs.records import End
 from orchestrator.schedulers.client import cancel, poll
 from orchestrator.schedulers.script import job_script
@@ -37,7 +38,7 @@ class BuildImage:
         from orchestrator.errors import TorusrunError
 
         try:
-            entry = images.build(self.prepared, self.site, lambda line: print(line, flush=True))
+            entry = run_image.build(self.prepared, self.site, lambda line: print(line, flush=True))
             end = End(State.COMPLETED, str(entry.path))
         except TorusrunError as error:
             end = End(State.FAILED, str(error))
@@ -54,7 +55,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     from orchestrator.schedulers.executors import Executor
 
     scheduler = schedulers.get(site.scheduler)
-    cache = images.cache(site)
+    cache = run_image.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
     private.make(folder / "submitit")

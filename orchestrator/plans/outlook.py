@@ -16,7 +16,7 @@ from orchestrator.placement.binding import Binding, bindings
 from orchestrator.placement.choose import GRADIENT_BYTES, Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 
 SHOWN = 3
 

@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import images, private, process, schedulers
+from orchestrator import private, process, schedulers
 from orchestrator.errors import SiteError, UserError
-from orchestrator.planning import Plan
+from orchestrator.images import run_image
+from orchestrator.plans.plan import Plan
 from orchestrator.process import NoAnswer
 from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
@@ -35,7 +36,7 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
     nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
     """
     run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
-    image = images.fitting(plan)
+    image = run_image.fitting(plan)
     gathered, diff = provenance.gather(source)
     request = plan.request(attempt, tuple(after or ()))
     text = script(plan, attempt, request)
@@ -50,7 +51,7 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
             if diff:
                 write_text(made.code_diff, diff)
             if image:
-                images.keep(made, image)
+                run_image.keep(made, image)
             write_json(made.plan, plan.as_json())
             _make(plan, made.attempt(1), text)
             ledger.append(made.ledger, "submitting", 1, **_intent(plan, after))

@@ -17,7 +17,7 @@ from orchestrator.containers.findings import Finding
 from orchestrator.containers.inputs import Inputs, collect, file_sum
 from orchestrator.containers.mirror import completed
 from orchestrator.errors import SiteError, UserError
-from orchestrator.planning import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import absolute, expanded
