@@ -110,10 +110,13 @@ def run(
     timeout_s: float,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    undecodable: str = "replace",
 ) -> Finished:
     """Run a program to its end and return what it said, whatever its exit code.
 
     Inside a job, a program that speaks for the job is given its `environment`; all others get a clean one.
+    `undecodable` says what becomes of bytes that are not UTF-8, as in `bytes.decode`; names of files need
+    "surrogateescape".
 
     Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
     """
@@ -128,7 +131,7 @@ def run(
             cwd=cwd,
             env=safe(environment if environment is not None else clean_environment()),
             encoding="utf-8",
-            errors="replace",
+            errors=undecodable,
         )
     except FileNotFoundError:
         raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
