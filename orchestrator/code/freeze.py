@@ -1,0 +1,145 @@
+"""The copy of the user's code that a run keeps, so that what is edited later changes nothing in the run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.code import limits
+from orchestrator.code.select import Entry, Selection, select
+from orchestrator.errors import SiteError, UserError
+from orchestrator.private import open_regular
+from orchestrator.runs import checkout
+from orchestrator.runs.checkout import Checkout
+
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What was copied, and the state of the checkout that it came from (None where there is none)."""
+
+    source: Path
+    checkout: Checkout | None
+    files: int
+    size_bytes: int
+    checksum: str  # SHA-256 over names, kinds, executable bits and contents
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """What provenance.json says of it."""
+        return {
+            "source": os.fsencode(self.source).decode("utf-8", "replace"),
+            "commit": self.checkout.commit if self.checkout else None,
+            "dirty": self.checkout.dirty if self.checkout else None,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "sha256": self.checksum,
+            "notes": list(self.notes),
+        }
+
+
+def freeze(
+    source: Path, into: Path, limit_bytes: int = limits.LIMIT_BYTES, limit_files: int = limits.LIMIT_FILES
+) -> Frozen:
+    """Copy the code in `source` to the new folder `into`, whole or not at all, for its owner alone.
+
+    Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
+    """
+    chosen = select(source, into)
+    limits.check(chosen, limit_bytes, limit_files)
+    found = checkout.describe(chosen.source) if chosen.tracked else None
+    unfinished = into.with_name(f".{into.name}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        copied_bytes = _copy(chosen, unfinished, limit_bytes)
+        checksum = checksum_of(unfinished)
+        unfinished.rename(into)
+    except OSError as error:
+        raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Frozen(chosen.source, found, chosen.files, copied_bytes, checksum, tuple(chosen.notes))
+
+
+def checksum_of(folder: Path) -> str:
+    """The SHA-256 over names, kinds, executable bits and contents of all that lies in a copy. Raises OSError."""
+    total = hashlib.sha256()
+    for name in sorted(_content(folder, "")):
+        path = folder / name
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            kind, content = "link", hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
+        elif stat.S_ISDIR(mode):
+            kind, content = "folder", ""
+        else:
+            kind, content = "program" if mode & stat.S_IXUSR else "file", _sha256(path)
+        total.update(os.fsencode(name) + f"\0{kind}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _copy(chosen: Selection, target: Path, limit_bytes: int) -> int:
+    """Copy the entries and return their bytes. Files that have grown meanwhile stay within the limit."""
+    folders = {""}
+    left_bytes = limit_bytes
+    for entry in chosen.entries:
+        _make_folders(target, entry.name if entry.kind == "folder" else os.path.dirname(entry.name), folders)
+        if entry.kind == "link":
+            os.symlink(entry.target, target / entry.name)
+        elif entry.kind == "file":
+            left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes)
+    return limit_bytes - left_bytes
+
+
+def _make_folders(target: Path, name: str, made: set[str]) -> None:
+    if name not in made:
+        _make_folders(target, os.path.dirname(name), made)
+        (target / name).mkdir(mode=0o700)
+        made.add(name)
+
+
+def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int) -> int:
+    """Copy one file, executable for its owner where it is, and return its bytes."""
+    try:
+        descriptor = open_regular(source / entry.name)
+    except OSError as error:
+        raise UserError(
+            f"{source / entry.name}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or "
+            "name another folder as `code`"
+        ) from None
+    copied = 0
+    with open(descriptor, "rb", buffering=0) as file:
+        mode = 0o700 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o600
+        with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
+            os.fchmod(copy.fileno(), mode)
+            while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
+                copied += len(block)
+                if copied > left_bytes:
+                    raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond `code_limit`")
+                copy.write(block)
+    return copied
+
+
+def _content(folder: Path, below: str) -> list[str]:
+    """The names of all files, links and empty folders in a folder, relative to it."""
+    found = []
+    with os.scandir(folder / below) as listing:
+        for entry in sorted(listing, key=lambda entry: entry.name):
+            name = os.path.join(below, entry.name)
+            inside = _content(folder, name) if entry.is_dir(follow_symlinks=False) else []
+            found += inside or [name]
+    return found
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(open_regular(path), "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
