@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [
     "version", "errors", "states", "process", "private", "defect", "spec", "cluster", "placement", "predict", "render",
     "schedulers", "runs",
-    "code", "containers", "plans", "images", "job", "attempts", "watch", "api",
+    "code", "containers", "plans", "programs", "images", "job", "attempts", "watch", "api",
     "calibrating", "commands", "cli",
 ]  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}

@@ -1,0 +1,23 @@
+"""Where the progress of any program is read: JSON lines, TensorBoard's event files, or a pattern in a log.
+
+Every source remembers how far it has read, and bad content is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from orchestrator.programs.sources.jsonlines import JsonLines
+from orchestrator.programs.sources.pattern import Pattern, checked
+from orchestrator.programs.sources.rows import Row
+from orchestrator.programs.sources.tensorboard import TensorBoard
+
+__all__ = ["JsonLines", "Pattern", "Row", "Source", "TensorBoard", "checked"]
+
+
+class Source(Protocol):
+    """One way to read progress. A first call whose rows are dropped passes over what an earlier attempt left."""
+
+    def new_rows(self, final: bool = False) -> list[Row]:
+        """The rows written since the last call. `final`: nothing more is written, so half a line is a whole one."""
+        ...

@@ -1,0 +1,211 @@
+"""Progress read from what programs write: the same rows however the bytes arrive, and none made of garbage.
+
+recorded/tensorboard: written by PyTorch 2.13's SummaryWriter, tensorboardX 2.6 and TensorBoard 2.21's own writer.
+"""
+
+import contextlib
+import json
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import UserError
+from orchestrator.programs.sources import JsonLines, Pattern, Row, Source, TensorBoard, checked
+from orchestrator.programs.sources.event import parse
+from orchestrator.programs.sources.rows import MOST_NUMBERS, row
+from orchestrator.programs.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
+from orchestrator.runs import metrics
+
+RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
+EVENTS = "events.out.tfevents.1700000000.node.1.0"
+LOSS = checked(r"(?:step (?P<step>\S+) )?loss=(?P<loss>\S+)")
+
+
+def never() -> float:
+    """A clock that stands: nothing is ever held too long."""
+    return 0.0
+
+
+MAKE: dict[str, Callable[[Path], Source]] = {
+    "json": lambda folder: JsonLines(folder / EVENTS, never),
+    "pattern": lambda folder: Pattern(folder / EVENTS, LOSS, never),
+    "tensorboard": lambda folder: TensorBoard(folder, never),
+}
+JSON = b'{"step": 1, "loss": 0.5}\n{"lr": 1e-3, "x": NaN}\r\n[1]\n{"step": 9\n{"global_step": 7, "train_loss": 2}\n'
+LOG = b"start\nstep 3 loss=0.25, more\rloss=nan\nstep x loss=1\n\xff\xfe loss=7\nloss=none\nstep 12/100 loss=2.5e-3"
+CONTENT = {"json": JSON, "pattern": LOG, "tensorboard": (RECORDED / "torch" / EVENTS).read_bytes()}
+
+
+def rows_of(kind: str, content: bytes, cuts: list[int]) -> list[Row]:
+    """The rows of `content`, written in the pieces that `cuts` makes of it and read after each."""
+    with tempfile.TemporaryDirectory() as place:
+        source = MAKE[kind](Path(place))
+        found = source.new_rows()
+        at = 0
+        for cut in [*sorted(cuts), len(content)]:
+            with (Path(place) / EVENTS).open("ab") as file:
+                file.write(content[at:cut])
+            at = max(at, cut)
+            found += source.new_rows()
+        return found + source.new_rows(final=True)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@given(data=st.data())
+def test_any_pieces_of_the_same_bytes_give_the_same_rows(kind: str, data: st.DataObject) -> None:
+    content = CONTENT[kind]
+    damage = data.draw(st.binary(max_size=3))
+    at = data.draw(st.integers(0, len(content)))
+    content = content[:at] + damage + content[at + len(damage) :]
+    cuts = data.draw(st.lists(st.integers(0, len(content)), max_size=5))
+    assert repr(rows_of(kind, content, cuts)) == repr(rows_of(kind, content, []))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@given(content=st.binary(max_size=200))
+def test_garbage_is_passed_over_and_rows_are_what_metrics_may_hold(kind: str, content: bytes) -> None:
+    for found in rows_of(kind, content, []):
+        assert metrics._row(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
+
+
+NAMES = st.text(max_size=120) | st.sampled_from(["step", "total_steps", "loss", "t", "batch", "epoch", "event", "self"])
+NUMBERS = st.floats() | st.integers(-(10**20), 10**20) | st.none() | st.booleans() | st.text(max_size=3)
+
+
+@given(st.dictionaries(NAMES, NUMBERS))
+def test_any_flat_object_makes_a_row_within_the_limits(content: dict[str, object]) -> None:
+    for found in rows_of("json", json.dumps(content).encode(), []):
+        assert metrics._row(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
+        assert all(re.fullmatch(r"[A-Za-z0-9_./-]{1,100}", name) for name in found)
+
+
+@given(st.data())
+def test_a_damaged_event_is_a_value_error(data: st.DataObject) -> None:
+    message = bytearray(data.draw(st.sampled_from(Records().feed(CONTENT["tensorboard"]))))
+    for at in data.draw(st.lists(st.integers(0, len(message) - 1), max_size=4)):
+        message[at] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueError):
+        parse(bytes(message[: data.draw(st.integers(0, len(message)))]))
+
+
+def test_json_lines_count_steps_that_are_not_told() -> None:
+    assert rows_of("json", JSON, []) == [
+        {"step": 1, "t": 0.0, "loss": 0.5},
+        {"step": 2, "t": 0.0, "lr": 1e-3, "x": None},
+        {"step": 7, "t": 0.0, "global_step": 7, "train_loss": 2},
+    ]
+
+
+def test_the_loss_is_found_under_other_names_but_not_an_evaluations() -> None:
+    lines = b'{"step": 1, "val_loss": 9}\n{"step": 2, "train/loss": 1, "eval/loss": 9, "aux_loss": 3}\n'
+    assert [found.get("loss") for found in rows_of("json", lines, [])] == [None, 1]
+
+
+def test_a_huge_line_is_passed_over() -> None:
+    lines = b'{"step": 1, "x": "' + b"y" * 3_000_000 + b'"}\n{"step": 2, "loss": 1}\n'
+    assert [found["step"] for found in rows_of("json", lines, [1_500_000])] == [2]
+
+
+def test_a_row_has_at_most_a_hundred_numbers() -> None:
+    assert len(row(1, 0.0, {f"n{i}": i for i in range(500)})) == MOST_NUMBERS + 2
+
+
+def test_the_numbers_of_a_log_are_found_in_progress_bars_too() -> None:
+    found = rows_of("pattern", LOG, [])
+    assert [(row["step"], row.get("loss")) for row in found] == [(3, 0.25), (4, None), (5, 1), (6, 7), (12, 0.0025)]
+
+
+def test_a_long_line_of_a_log_is_cut() -> None:
+    assert not rows_of("pattern", b"x" * 5000 + b"loss=1\n", []) and rows_of("pattern", b"x" * 4000 + b"loss=1\n", [])
+
+
+def test_a_pattern_is_checked() -> None:
+    with pytest.raises(UserError, match="is no regular expression: missing"):
+        checked("(?P<loss>")
+    with pytest.raises(UserError, match="none of the named groups step, total_steps, epoch, loss"):
+        checked(r"loss=(\S+) (?P<other>x)")
+    assert checked(r"(?P<epoch>\d+)").groupindex
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_file_cut_short_or_replaced_is_read_from_its_start(kind: str, tmp_path: Path) -> None:
+    source = MAKE[kind](tmp_path)
+    file = tmp_path / EVENTS
+    file.write_bytes(CONTENT[kind])
+    first = source.new_rows(final=True)
+    assert first and not source.new_rows(final=True)
+    file.write_bytes(b"")
+    assert not source.new_rows(final=True)
+    file.write_bytes(CONTENT[kind])
+    again = source.new_rows(final=True)
+    assert [found.get("loss") for found in again] == [found.get("loss") for found in first]
+    (tmp_path / "new").write_bytes(CONTENT[kind])
+    (tmp_path / "new").replace(file)
+    assert len(source.new_rows(final=True)) == len(first)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_what_is_no_file_has_no_rows(kind: str, tmp_path: Path) -> None:
+    source = MAKE[kind](tmp_path)
+    assert source.new_rows() == []
+    os.mkfifo(tmp_path / EVENTS)
+    assert source.new_rows(final=True) == []
+
+
+def test_the_scalars_of_pytorchs_writer() -> None:
+    found = TensorBoard(RECORDED / "torch").new_rows(final=True)
+    assert [row["step"] for row in found] == [0, 10, 20, 30, 40, 50]
+    t = 1795300684.4153593
+    step_10 = {"train/loss": 0.18181819, "lr": 0.1, "val/loss": 3.0, "loss": 0.18181819}
+    assert found[1] == {"step": 10, "t": t, **step_10}
+    last = {name: found[5][name] for name in found[5] if name not in ("step", "t")}
+    assert last == {"train/loss": None, "loss": None, "double": 0.33333334, "tensor": 7.5}
+
+
+def test_tags_in_folders_of_their_own_are_told_apart() -> None:
+    losses = [(row["step"], row["loss"]) for row in TensorBoard(RECORDED / "x").new_rows(final=True) if "loss" in row]
+    assert losses == [(1, 0.25), (2, 0.5)]
+    found = TensorBoard(RECORDED / "keras").new_rows(final=True)
+    values = [{name: row[name] for name in row if name not in ("step", "t")} for row in found]
+    assert sorted(values, key=str) == [
+        {"epoch_loss": 0.5, "loss": 0.5},
+        {"epoch_loss": 1.5, "loss": 1.5},
+        {"validation/epoch_loss": 0.5},
+        {"validation/epoch_loss": 1.5},
+    ]
+
+
+def test_a_step_is_told_while_it_is_the_last_and_once(tmp_path: Path) -> None:
+    (tmp_path / EVENTS).write_bytes(CONTENT["tensorboard"])
+    source = TensorBoard(tmp_path, lambda: 2e9)
+    assert source.new_rows()[-1]["step"] == 50
+    assert source.new_rows(final=True) == []
+
+
+def framed(content: bytes) -> bytes:
+    header = struct.pack("<Q", len(content))
+    ends = [struct.pack("<I", masked_checksum(part)) for part in (header, content)]
+    return header + ends[0] + content + ends[1]
+
+
+def test_records_that_are_damaged_or_large_are_left_out() -> None:
+    large, damaged = framed(b"x" * (LARGEST_BYTES + 1)), framed(b"bad").replace(b"bad", b"bat")
+    content = framed(b"one") + large + damaged + framed(b"two")
+    for size in (1, 7, len(content)):
+        records = Records()
+        pieces = [content[at : at + size] for at in range(0, len(content), size)]
+        assert [found for piece in pieces for found in records.feed(piece)] == [b"one", b"two"]
+    assert records.feed(b"\0" * 12 + framed(b"three")) == [] and records.damaged
+
+
+def test_the_checksum_is_the_published_one() -> None:
+    """RFC 3720, appendix B.4: the CRC-32C of 32 zero bytes is 8a9136aa."""
+    crc = 0x8A9136AA
+    assert masked_checksum(bytes(32)) == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFF_FFFF
