@@ -1,12 +1,27 @@
 """`torusrun VERB ...`: one lazy import per verb, so that help and status cost nothing that they do not use."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
+
+import os
+import sys
+
+# An empty entry of PYTHONPATH, as `export PYTHONPATH=/lib:$PYTHONPATH` leaves one, means the working directory.
+# Nothing is imported from there, unless torusrun itself lies in it.
+named = os.environ["PYTHONPATH"].split(os.pathsep) if os.environ.get("PYTHONPATH") else []
+kept = {os.path.normpath(entry) for entry in named if os.path.isabs(entry)}
+kept.add(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+try:
+    foreign = {os.path.abspath(entry) for entry in named if not os.path.isabs(entry)}
+    foreign |= set() if os.getcwd() in kept else {""}
+except OSError:  # the working directory is gone
+    foreign = {""}
+sys.path[:] = [entry for entry in sys.path if entry not in foreign - kept]
 
 import argparse
 import importlib
 import io
-import os
-import sys
 from collections.abc import Sequence
 
 from orchestrator import private

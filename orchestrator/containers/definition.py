@@ -7,9 +7,11 @@ same recipe gives the same text, and the same image in the cache, wherever it is
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from orchestrator import process
 from orchestrator.containers.quoting import export, line, shell
 from orchestrator.containers.recipe import MPI_SUM_MISSING, Recipe
 from orchestrator.errors import UserError
@@ -63,6 +65,7 @@ def render(recipe: Recipe, variant: Variant | None = None) -> str:
         architectures=[shell(a) for a in recipe.cuda.architectures] if recipe.cuda else [],
         torch=any(package.startswith("torch==") for package in recipe.python.packages),
         training=recipe.training,
+        run_training=Text(shlex.join(process.module(f"{PYTHON}/bin/python", "training"))),
         at=_PLACES,
     )
 

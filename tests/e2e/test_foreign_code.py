@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from submitit.core import utils
 
 from orchestrator import process
+from orchestrator.containers import lint, probe
+from orchestrator.containers.definition import PYTHON, Variant, render
+from orchestrator.containers.recipe import find, load
+from orchestrator.schedulers import remote
 from tests.e2e.places import ROOT, Local
 
-PACKAGES = ("training", "orchestrator")
-MODULES = ("submitit", "subprocess", "runpy", "sitecustomize", "yaml", "torch", "json")
+PACKAGES = ("training", "orchestrator", "submitit")
+MODULES = (
+    "argparse", "cloudpickle", "contextlib", "ctypes", "inspect", "jinja2", "json", "numpy", "orchestrator", "pickle",
+    "platform", "random", "re", "rich", "runpy", "select", "sitecustomize", "socket", "spython", "subprocess",
+    "tempfile", "torch", "training", "typing", "usercustomize", "uuid", "yaml",
+)  # fmt: skip
 PLANTED = [*(f"{name}/__{part}__.py" for name in PACKAGES for part in ("init", "main")), *(f"{m}.py" for m in MODULES)]
+# What Python itself looks for before torusrun's first line, where the user has it look into the working directory.
+OUT_OF_REACH = ("contextlib.py", "re.py", "runpy.py", "sitecustomize.py", "typing.py", "usercustomize.py")
 
 
 @pytest.fixture
@@ -72,11 +85,70 @@ def test_verbs_in_a_shared_folder_run_nothing_of_it(local: Local, shared: Path, 
     assert not pwned(shared)
 
 
+def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
+    local: Local, shared: Path, torusrun: Path
+) -> None:
+    """`export PYTHONPATH=/lib:$PYTHONPATH` leaves one."""
+    for name in OUT_OF_REACH:
+        (shared / name).unlink()
+    for command in ([torusrun], [sys.executable, torusrun], [sys.executable, "-m", "orchestrator"]):
+        if "-m" in command:
+            shutil.rmtree(shared / "orchestrator")
+            (shared / "orchestrator.py").unlink()
+        said = subprocess.run(
+            [*command, "plan", str(ROOT / "examples" / "digits.yaml")],
+            cwd=shared, env={**local.env, "PYTHONPATH": f"{ROOT}::."}, text=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        assert said.returncode == 0, said.stderr
+        assert not pwned(shared), command
+
+
 def test_a_module_is_started_without_the_working_directory(shared: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:.:"}
-    said = process.run(process.module(sys.executable, "orchestrator.cli", "version"), timeout_s=30, cwd=shared,
-                       environment=environment)  # fmt: skip
-    assert said.exit_code == 0 and said.stdout.startswith("torusrun "), said.stderr
+    for safe in ({}, {"PYTHONSAFEPATH": "1"}):
+        said = process.run(process.module(sys.executable, "orchestrator.cli", "version"), timeout_s=30, cwd=shared,
+                           environment={**environment, **safe})  # fmt: skip
+        assert said.exit_code == 0 and said.stdout.startswith("torusrun "), said.stderr
+    assert not pwned(shared)
+
+
+def test_files_that_are_started_as_programs_run_nothing_of_the_shared_folder(shared: Path) -> None:
+    for file, arguments in ((remote.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
+        said = process.run([sys.executable, file, *arguments], timeout_s=30, cwd=shared,
+                           environment={"PYTHONPATH": f"{ROOT}:.:", "PATH": str(shared)})  # fmt: skip
+        assert '"pmix"' in said.stdout or "pbs_tmrsh cannot be run" in said.stderr, said.stderr
+    assert not pwned(shared)
+
+
+@pytest.mark.parametrize("file", [remote.__file__, probe.__file__])
+def test_no_neighbour_of_such_a_file_has_the_name_of_a_module_of_pythons(file: str) -> None:
+    """Python looks into a program's own folder first."""
+    assert not {path.stem for path in Path(file).parent.iterdir()} & sys.stdlib_module_names
+
+
+def test_the_job_that_builds_an_image_runs_nothing_of_the_shared_folder(shared: Path, tmp_path: Path) -> None:
+    """Its entry is submitit's, which unpickles what it runs."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    delayed = utils.DelayedSubmission(Path.write_text, folder / "ran", "it")
+    delayed.dump(folder / "1_submitted.pkl")
+    numbers = {"JOB_ID": "1", "LOCALID": "0", "GLOBALID": "0", "NTASKS": "1"}
+    job = {"SUBMITIT_EXECUTOR": "local", **{f"SUBMITIT_LOCAL_{name}": value for name, value in numbers.items()}}
+    said = process.run(
+        process.module(sys.executable, "submitit.core._submit", folder), timeout_s=60, cwd=shared,
+        environment={**os.environ, "PYTHONPATH": f"{ROOT}::", **job},
+    )  # fmt: skip
+    assert (folder / "ran").exists(), said.stderr
+    assert not pwned(shared)
+
+
+def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
+    """The run script of an image is started by hand, from any folder."""
+    script = lint.stages(render(load(find("pytorch-cpu")), Variant()))[-1].sections["runscript"]
+    here = script.replace(f"{PYTHON}/bin/python", sys.executable)
+    said = process.run(["sh", "-c", here, "run", "missing.json"], timeout_s=60, cwd=shared,
+                       environment={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert "missing.json" in said.stderr and "training:" in said.stderr, said.stderr
     assert not pwned(shared)
 
 
@@ -86,7 +158,7 @@ def test_no_child_is_started_with_dash_m() -> None:
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in [*(ROOT / "orchestrator").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]
         for line in path.read_text().splitlines()
-        if '"-m"' in line or "-m orchestrator" in line or "-m submitit" in line
-        if '"""`python -m orchestrator` is' not in line
+        if '"-m"' in line or re.search("-m (orchestrator|pip|submitit|training)", line)
+        if "`python -m" not in line  # a docstring
     ]
     assert not found, f"use process.module: {found}"
