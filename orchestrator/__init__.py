@@ -4,11 +4,14 @@
 plan without touching anything. Names are loaded on first use, so that importing the package costs nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
 from orchestrator.version import __version__
 
+TYPE_CHECKING = False  # without `typing`: nothing is imported before cli.py has seen to where modules are looked for
 if TYPE_CHECKING:
+    from typing import Any
+
     from orchestrator.api import Run as Run
     from orchestrator.api import open_run as open_run
     from orchestrator.api import plan as plan

@@ -27,7 +27,8 @@ MODULES = (
 )  # fmt: skip
 PLANTED = [*(f"{name}/__{part}__.py" for name in PACKAGES for part in ("init", "main")), *(f"{m}.py" for m in MODULES)]
 # What Python itself looks for before torusrun's first line, where the user has it look into the working directory.
-OUT_OF_REACH = ("contextlib.py", "re.py", "runpy.py", "sitecustomize.py", "typing.py", "usercustomize.py")
+OUT_OF_REACH = ("sitecustomize.py", "usercustomize.py")
+OUT_OF_REACH_OF_M = ("contextlib.py", "orchestrator.py", "runpy.py", "typing.py")
 
 
 @pytest.fixture
@@ -94,7 +95,8 @@ def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
     for command in ([torusrun], [sys.executable, torusrun], [sys.executable, "-m", "orchestrator"]):
         if "-m" in command:
             shutil.rmtree(shared / "orchestrator")
-            (shared / "orchestrator.py").unlink()
+            for name in OUT_OF_REACH_OF_M:
+                (shared / name).unlink()
         said = subprocess.run(
             [*command, "plan", str(ROOT / "examples" / "digits.yaml")],
             cwd=shared, env={**local.env, "PYTHONPATH": f"{ROOT}::."}, text=True, capture_output=True, timeout=60,
