@@ -226,7 +226,7 @@ class ClusterExecutor(core.PicklingExecutor):
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),
-            env={name: os.environ[name] for name in p["env"] if name in os.environ},
+            env={name: _carried(name, os.environ[name]) for name in p["env"] if name in os.environ},
             setup=[Text(line) for line in p["setup"]],
             teardown=[Text(line) for line in p["teardown"]],
             task=Text(task),
@@ -251,6 +251,14 @@ class ClusterExecutor(core.PicklingExecutor):
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
         raise NotImplementedError("the scheduler's own job_id reads it")
+
+
+def _carried(name: str, value: str) -> str:
+    """A variable's value for the job. No entry of PYTHONPATH is relative: task.py puts the working directory last."""
+    if name != "PYTHONPATH":
+        return value
+    entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
+    return ":".join(os.path.join(os.getcwd(), entry) for entry in entries if entry != ".")
 
 
 class PBSJob(ClusterJob[core.R]):

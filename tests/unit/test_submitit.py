@@ -55,7 +55,7 @@ def test_the_script_of_a_function(cls: type[ClusterExecutor], tmp_path: Path, mo
     monkeypatch.chdir("/usr")
     for name in OWN["env"]:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", "/my/code")
+    monkeypatch.setenv("PYTHONPATH", "/my/code::.")
     executor = cls("/shared/my logs/%j", python="/opt/env/bin/python")
     executor.update_parameters(
         name="try", timeout_min=90, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
