@@ -19,11 +19,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
 from training import files
+from training.addresses import NAME_INTERFACE, RendezvousError
 from training.config import Config
 from training.cut_off import PeerLost
-from training.listener import NAME_INTERFACE, listen
+from training.listener import listen
 from training.ranks import Ranks
-from training.signed_store import RendezvousError, Secret, SignedStore
+from training.signed_store import Secret, SignedStore
 
 ALL_HERE = "all here"
 NONCE_BYTES = 16

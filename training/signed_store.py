@@ -8,11 +8,9 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import Store  # torch.distributed has it untyped
 
+from training.addresses import RendezvousError
+
 MAC_DIGITS = 64
-
-
-class RendezvousError(RuntimeError):
-    """The ranks did not find each other, or a stranger was among them; the message says who and what."""
 
 
 class Secret:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from training.cut_off import PeerLost
+from ..cut_off import PeerLost
 
 
 def reduce_scatter(buffer: Tensor, group: dist.ProcessGroup) -> Tensor:

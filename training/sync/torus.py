@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from training.sync import ring
+from . import ring  # relative, as in all of this package: scripts load it under another name (for_scripts)
 
 # torch 2.13 renamed both and warns about the old names.
 _reduce_scatter_op = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor

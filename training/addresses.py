@@ -1,0 +1,59 @@
+"""The address of this host on which others find it."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from ipaddress import ip_address
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+ANY_OTHER = ("192.0.2.1", 9)  # an address that RFC 5737 keeps for documentation: no host has it
+NAME_INTERFACE = "name the network interface that the nodes share as `interface`"
+
+
+class RendezvousError(RuntimeError):
+    """The ranks did not find each other, or a stranger was among them; the message says who and what."""
+
+
+def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
+    """The interface's address; without one, the first that this host's name has. Raises RendezvousError."""
+    return (socket.AF_INET, interface_address(interface)) if interface else _host_address()
+
+
+def interface_address(interface: str) -> str:
+    """The IPv4 address of a network interface; RendezvousError when it has none."""
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, SIOCGIFADDR, request)
+        except OSError as error:
+            known = ", ".join(name for _, name in socket.if_nameindex())
+            reason = f"network interface {interface!r} has no IPv4 address ({error.strerror})"
+            raise RendezvousError(f"{reason}; {socket.gethostname()} has {known}") from error
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _host_address() -> tuple[socket.AddressFamily, str]:
+    """The first address of the host's name that other hosts can use; else the one that packets to them leave from.
+
+    Debian gives a host's own name the address 127.0.1.1, which on every other host means that host itself.
+    """
+    name = socket.gethostname()
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise RendezvousError(f"the name of this host, {name}, has no address: {error}; {NAME_INTERFACE}") from error
+    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+    outward = [(family, text) for family, text in addresses if not ip_address(text.partition("%")[0]).is_loopback]
+    return (outward or _towards_others() or addresses)[0]
+
+
+def _towards_others() -> list[tuple[socket.AddressFamily, str]]:
+    """The address that this host has on its way to others, none where there is no way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(ANY_OTHER)  # sends nothing
+        except OSError:
+            return []
+        return [(socket.AF_INET, probe.getsockname()[0])]

@@ -1,0 +1,73 @@
+"""What a script of your own may import in a run with `command:`: the 2-D torus for DistributedDataParallel.
+
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(None, torusrun.torus_hook())
+
+Every rank finds this package on its path, whatever the script's own folders are called: torusrun's training is loaded
+under a name below this one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["torus_hook"]
+TRAINING = Path(__file__).resolve().parents[2]
+
+
+def torus_hook(
+    grid: tuple[int, int] | None = None,
+) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
+    """A communication hook that averages each bucket of gradients by the 2-D torus all-reduce.
+
+    `grid` is (X, Y), with rank = y * X + x; default: the run's own. Every rank calls it once, at the same time, after
+    `init_process_group`: it makes the groups of the rows and columns. The hook has a `torus`, which counts the bytes
+    that this rank sends. Raises ValueError where the grid does not hold the ranks, or none is known.
+    """
+    import torch
+    import torch.distributed as dist
+
+    torus = _load("sync.torus").Torus(*(grid or _grid_of_run()))
+
+    def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text, as these would be
+        buffer = bucket.buffer()
+        buffer.div_(dist.get_world_size())
+        torus.sum_(buffer)
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future(
+            devices=[buffer.device] if buffer.is_cuda else None
+        )
+        done.set_result(buffer)
+        return done
+
+    hook.torus = torus  # type: ignore[attr-defined]
+    return hook
+
+
+def _grid_of_run() -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)x(\d+)", os.environ.get("TORUSRUN_GRID", ""))
+    if not match:
+        raise ValueError("TORUSRUN_GRID is not set: outside of a run of torusrun, name the grid: torus_hook((4, 2))")
+    return int(match[1]), int(match[2])
+
+
+def _load(name: str) -> Any:
+    """A module of torusrun's training as torusrun._training.NAME; in there modules import one another relatively."""
+    package = f"{__name__}._training"
+    if package not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            package, TRAINING / "__init__.py", submodule_search_locations=[str(TRAINING)]
+        )
+        assert spec and spec.loader
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[package])
+    return importlib.import_module(f"{package}.{name}")
