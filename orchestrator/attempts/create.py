@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator import private, process, schedulers
+from orchestrator.code.freeze import freeze
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import run_image
 from orchestrator.plans.plan import Plan
@@ -53,9 +55,14 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
             if image:
                 run_image.keep(made, image)
             write_json(made.plan, plan.as_json())
+            if plan.code:
+                _freeze(plan, made)
             _make(plan, made.attempt(1), text)
             ledger.append(made.ledger, "submitting", 1, **_intent(plan, after))
             made.folder.rename(run.folder)
+        except UserError:
+            index.forget(run)
+            raise
         except (OSError, SiteError) as error:
             index.forget(run)
             reason = error.strerror if isinstance(error, OSError) else error
@@ -111,6 +118,16 @@ def _make(plan: Plan, attempt: Attempt, text: str) -> None:
     attempt.folder.mkdir(mode=0o700)
     write_json(attempt.plan, plan.as_json())
     write_text(attempt.script, text)
+
+
+def _freeze(plan: Plan, run: RunFolder) -> None:
+    """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
+    assert plan.code is not None
+    own = [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
+    frozen = freeze(plan.code, run.code, plan.run.code_limit_bytes, leave_out=own)
+    for note in frozen.notes:
+        print(f"torusrun: {plan.code}: {note}", file=sys.stderr)
+    write_json(run.code_record, frozen.record())
 
 
 def _intent(plan: Plan, after: Mapping[str, Path] | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,18 @@ class Frozen:
 
 
 def freeze(
-    source: Path, into: Path, limit_bytes: int = limits.LIMIT_BYTES, limit_files: int = limits.LIMIT_FILES
+    source: Path,
+    into: Path,
+    limit_bytes: int = limits.LIMIT_BYTES,
+    limit_files: int = limits.LIMIT_FILES,
+    leave_out: Sequence[str] = (),
 ) -> Frozen:
     """Copy the code in `source` to the new folder `into`, whole or not at all, for its owner alone.
 
+    The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
     Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
     """
-    chosen = select(source, into)
+    chosen = select(source, into, leave_out)
     limits.check(chosen, limit_bytes, limit_files)
     found = checkout.describe(chosen.source) if chosen.tracked else None
     unfinished = into.with_name(f".{into.name}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -48,8 +48,10 @@ class Selection:
         return sum(entry.size_bytes for entry in self.entries)
 
 
-def select(source: Path, into: Path | None = None) -> Selection:
+def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> Selection:
     """The code in the folder `source`, sorted by name. Nothing of the folder that `into` will lie in belongs to it.
+
+    Nor does anything of the folders `leave_out`, relative to the source.
 
     Raises UserError where the folder or a part of it cannot be read.
     """
@@ -60,7 +62,7 @@ def select(source: Path, into: Path | None = None) -> Selection:
     if not real.is_dir():
         raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
     chosen = Selection(real)
-    names = _without_what_is_no_code(_names(chosen), real, into)
+    names = _without_what_is_no_code(_names(chosen), real, into, leave_out)
     folders = {folder for name in names for folder in _folders_of(name)}
     copied = names.keys() | folders
     for name in sorted(names):
@@ -138,20 +140,22 @@ def _walk(folder: Path, source: Path) -> Iterator[str]:
 
 
 def _without_what_is_no_code(
-    found: dict[str, os.stat_result], source: Path, into: Path | None
+    found: dict[str, os.stat_result], source: Path, into: Path | None, leave_out: Sequence[str]
 ) -> dict[str, os.stat_result]:
     links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
     written = str(into.parent.resolve()) if into else ""
+    without = {os.path.normpath(folder) for folder in leave_out}
 
     @cache
     def never(folder: str) -> bool:
         path = os.path.join(source, folder)
-        return path == written or folder in links or _never_code(path)  # git may still list files behind a new link
+        # git may still list files behind a new link
+        return path == written or folder in without or folder in links or _never_code(path)
 
     return {
         name: status
         for name, status in found.items()
-        if not name.endswith(".pyc") and not any(never(folder) for folder in _folders_of(name))
+        if not name.endswith(".pyc") and name not in without and not any(never(folder) for folder in _folders_of(name))
     }
 
 

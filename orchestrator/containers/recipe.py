@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 from orchestrator.containers import kinds
 from orchestrator.errors import UserError
+from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
-from orchestrator.spec.run import about
 
 MPI_SUM_MISSING = (
     "'mpi.sha256' has to say what its source archive is: take the SHA-256 that the project publishes, or download the "

@@ -136,10 +136,11 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> Container:
     site = plan.site.container
     binds = (
         Bind(str(plan.folder)),
+        *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
         *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
         *(Bind.parse(text) for text in site.bind),
     )
-    gpus = plan.site.node.gpus > 0 and plan.run.train.device != "cpu"
+    gpus = plan.site.node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu")
     return Container(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
 
 
@@ -163,7 +164,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
         host_mpi=site.mpi == "host",
         gpus=(node.architecture,) if node.architecture else (),
         driver=site.driver,
-        training=True,
+        training=not plan.run.command,
     )
     where = Container(found, image.path, mounts.needed(image.bound_training)) if found else None
     host = facts.host(found, plan.site.launcher, binds)

@@ -3,72 +3,64 @@
 from __future__ import annotations
 
 import os
-import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from orchestrator import process
 from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
+from orchestrator.containers.inputs import training as own_training
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Image
 from orchestrator.placement.files import hostfile, rankfile
 from orchestrator.placement.mapping import Placement
 from orchestrator.plans.plan import Plan
+from orchestrator.programs import command, training
+from orchestrator.programs.program import Program
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.spec.write import as_written
 
-RENDEZVOUS_TIMEOUT_S = 120.0
-TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
-PROGRAMS = {"train": "training", "measure": "training.measure"}
+FOR_SCRIPTS = "for_scripts"  # below our training: what the scripts of users may import
 
 
-def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None) -> None:
-    """Write the placement in every form a launcher reads, what a rank starts, and the training's configuration."""
+def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None) -> Program:
+    """Write the placement in every form a launcher reads, and the program that every rank starts; the program."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, hostfile(placement))
     write_text(attempt.rankfile, rankfile(placement, os.cpu_count() or 1))
-    write_json(attempt.config, training_config(plan, run, attempt))
+    program = program_of(plan, run, attempt, image)
     write_json(
         attempt.launch,
         {
-            "schema": 1,
-            "command": process.module("python3" if image else plan.python, PROGRAMS[plan.run.program], attempt.config),
-            "environment": {**_defaults(plan, image), **plan.environment},
+            "schema": 2,
+            "run": plan.run_id,
+            "program": program.as_json(),
             "hcas": plan.site.node.hcas,
-            "container": _container(plan, image) if image else None,
+            "interface": plan.site.node.interface,
+            "container": _container(plan, image, program) if image else None,
             "kill_after_s": plan.site.kill_after_s,
         },
     )
+    return program
 
 
-def _defaults(plan: Plan, image: Image | None) -> dict[str, str]:
-    """Variables that a run or its site may override."""
-    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
-    return {**threads, "PYTHONPATH": TRAINING} if image and image.bound_training else threads
+def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
+    """What the ranks run: the user's command, or what ships with torusrun."""
+    if plan.run.command:
+        for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
+        program = command.program(plan, run, attempt, for_scripts)
+        return replace(program, environment={**_threads(plan), **program.environment})
+    program = training.program(plan, run, attempt, "python3" if image else plan.python)
+    own = {"PYTHONPATH": TRAINING} if image and image.bound_training else {}
+    return replace(program, environment={**_threads(plan), **own, **program.environment, **plan.environment})
 
 
-def _container(plan: Plan, image: Image) -> dict[str, object]:
+def _threads(plan: Plan) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
+
+
+def _container(plan: Plan, image: Image, program: Program) -> dict[str, object]:
     """What every rank needs to start in the image; the runtime is the one that this node has."""
     container = run_image.container(plan, image, runtime.required(plan.site.container.runtime))
-    return {**asdict(container), "stage": plan.site.container.stage, "sha256": image.sha256}
-
-
-def training_config(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
-    """What `python -m training` reads: the one seam between the two packages."""
-    return {
-        "schema": 1,
-        "run": plan.run_id,
-        "attempt": attempt.number,
-        "grid": [plan.grid.x, plan.grid.y],
-        "interface": plan.site.node.interface,
-        "rendezvous": str(attempt.rendezvous),
-        "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,
-        "token": secrets.token_hex(TOKEN_BYTES),
-        "done": str(attempt.done),
-        "checkpoints": str(run.checkpoints),
-        "metrics": str(run.metrics),
-        "train": as_written(plan.run.train),
-    }
+    directory = program.directory or container.directory
+    return {**asdict(container), "directory": directory, "stage": plan.site.container.stage, "sha256": image.sha256}

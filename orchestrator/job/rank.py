@@ -1,8 +1,8 @@
-"""The wrapper of a rank: proves the rank's place, starts the training, passes signals on, records the end.
+"""The wrapper of a rank: proves the rank's place, starts the program, passes signals on, records the end.
 
 `orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
-library, costs a few milliseconds, and stays on the host when the training runs in a container. It holds the lock of its
-attempt (runs/claim.py), and so does the training.
+library, costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
+attempt (runs/claim.py), and so does the program.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 from orchestrator import process
 from orchestrator.errors import SITE_FAILED, TorusrunError
 from orchestrator.placement.mapping import Placement, misplaced
+from orchestrator.programs.contract import master_environment, ranks_environment
+from orchestrator.programs.program import Program
 from orchestrator.runs import claim
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt, RunFolder
@@ -53,8 +55,10 @@ def main() -> int:
 
 
 def _stand_by(attempt: Attempt) -> int:
-    """Prove the place of this rank, run its training and record its end; the exit code for the launcher."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "where are you?": not to be died of while an image is copied
+    """Prove the place of this rank, run its program and record its end; the exit code for the launcher."""
+    # "Where are you?" must not kill a wrapper that copies an image. A handler, for what is ignored would stay so in the
+    # program that is started.
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
     rank, local_rank = identity(os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))
@@ -62,16 +66,18 @@ def _stand_by(attempt: Attempt) -> int:
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
         RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
         return MISPLACED
-    launch = json.loads(attempt.launch.read_text())
     try:
+        launch = json.loads(attempt.launch.read_text())
+        program = Program.from_json(launch["program"])
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(launch, attempt, placement, rank, local_rank, lock)
+        code, told = _run(program, launch, attempt, placement, rank, lock)
     except TorusrunError as error:  # an image that cannot be staged, or is not the run's; a newer attempt
         RankEnd(rank, host, local_rank, time.time(), error=str(error)).write(attempt.rank_end(rank))
         raise
     exit_code, number = (code, None) if code >= 0 else (None, -code)
-    RankEnd(rank, host, local_rank, time.time(), exit_code, number, told=told).write(attempt.rank_end(rank))
+    end = RankEnd(rank, host, local_rank, time.time(), exit_code, number, told=told, meaning=program.meaning(code))
+    end.write(attempt.rank_end(rank))
     return code if code >= 0 else 128 - code
 
 
@@ -84,27 +90,58 @@ def identity(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _run(
-    launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, local_rank: int, lock: int
+    program: Program, launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, lock: int
 ) -> tuple[int, bool]:
-    """Run the training of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
-    here = sum(seat.host == placement.seats[rank].host for seat in placement.seats)
-    numbers = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(placement.grid.ranks)}
-    launch["environment"] = {**fabric(launch["hcas"], local_rank, here), **launch["environment"]}
-    command, environment = _command(launch, numbers, attempt, rank)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # mpirun sends them to the training too, which they would kill
-        signal.signal(number, signal.SIG_IGN)
-    with open(attempt.rank_log(rank), "ab") as log:
-        child = process.start(command, environment=environment, output=log, keep=[lock], parent_death=signal.SIGKILL)
-    start = {
-        "rank": rank,
-        "host": socket.gethostname(),
-        "local_rank": local_rank,
-        "pid": child.pid,
-        "wrapper": os.getpid(),
-        "started_s": time.time(),
-    }
-    write_json(attempt.rank_start(rank), start)
-    return Wrapper(child, attempt, rank, launch["kill_after_s"], pulse=local_rank == 0).wait()
+    """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
+    with contextlib.ExitStack() as held:
+        given = _environment(program, launch, attempt, placement, rank, held)
+        command, environment = _command(program, launch["container"], given, attempt, rank)
+        if not program.own_group:  # mpirun sends these to the program too, which they would kill
+            for number in (signal.SIGUSR1, signal.SIGUSR2):
+                signal.signal(number, signal.SIG_IGN)
+        with open(attempt.rank_log(rank), "ab") as log:
+            child = process.start(
+                command,
+                environment=environment,
+                output=log,
+                cwd=Path(program.directory) if program.directory and not launch["container"] else None,
+                keep=[lock],
+                own_group=program.own_group,
+                parent_death=signal.SIGKILL,
+            )
+        local_rank = placement.seats[rank].local_rank
+        start = {
+            "rank": rank,
+            "host": socket.gethostname(),
+            "local_rank": local_rank,
+            "pid": child.pid,
+            "wrapper": os.getpid(),
+            "started_s": time.time(),
+        }
+        write_json(attempt.rank_start(rank), start)
+        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=local_rank == 0).wait()
+
+
+def _environment(
+    program: Program,
+    launch: dict[str, Any],
+    attempt: Attempt,
+    placement: Placement,
+    rank: int,
+    held: contextlib.ExitStack,
+) -> dict[str, str]:
+    """What this rank's program is given; as rank 0 of a program that has a meeting point, that is opened first."""
+    seat = placement.seats[rank]
+    here = sum(other.host == seat.host for other in placement.seats)
+    given = {**fabric(launch["hcas"], seat.local_rank, here), **program.environment}
+    given.update(ranks_environment(placement, rank, launch["run"], attempt.number))
+    if program.rendezvous:
+        from orchestrator.job.meeting import meeting, open_meeting
+
+        if rank == 0:
+            held.enter_context(open_meeting(attempt, launch["interface"]))
+        given.update(master_environment(placement, rank, *meeting(attempt)))
+    return given
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
@@ -116,24 +153,31 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
 
 
 def _command(
-    launch: dict[str, Any], numbers: dict[str, str], attempt: Attempt, rank: int
+    program: Program, container: dict[str, Any] | None, given: Mapping[str, str], attempt: Attempt, rank: int
 ) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
-    given = {**launch["environment"], **numbers}
-    if not launch["container"]:
-        return launch["command"], {**os.environ, **given}
+    if not container:
+        return list(program.argv), {**os.environ, **given}
     from orchestrator.job.contained import contained
 
-    return contained(launch["container"], launch["command"], given, os.environ, attempt, rank)
+    return contained(container, list(program.argv), given, os.environ, attempt, rank)
 
 
 class Wrapper:
-    """The training of a rank from its start to its end, and what the wrapper is asked meanwhile."""
+    """The program of a rank from its start to its end, and what the wrapper is asked meanwhile."""
 
     def __init__(
-        self, child: subprocess.Popen[bytes], attempt: Attempt, rank: int, kill_after_s: float, *, pulse: bool
+        self,
+        child: subprocess.Popen[bytes],
+        attempt: Attempt,
+        rank: int,
+        program: Program,
+        kill_after_s: float,
+        *,
+        pulse: bool,
     ) -> None:
-        self.child, self.attempt, self.rank, self.kill_after_s = child, attempt, rank, kill_after_s
+        self.child, self.attempt, self.rank = child, attempt, rank
+        self.program, self.kill_after_s = program, kill_after_s
         self.pulse_s = time.monotonic() if pulse else float("inf")
         self.told_s: float | None = None
         self.asked_where = False
@@ -142,17 +186,19 @@ class Wrapper:
         signal.signal(signal.SIGUSR1, self._ask_where)
 
     def wait(self) -> tuple[int, bool]:
-        """(the exit code, negative for a signal; whether the training was told to end before)."""
+        """(the exit code, negative for a signal; whether the program was told to end before)."""
         noted = False
         while True:
             try:
-                return self.child.wait(timeout=POLL_S), self.told_s is not None
+                code = self.child.wait(timeout=POLL_S)
+                self._kill()
+                return code, self.told_s is not None
             except subprocess.TimeoutExpired:
                 if self.told_s and not noted:
                     noted = True
                     self._note(self.attempt.rank_told(self.rank))
                 if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
-                    self.child.kill()
+                    self._kill()
                 if time.monotonic() > self.pulse_s + HOST_PULSE_S:
                     self.pulse_s = time.monotonic()
                     with contextlib.suppress(OSError):  # the time of the record says that this host lives
@@ -162,16 +208,24 @@ class Wrapper:
                     self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self.child.pid))
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        """Any request to end reaches the training once, as SIGTERM: it stops after a checkpoint."""
+        """Any request to end reaches the program once, as the signal it knows: it stops after a checkpoint."""
         if self.told_s is None:
-            self.child.send_signal(signal.SIGTERM)
+            self.child.send_signal(self.program.stop_signal)
             self.child.send_signal(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
             self.told_s = time.monotonic()
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:
-        """The supervisor asks where the ranks are: the training writes its stack to its log, if it knows how."""
-        self.child.send_signal(signal.SIGUSR1)
+        """The supervisor asks where the ranks are: the program writes its stack to its log, if it knows how."""
+        if self.program.shows_stack:
+            self.child.send_signal(signal.SIGUSR1)
         self.asked_where = True
+
+    def _kill(self) -> None:
+        """End the program and, where it has a group of its own, what it started."""
+        self.child.kill()
+        if self.program.own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, signal.SIGKILL)
 
     def _note(self, path: Path, **values: Any) -> None:
         """Something that the supervisor may want to know; that the disk is full, it knows already."""

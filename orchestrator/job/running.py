@@ -11,9 +11,11 @@ from collections.abc import Callable
 from orchestrator.job import gather
 from orchestrator.job.gather import Ranks
 from orchestrator.job.hang import hung, silent
+from orchestrator.job.relay import Relay
 from orchestrator.job.verdict import StopRequest, failed
 from orchestrator.placement.mapping import Placement
 from orchestrator.plans.plan import Plan
+from orchestrator.programs.program import Program
 from orchestrator.runs import claim
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, is_done
@@ -39,11 +41,13 @@ class Running:
         run: RunFolder,
         attempt: Attempt,
         placement: Placement,
+        program: Program,
         launcher: subprocess.Popen[bytes],
         asked: Callable[[], StopRequest | None],
     ) -> None:
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
-        self.launcher, self.asked = launcher, asked
+        self.program, self.launcher, self.asked = program, launcher, asked
+        self.relay = Relay(program, run, attempt)
         self.ranks = Ranks(attempt)
         self.stop: StopRequest | None = None
         self.hang: End | None = None
@@ -72,10 +76,12 @@ class Running:
             self._end(now_s)
             time.sleep(POLL_S)
         self._gather()
+        self.relay.pass_on(final=True)
         return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
-        """Give up a launcher that stays although the training is done, and a training that makes no progress."""
+        """Give up a launcher that stays although the training is done, and a program that makes no progress."""
+        self.relay.pass_on()
         if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         idle_s = now_s - self.moved_s
@@ -101,7 +107,7 @@ class Running:
 
     def _patience_s(self) -> float:
         """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
-        limit_s = self.plan.run.hang_timeout_s
+        limit_s = self.plan.hang_timeout_s
         return limit_s if self._begun() else max(limit_s, STARTING_S)
 
     def _begun(self) -> bool:

@@ -81,7 +81,7 @@ class Supervisor:
             return end
         placement = self._place()
         image = run_image.kept(self.folder)
-        prepare(self.plan, self.folder, self.attempt, placement, image)
+        program = prepare(self.plan, self.folder, self.attempt, placement, image)
         if image:
             self._ready(image)
         ledger.append(
@@ -99,7 +99,7 @@ class Supervisor:
             parent_death=signal.SIGTERM,
             environment=environment(self.plan, self.attempt, os.environ),
         )
-        running = Running(self.plan, self.folder, self.attempt, placement, launcher, self._asked)
+        running = Running(self.plan, self.folder, self.attempt, placement, program, launcher, self._asked)
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang
@@ -119,6 +119,8 @@ class Supervisor:
             launcher_code=code,
             at=gather.progress(self.folder, self.attempt),
             done=is_done(self.attempt),
+            needs_record=running.program.records_done,
+            says_later=running.program.says_later,
         )
 
     def _wait_for_earlier(self) -> End | None:
@@ -173,7 +175,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.utime(self.attempt.pulse)
         limit_s = self.plan.run.time_s
-        if now_s > self.started_s + limit_s - self.plan.site.stop_before_s:
+        if now_s > self.started_s + limit_s - self.plan.stop_before_s:
             self.told = self.told or StopRequest(
                 State.TIMEOUT, f"its time limit of {limit_s:g} s is near", certain=True
             )

@@ -13,14 +13,11 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.job.rank import MISPLACED
 from orchestrator.job.witness import Words
 from orchestrator.placement.mapping import Placement, same_host
-from orchestrator.runs.records import End, RankEnd, signal_name
+from orchestrator.runs.records import End, Meaning, RankEnd, signal_name
 from orchestrator.states import State
 
-STOPPED_AFTER_CHECKPOINT = 75
-CHECKPOINT_LOST = 74  # every rank ends with it at once, and only rank 0, which writes checkpoints, can say why
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
 NOT_DONE = "the training did not record that it is done"
 # What programs that have no exit code for it write when another rank is gone.
@@ -49,7 +46,9 @@ class Evidence:
     `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `stayed` those that
     had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` what the launcher
     wrote, `launcher_code` its exit code (negative: a signal; None where the supervisor ended it), `here` the host of
-    the supervisor, `at` where the training stood in words, `done` whether it recorded that it is done.
+    the supervisor, `at` how far the program came in words, `done` whether it recorded that it is done.
+    `needs_record` says that it is not done without that record, `says_later` that it has an exit code for "go on
+    later", so that exit code 0 means done even after a request to stop.
     """
 
     placement: Placement
@@ -62,6 +61,13 @@ class Evidence:
     launcher_code: int | None = None
     at: str = ""
     done: bool = False
+    needs_record: bool = True
+    says_later: bool = True
+
+    @property
+    def well(self) -> bool:
+        """Whether every rank left a record of a good end."""
+        return len(self.ends) == self.placement.grid.ranks and all(end.good for end in self.ends.values())
 
     @property
     def silent(self) -> list[int]:
@@ -99,24 +105,23 @@ class Evidence:
         """Whether a rank ended since another one was gone: by its exit code, or by what it said last."""
         if end.cut_off:
             return True
-        by_itself = end.signal in (None, signal.SIGABRT) and end.exit_code not in (MISPLACED, CHECKPOINT_LOST)
+        by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
         return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
 
 
 def failed(ends: Collection[RankEnd]) -> bool:
     """Whether a rank ended badly without having been told to end."""
-    return any(not end.good and not end.told and end.exit_code != STOPPED_AFTER_CHECKPOINT for end in ends)
+    return any(not end.good and not end.told and end.meaning is not Meaning.LATER for end in ends)
 
 
 def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
     """The attempt's end."""
     ranks = evidence.placement.grid.ranks
-    well = len(evidence.ends) == ranks and all(end.good for end in evidence.ends.values())
-    if evidence.done:
-        return End(
-            State.COMPLETED, f"all {ranks} ranks ended well" if well and not evidence.stayed else _done(evidence)
-        )
-    if well:
+    unproven = evidence.well and not evidence.needs_record
+    if evidence.done or (unproven and (evidence.says_later or not stop)):
+        all_well = evidence.well and not evidence.stayed
+        return End(State.COMPLETED, f"all {ranks} ranks ended well" if all_well else _done(evidence))
+    if evidence.well and evidence.needs_record:
         return End(State.FAILED, f"all {ranks} ranks ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
     if stop:
         return End(stop.state, f"{stop.reason}{evidence.at}", stop.certain)
@@ -127,6 +132,7 @@ def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
         or _silent_host(evidence)
         or _silent_ranks(evidence)
         or _only_cut_off(evidence)
+        or _later(evidence)
         or End(State.CANCELLED, f"the ranks were told to stop from outside{evidence.at}", certain=False)
     )
 
@@ -142,7 +148,7 @@ def _lost_host(evidence: Evidence) -> End | None:
 def _recorded(evidence: Evidence) -> End | None:
     """A rank that says itself what ended it, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
-    own = [end for end in bad if end.exit_code != STOPPED_AFTER_CHECKPOINT and not evidence.cut_off(end)]
+    own = [end for end in bad if end.meaning is not Meaning.LATER and not evidence.cut_off(end)]
     culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
     if culprit is None or (culprit.signal is None and not culprit.error):
         wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
@@ -151,10 +157,20 @@ def _recorded(evidence: Evidence) -> End | None:
             return End(State.FAILED, f"the wrapper of {evidence.name(wrapper)} was killed by {how}{evidence.at}", False)
     if culprit is None:
         return None
-    if culprit.exit_code == CHECKPOINT_LOST:  # rank 0 knows why, though others may end first and have it told to end
+    if culprit.meaning is Meaning.UNSAVED:  # rank 0 knows why, though others may end first and have it told to end
         return End(State.FAILED, f"{evidence.name(0)} could not write its last files{evidence.at}{evidence.quote(0)}")
     quoted = evidence.quote(culprit.rank) if culprit.signal is None and not culprit.error else ""
-    return End(State.FAILED, f"{culprit.words}{evidence.at}{quoted}", certain=culprit.signal not in FROM_OUTSIDE)
+    again = culprit.meaning is not Meaning.NEVER
+    return End(State.FAILED, f"{culprit.words}{evidence.at}{quoted}", culprit.signal not in FROM_OUTSIDE, again)
+
+
+def _later(evidence: Evidence) -> End | None:
+    """A program that stopped by itself, to go on in another attempt: not our training, which stops only when told."""
+    stopped = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
+    if evidence.needs_record or not stopped:
+        return None
+    first = min(stopped, key=lambda end: end.ended_s)
+    return End(State.CANCELLED, f"{first.words}{evidence.at}; `torusrun resume` goes on")
 
 
 def _killed_launcher(evidence: Evidence) -> End | None:

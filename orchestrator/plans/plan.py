@@ -7,6 +7,7 @@ from the same functions.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import private, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.placement.grid import Grid, choose
+from orchestrator.plans import fits_command
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers.seam import Request, filled, not_plain
 from orchestrator.spec.load import Loaded, load
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
+HANG_TIMEOUT_S = 600.0
+NO_CODE = "none"
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,23 @@ class Plan:
     @property
     def grid(self) -> Grid:
         return choose(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def code(self) -> Path | None:
+        """The folder whose code is copied at submit; None where there is none."""
+        return Path(self.run.code) if self.run.command and self.run.code not in (None, NO_CODE) else None
+
+    @property
+    def hang_timeout_s(self) -> float:
+        """How long the ranks may make no progress: a command says nothing of its progress unless it is asked to."""
+        limit_s = self.run.hang_timeout_s
+        return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
+
+    @property
+    def stop_before_s(self) -> float:
+        """How long before the time limit the ranks are asked to stop."""
+        before_s = self.run.stop.before_s
+        return self.site.stop_before_s if before_s is None else before_s
 
     @property
     def environment(self) -> dict[str, str]:
@@ -130,15 +151,17 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
     loaded = load(path, site=site, settings=settings)
     _check(loaded)
-    run = _image_beside(loaded.run, absolute(path).parent)
+    run = _beside(loaded.run, absolute(path).parent)
     run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
     return Plan(run_id, run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
 
 
-def _image_beside(run: RunSpec, folder: Path) -> RunSpec:
-    """The run with its image's path made absolute: it is written relative to the run's file."""
-    return replace(run, image=str(absolute(run.image, folder))) if run.image and _is_path(run.image) else run
+def _beside(run: RunSpec, folder: Path) -> RunSpec:
+    """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
+    image = str(absolute(run.image, folder)) if run.image and _is_path(run.image) else run.image
+    code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
+    return replace(run, image=image, code=code if run.command else None)
 
 
 def _is_path(image: str) -> bool:
@@ -189,6 +212,7 @@ def _check(loaded: Loaded) -> None:
     if loaded.site.scheduler not in schedulers.KNOWN:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
     problems = [loaded.problem(key, message) for key, message in _misfits(loaded.run, loaded.site)]
+    problems += [loaded.problem(key, message) for key, message in fits_command.misfits(loaded.run, loaded.marks)]
     problems += [loaded.site_problem(key, message) for key, message in _site_misfits(loaded.run, loaded.site)]
     if problems:
         raise SpecError(problems)
@@ -209,14 +233,19 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         choose(ranks, ranks_per_node, run.grid)
     except ValueError as error:
         yield "grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})"
-    if run.train.batch % ranks:
+    if not run.command and run.train.batch % ranks:
         near = max(1, round(run.train.batch / ranks)) * ranks
         yield "train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks; try {near}"
-    if run.train.warmup_epochs > run.train.epochs:
+    if not run.command and run.train.warmup_epochs > run.train.epochs:
         yield "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
     if _names_account(site) and not (run.account or site.account):
-        yield "account", "'account' is missing: the site names it in what it asks its scheduler for; write who pays"
-    if run.time_s <= site.stop_before_s:
+        yield (
+            "account",
+            "'account' is missing: the site names it in its request; write the account to charge",
+        )
+    if run.stop.before_s is not None and run.time_s <= run.stop.before_s:
+        yield "stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)"
+    elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
         yield "time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)"
     if run.image and _is_path(run.image):
         yield from _not_paths({"image": run.image})

@@ -3,12 +3,14 @@
 run.yaml          what the user wrote, to the letter
 plan.json         what was computed from it
 provenance.json   code, versions and machine; code.diff what git did not have
-image.json        the container image: path, sum, labels, versions found inside; image.def its definition
+image.json        the container image: path, checksum, labels, versions found inside; image.def its definition
+code/             the code of a command as it was at submit, in which it runs; code.json where it came from
 ledger.jsonl      what happened, append-only
 metrics.jsonl     what rank 0 measured, over all attempts
-checkpoints/      step-00000150/{state.pt,manifest.json}
+checkpoints/      step-00000150/{state.pt,manifest.json}, or what the command writes
 attempts/1/       plan.json job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
                   rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
+                  metrics.jsonl, which a command may write,
                   ranks/0000.{told,seen}.json, alive, which the ranks hold locked (runs/claim.py),
                   pulse, which the supervisor touches every few seconds while it lives
 .current          the number of the newest attempt that has begun
@@ -72,6 +74,10 @@ class Attempt:
     @property
     def launch(self) -> Path:
         return self.folder / "launch.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
 
     @property
     def rendezvous(self) -> Path:
@@ -175,6 +181,14 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
+
+    @property
+    def code(self) -> Path:
+        return self.folder / "code"
+
+    @property
+    def code_record(self) -> Path:
+        return self.folder / "code.json"
 
     @property
     def attempts(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal as signals
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 
 from orchestrator.errors import SiteError
@@ -14,7 +15,17 @@ from orchestrator.states import State
 LARGEST_BYTES = 1024 * 1024
 LARGEST_DONE_BYTES = 4096
 LARGEST_RANK = 10_000_000
-CUT_OFF = 69  # the exit code of a training whose connection to another rank broke (training/exits.py)
+
+
+class Meaning(str, Enum):
+    """What the end of a rank's program means; the program says which exit code means what (programs/program.py)."""
+
+    DONE = "done"
+    LATER = "later"  # it stopped after a checkpoint, to go on in another attempt
+    NEVER = "never"  # it failed, and would fail in every other attempt
+    CUT_OFF = "cut off"  # another rank was gone
+    UNSAVED = "unsaved"  # its last files could not be written
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -32,15 +43,16 @@ class RankEnd:
     signal: int | None = None
     error: str = ""
     told: bool = False
+    meaning: Meaning = Meaning.FAILED
 
     @property
     def good(self) -> bool:
-        return self.exit_code == 0 and not self.error
+        return self.meaning is Meaning.DONE and not self.error
 
     @property
     def cut_off(self) -> bool:
         """Whether it ended because another rank was gone: then it is a witness, and not the cause."""
-        return self.exit_code == CUT_OFF
+        return self.meaning is Meaning.CUT_OFF
 
     @property
     def words(self) -> str:
@@ -52,6 +64,9 @@ class RankEnd:
             return f"{who} was killed by {signal_name(self.signal)}"
         if self.cut_off:
             return f"{who} lost its connection to another rank"
+        if self.meaning in (Meaning.LATER, Meaning.NEVER):
+            asks = "to go on later" if self.meaning is Meaning.LATER else "not to be started again"
+            return f"{who} ended with exit code {self.exit_code}, by which it asks {asks}"
         return f"{who} ended with exit code {self.exit_code}"
 
     def write(self, path: Path) -> None:
@@ -72,10 +87,18 @@ class RankEnd:
             required(path, kept, "signal", int, type(None)),
             required(path, kept, "error", str),
             required(path, kept, "told", bool),
+            _meaning(path, required(path, kept, "meaning", str)),
         )
         if not (0 <= end.rank < LARGEST_RANK and abs(end.exit_code or 0) < 256 and abs(end.signal or 0) < 256):
             raise damaged(path, "it has a rank, an exit code or a signal that there is not")
         return end
+
+
+def _meaning(path: Path, text: str) -> Meaning:
+    try:
+        return Meaning(text)
+    except ValueError:
+        raise damaged(path, f"{text[:40]!r} is no meaning of an end") from None
 
 
 def signal_name(number: int) -> str:
@@ -88,14 +111,18 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why."""
+    """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why.
+
+    `again` is False when the program said that every other attempt would fail in the same way.
+    """
 
     state: State
     reason: str
     certain: bool = True
+    again: bool = True
 
     def write(self, path: Path) -> None:
-        write_json(path, {"schema": 1, "state": self.state.value, "certain": self.certain, "reason": self.reason})
+        write_json(path, {"schema": 1, **asdict(self), "state": self.state.value})
 
     @classmethod
     def read(cls, path: Path) -> End | None:
@@ -106,7 +133,8 @@ class End:
         state = required(path, kept, "state", str)
         if state not in {known.value for known in State if known.over}:
             raise damaged(path, f"{state[:40]!r} is no end of an attempt")
-        return cls(State(state), required(path, kept, "reason", str), required(path, kept, "certain", bool))
+        words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
+        return cls(State(state), *words, kept.get("again") is not False)  # the job's script does not say
 
 
 def is_done(attempt: Attempt) -> bool:

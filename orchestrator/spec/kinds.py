@@ -126,6 +126,17 @@ def seconds(text: str) -> float:
     return DURATIONS_S.checked(total, "seconds")
 
 
+def expression(text: str) -> str:
+    """A regular expression with named groups, as it is."""
+    try:
+        groups = re.compile(text).groupindex
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    if not groups:
+        raise ValueError("has no named group; write one for each value, as in 'loss=(?P<loss>\\S+)'")
+    return text
+
+
 def bytes_(text: str) -> int:
     """'512MiB', '60GiB' or '60GB' as bytes."""
     match = re.fullmatch(rf"({NUMBER}) ?([A-Za-z]+)", text) if len(text) <= LONGEST_NUMBER else None
@@ -180,6 +191,7 @@ BIND = text_kind(
     "write /host, /host:/inside or /host:/inside:ro",
 )
 ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
+EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = text_kind(
     "one line of text",
     rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, MICROSECONDS, RATE
-from orchestrator.spec.run import about
 from orchestrator.spec.site import Site
 
 LINKS = ("network_bytes_per_s", "network_latency_us", "inside_bytes_per_s", "inside_latency_us")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from orchestrator.spec.about import about
 from orchestrator.spec.kinds import (
     DURATION,
     GRID,
@@ -13,15 +14,12 @@ from orchestrator.spec.kinds import (
     NODES,
     OPERAND,
     PER_NODE,
+    SIZE,
     VALUE,
     VARIABLE,
     Limits,
 )
-
-
-def about(help_: str, key: str | None = None) -> dict[str, Any]:
-    """A field's metadata: what it means, and its key in YAML where that differs from its name."""
-    return {"help": help_, **({"key": key} if key else {})}
+from orchestrator.spec.program import Checkpoints, ExitCodes, Metrics, Stop
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Train:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One training: how much of which site it takes, how its ranks are laid out, and what they do."""
+    """One run: how much of which site it takes, how its ranks are laid out, and what they do: train, or a command."""
 
     name: Annotated[str, NAME] = field(metadata=about("a name for the run, as in 'name: digits'"))
     site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
@@ -75,10 +73,12 @@ class RunSpec:
         default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
     )
     time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
-    hang_timeout_s: Annotated[float, DURATION] = field(
-        default=600.0,
+    hang_timeout_s: Annotated[float, DURATION] | None = field(
+        default=None,
         metadata=about(
-            "an attempt that makes no progress for so long is ended, with the ranks' stacks", key="hang_timeout"
+            "an attempt that makes no progress for so long is ended, with the ranks' stacks; default: 10m for train, "
+            "never for a command",
+            key="hang_timeout",
         ),
     )
     image: Annotated[str, LINE] | None = field(
@@ -87,7 +87,9 @@ class RunSpec:
     queue: Annotated[str, OPERAND] | None = field(
         default=None, metadata=about("partition or queue; default: the site's")
     )
-    account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("who pays; default: the site's"))
+    account: Annotated[str, OPERAND] | None = field(
+        default=None, metadata=about("account to charge; default: of the site")
+    )
     env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
         default_factory=dict,
         metadata=about("environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"),
@@ -97,3 +99,23 @@ class RunSpec:
         metadata=about("what the ranks do: train, or measure what they compute and their links carry (for calibrate)"),
     )
     train: Train = field(default_factory=Train, metadata=about("the training itself"))
+    command: tuple[Annotated[str, VALUE], ...] = field(
+        default=(), metadata=about("a program of your own in place of train, one word each, as in [python, train.py]")
+    )
+    code: Annotated[str, LINE] | None = field(
+        default=None,
+        metadata=about(
+            "folder of the command's code: it is copied at submit, and the command runs in the copy; none: there is "
+            "none; default: the folder of the run's file"
+        ),
+    )
+    code_limit_bytes: Annotated[int, SIZE] = field(
+        default=100_000_000, metadata=about("the most that is copied of it", key="code_limit")
+    )
+    setup: tuple[Annotated[str, LINE], ...] = field(
+        default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")
+    )
+    stop: Stop = field(default_factory=Stop, metadata=about("how the command is asked to stop"))
+    checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
+    exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("what the command's exit codes mean"))
+    metrics: Metrics = field(default_factory=Metrics, metadata=about("where the command's progress is read"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from orchestrator.spec.about import about
 from orchestrator.spec.kinds import (
     ARCHITECTURE,
     ASK,
@@ -24,7 +25,6 @@ from orchestrator.spec.kinds import (
     WORD,
     Limits,
 )
-from orchestrator.spec.run import about
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Site:
         default=None, metadata=about("what hangs where; without it ranks fill the hosts in the scheduler's order")
     )
     queue: Annotated[str, OPERAND] | None = field(default=None, metadata=about("partition or queue of its jobs"))
-    account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("who pays"))
+    account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("account to charge"))
     runs: Annotated[str, LINE] = field(
         default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
     )

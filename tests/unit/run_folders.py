@@ -14,7 +14,7 @@ from orchestrator.plans.plan import plan as planned
 from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End, RankEnd
+from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.metrics import Metrics
@@ -57,7 +57,7 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     for rank in range(4):
         start = {"rank": rank, "host": "here", "local_rank": rank, "pid": 1, "started_s": 1.5}
         write_json(attempt.rank_start(rank), start)
-        RankEnd(rank, "here", rank, 2.5, exit_code=0).write(attempt.rank_end(rank))
+        RankEnd(rank, "here", rank, 2.5, exit_code=0, meaning=Meaning.DONE).write(attempt.rank_end(rank))
         write_text(attempt.rank_log(rank), f"a line of rank {rank}\nanother\n")
     write_text(attempt.script, "#!/usr/bin/env bash\n")
     write_text(attempt.stdout, "a line of the job\n")

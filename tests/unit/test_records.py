@@ -18,7 +18,7 @@ from orchestrator.states import State
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {
     "rank": 1, "host": "n1", "local_rank": 1, "ended_s": 2.5, "exit_code": 0, "signal": None, "error": "",
-    "told": False,
+    "told": False, "meaning": "done",
 }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_an_end_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> 
     "changes",
     [
         {"rank": "1"}, {"rank": -1}, {"rank": True}, {"exit_code": "0"}, {"exit_code": 10**30}, {"signal": 10**6},
-        {"told": "no"}, {"host": None}, {"error": ["x"]}, {"ended_s": "now"}, {"ended_s": None},
+        {"told": "no"}, {"meaning": "great"}, {"host": None}, {"error": ["x"]}, {"ended_s": "now"}, {"ended_s": None},
     ],
 )  # fmt: skip
 def test_the_end_of_a_rank_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.programs.training import EXIT_CODES
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt
-from orchestrator.runs.records import CUT_OFF, RankEnd
+from orchestrator.runs.records import Meaning, RankEnd
 from orchestrator.watch import evidence
 from orchestrator.watch.suspect import LEAVE_S, SILENT_S, suspicion
 
@@ -21,8 +22,13 @@ PLACED = {f"node{n}": list(range(4 * (n - 1), 4 * n)) for n in (1, 2, 3)}
 FIRST = "node1"
 
 
-def end(rank: int, ago_s: float, code: int | None = CUT_OFF, **more: object) -> RankEnd:
-    return RankEnd(rank, f"node{rank // 4 + 1}", rank % 4, NOW_S - ago_s, exit_code=code, **more)  # type: ignore[arg-type]
+def _meaning(code: int | None) -> Meaning:
+    return Meaning.FAILED if code is None else EXIT_CODES.get(code, Meaning.FAILED)
+
+
+def end(rank: int, ago_s: float, code: int | None = 69, **more: object) -> RankEnd:
+    known = {"exit_code": code, "meaning": _meaning(code), **more}
+    return RankEnd(rank, f"node{rank // 4 + 1}", rank % 4, NOW_S - ago_s, **known)  # type: ignore[arg-type]
 
 
 WITNESS = "rank 0 (node1) lost its connection to another rank"
@@ -63,6 +69,7 @@ def test_a_supervisor_whose_host_nobody_knows_is_told_of_without_one() -> None:
 ENDS = st.builds(
     RankEnd, st.integers(0, 11), st.sampled_from(list(PLACED)), st.integers(0, 3), st.floats(NOW_S - 99, NOW_S + 99),
     st.sampled_from([None, 0, 1, 69, 74, 75]), st.sampled_from([None, 9, 15]), told=st.booleans(),
+    meaning=st.sampled_from(Meaning),
 )  # fmt: skip
 
 
@@ -75,7 +82,7 @@ def test_no_host_is_called_gone_while_a_rank_of_it_spoke_or_might_still(
     for host in re.findall(r"(node\d) is gone \(", found):
         assert not ended & set(PLACED[host])
         assert any(end.cut_off and not end.told and end.ended_s <= NOW_S - LEAVE_S for end in ends)
-    bad = [end for end in ends if not end.told and not end.good and (end.exit_code != 75 or end.error)]
+    bad = [end for end in ends if not end.told and not end.good and (end.meaning is not Meaning.LATER or end.error)]
     assert bool(found) == bool(bad or (pulse_s or 0) > SILENT_S)
 
 

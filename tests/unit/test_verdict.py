@@ -15,12 +15,14 @@ from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.grid import Grid
 from orchestrator.placement.mapping import place
+from orchestrator.programs.training import EXIT_CODES
 from orchestrator.runs.folder import Attempt
-from orchestrator.runs.records import CUT_OFF, End, RankEnd
+from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State
 
 PLACED = place(Grid(2, 2), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)
+CUT_OFF = 69
 # Open MPI 4.1.4, a node powered off; Slurm 22.05.8; recorded.
 ORTE = """--------------------------------------------------------------------------
 ORTE has lost communication with a remote daemon.
@@ -43,7 +45,8 @@ srun: error: n2: task 3: Exited with exit code 1
 
 def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any) -> RankEnd:
     seat = PLACED.seats[rank]
-    return RankEnd(rank, seat.host, seat.local_rank, at_s, exit_code, **more)
+    meaning = Meaning.FAILED if exit_code is None else EXIT_CODES.get(exit_code, Meaning.FAILED)
+    return RankEnd(rank, seat.host, seat.local_rank, at_s, exit_code, **{"meaning": meaning, **more})
 
 
 def judged(ends: Sequence[RankEnd], stop: StopRequest | None = None, **more: Any) -> End:

@@ -14,7 +14,7 @@ from orchestrator import process
 from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import CUT_OFF, End, RankEnd
+from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
 from orchestrator.watch.live import figures
@@ -254,7 +254,9 @@ def test_a_running_run_without_new_steps_says_so_beside_its_reason(
 def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:
     attempt = running.attempt(1)
     for rank in (0, 2):
-        RankEnd(rank, "here", rank, time.time() - 20, exit_code=CUT_OFF).write(attempt.rank_end(rank))
+        RankEnd(rank, "here", rank, time.time() - 20, exit_code=69, meaning=Meaning.CUT_OFF).write(
+            attempt.rank_end(rank)
+        )
     attempt.pulse.write_text("node1\n")
     os.utime(attempt.pulse, (time.time() - 40, time.time() - 40))
     (view,) = views([running])

@@ -1,0 +1,49 @@
+"""Where the ranks of a user's program meet: an address and a free port of rank 0's host, told through the attempt.
+
+Rank 0's wrapper keeps the port bound, without listening, as long as its program lives: the kernel gives it to nobody
+else, and the program's own store, which binds with SO_REUSEADDR as all of PyTorch's do, may listen on it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from orchestrator.errors import SiteError
+from orchestrator.runs.files import read_object, required, write_json
+from orchestrator.runs.folder import Attempt
+from training.addresses import RendezvousError, address_of_host
+
+LONGEST_S = 600.0  # rank 0 may copy an image first
+LOOK_S = 0.1
+LARGEST_BYTES = 4096
+
+
+def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
+    """As rank 0: choose the address and the port, and tell them. The socket holds the port until it is closed.
+
+    Raises SiteError where the interface has no address.
+    """
+    try:
+        family, address = address_of_host(interface)
+    except RendezvousError as error:
+        raise SiteError(str(error)) from None
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((address, 0))
+    except OSError as error:
+        held.close()
+        raise SiteError(f"{address}: no port is free on {socket.gethostname()}: {error.strerror}") from None
+    write_json(attempt.rendezvous, {"address": address, "port": held.getsockname()[1]})
+    return held
+
+
+def meeting(attempt: Attempt) -> tuple[str, int]:
+    """(address, port) as rank 0 told them, waiting until it has. Raises SiteError when it does not."""
+    until_s = time.monotonic() + LONGEST_S
+    while (told := read_object(attempt.rendezvous, LARGEST_BYTES)) is None:
+        if time.monotonic() > until_s:
+            raise SiteError(f"{attempt.rendezvous}: rank 0 has not said where the ranks meet")
+        time.sleep(LOOK_S)
+    return required(attempt.rendezvous, told, "address", str), required(attempt.rendezvous, told, "port", int)

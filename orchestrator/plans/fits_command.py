@@ -1,0 +1,32 @@
+"""What must fit between the keys of a run that has a command."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from orchestrator.spec.run import RunSpec
+
+OF_A_COMMAND = ("code", "code_limit", "stop", "checkpoints", "exit_codes", "metrics")
+
+
+def misfits(run: RunSpec, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) for the keys of a command; `written` are the keys that stand in the run's file."""
+    if not run.command:
+        yield from _without_command(written)
+        return
+    if any(key == "train" or key.startswith("train.") for key in written):
+        yield "train", "'train' and 'command' exclude each other: the ranks run one of them; leave one out"
+    if run.program != "train":
+        yield "program", f"'program: {run.program}' and 'command' exclude each other; leave one out"
+    if not run.command[0]:
+        yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
+    codes = run.exit_codes
+    named = (*codes.done, *codes.later, *codes.never)
+    if twice := {code for code in named if named.count(code) > 1}:
+        yield "exit_codes", f"'exit_codes': {min(twice)} means two things; name each code once"
+
+
+def _without_command(written: Collection[str]) -> Iterator[tuple[str, str]]:
+    for key in OF_A_COMMAND:
+        if key in written:
+            yield key, f"{key!r} belongs to a 'command', and this run has none"

@@ -1,0 +1,101 @@
+"""The user's own command as the program of an attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from orchestrator import private, process
+from orchestrator.errors import SiteError
+from orchestrator.plans.plan import Plan
+from orchestrator.programs.program import Metrics, Program
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import Meaning
+from orchestrator.spec.program import ExitCodes
+
+UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete")
+
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
+    """The command of a run, in its copy of the code; makes the folder that keeps its checkpoints.
+
+    `for_scripts` is where the ranks find what scripts may import (training/for_scripts). Raises SiteError when the
+    folder cannot be made.
+    """
+    directory = working_directory(plan, run, attempt)
+    kept = checkpoints(plan, run)
+    try:
+        _keep(kept, directory, plan.run.checkpoints.folder)
+    except OSError as error:
+        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
+    interface = plan.site.node.interface
+    sources = plan.run.metrics
+    return Program(
+        plan.run.command,
+        environment={
+            **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
+            **plan.environment,
+            "PYTHONPATH": _python_path(plan, directory, for_scripts),
+            "TORUSRUN_CHECKPOINTS": str(kept),
+            "TORUSRUN_RESUME": str(newest(kept) or ""),
+            "TORUSRUN_METRICS": str(attempt.metrics),
+        },
+        directory=str(directory),
+        stop_signal=signal.Signals[plan.run.stop.signal],
+        exit_codes=_meanings(plan.run.exit_codes),
+        metrics=Metrics(
+            str(attempt.metrics),
+            str(directory / sources.tensorboard) if sources.tensorboard else "",
+            sources.pattern or "",
+        ),
+    )
+
+
+def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
+    """The user's own PYTHONPATH, its relative entries below the code, or that of the job; then what scripts import."""
+    own = plan.environment.get("PYTHONPATH")
+    if own is None:
+        inherited = "" if plan.run.image else process.absolute_only(os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, (inherited, for_scripts)))
+    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), for_scripts])
+
+
+def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:
+    """Where the command runs: in the run's copy of its code, or in the attempt's folder where there is none."""
+    return attempt.folder if plan.code is None else run.code
+
+
+def checkpoints(plan: Plan, run: RunFolder) -> Path:
+    """The folder that keeps the command's checkpoints over all attempts."""
+    folder = plan.run.checkpoints.folder
+    return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def newest(folder: Path) -> Path | None:
+    """The entry of a folder that was changed last, without hidden and unfinished ones; None where there is none."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED):
+                with contextlib.suppress(OSError):
+                    found.append((entry.stat().st_mtime, entry.name))
+    return folder / max(found)[1] if found else None
+
+
+def _keep(kept: Path, directory: Path, folder: str | None) -> None:
+    """Make the folder that is kept, and lead the command's own name for it there."""
+    private.make(kept)
+    if not folder or os.path.isabs(folder):
+        return
+    link = directory / folder
+    if not link.is_symlink():
+        private.make(link.parent)
+        link.symlink_to(kept)
+
+
+def _meanings(codes: ExitCodes) -> dict[int, Meaning]:
+    said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
+    meanings = {code: meaning for meaning, named in said.items() for code in named}
+    return meanings if 0 in meanings else {**meanings, 0: Meaning.FAILED}

@@ -1,0 +1,54 @@
+"""The programs that ship with torusrun: the training, and the measurement of what ranks and links can do."""
+
+from __future__ import annotations
+
+import secrets
+
+from orchestrator import process
+from orchestrator.plans.plan import Plan
+from orchestrator.programs.program import Program
+from orchestrator.runs.files import write_json
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import Meaning
+from orchestrator.spec.write import as_written
+
+RENDEZVOUS_TIMEOUT_S = 120.0
+TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
+MODULES = {"train": "training", "measure": "training.measure"}
+EXIT_CODES = {  # training/exits.py
+    0: Meaning.DONE,
+    69: Meaning.CUT_OFF,
+    74: Meaning.UNSAVED,
+    75: Meaning.LATER,
+}
+
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, python: str) -> Program:
+    """The training or the measurement of an attempt; writes the configuration that it reads."""
+    write_json(attempt.config, configuration(plan, run, attempt))
+    return Program(
+        tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
+        exit_codes=EXIT_CODES,
+        records_done=True,
+        shows_stack=True,
+        rendezvous=False,
+        own_group=False,
+    )
+
+
+def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
+    """All that `python -m training` is told."""
+    return {
+        "schema": 1,
+        "run": plan.run_id,
+        "attempt": attempt.number,
+        "grid": [plan.grid.x, plan.grid.y],
+        "interface": plan.site.node.interface,
+        "rendezvous": str(attempt.rendezvous),
+        "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,
+        "token": secrets.token_hex(TOKEN_BYTES),
+        "done": str(attempt.done),
+        "checkpoints": str(run.checkpoints),
+        "metrics": str(run.metrics),
+        "train": as_written(plan.run.train),
+    }

@@ -1,0 +1,61 @@
+"""What a run says about a program of its own: its code, how it is stopped, and where its progress is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from orchestrator.spec.about import about
+from orchestrator.spec.kinds import DURATION, EXPRESSION, LINE, Limits
+
+EXIT_CODE = Limits(at_least=0, at_most=255)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How the command is asked to stop, when its time limit is near or its user cancels it."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = field(
+        default="SIGTERM", metadata=about("the signal that every rank's command gets")
+    )
+    before_s: Annotated[float, DURATION] | None = field(
+        default=None, metadata=about("how long before the time limit; default: the site's stop_before", key="before")
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where the command keeps its checkpoints."""
+
+    folder: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("its folder, relative to the code: kept over attempts; or an absolute path")
+    )
+
+
+@dataclass(frozen=True)
+class ExitCodes:
+    """What the command's exit codes mean; every other one means that it failed."""
+
+    done: tuple[Annotated[int, EXIT_CODE], ...] = field(default=(0,), metadata=about("it is done"))
+    later: tuple[Annotated[int, EXIT_CODE], ...] = field(
+        default=(), metadata=about("it stopped after a checkpoint, to go on in another attempt, as in [75]")
+    )
+    never: tuple[Annotated[int, EXIT_CODE], ...] = field(
+        default=(), metadata=about("it failed, and is not to be started again, as in [78]")
+    )
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Where the command's progress is read, beside the JSON lines that it may append to $TORUSRUN_METRICS."""
+
+    pattern: Annotated[str, EXPRESSION] | None = field(
+        default=None,
+        metadata=about(
+            "a regular expression over rank 0's output; its named groups are the values, as in "
+            "'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'"
+        ),
+    )
+    tensorboard: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("the folder of its TensorBoard event files, relative to the code")
+    )
