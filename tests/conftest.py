@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.lab import apptainer
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.cluster import Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
 

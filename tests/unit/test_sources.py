@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
@@ -58,6 +58,7 @@ def rows_of(kind: str, content: bytes, cuts: list[int]) -> list[Row]:
 
 
 @pytest.mark.parametrize("kind", MAKE)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_pieces_of_the_same_bytes_give_the_same_rows(kind: str, data: st.DataObject) -> None:
     content = CONTENT[kind]
@@ -69,6 +70,7 @@ def test_any_pieces_of_the_same_bytes_give_the_same_rows(kind: str, data: st.Dat
 
 
 @pytest.mark.parametrize("kind", MAKE)
+@settings(max_examples=40)
 @given(content=st.binary(max_size=200))
 def test_garbage_is_passed_over_and_rows_are_what_metrics_may_hold(kind: str, content: bytes) -> None:
     for found in rows_of(kind, content, []):
