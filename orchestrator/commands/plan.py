@@ -87,9 +87,23 @@ def _words(planned: Plan) -> str:
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
         "grid": f"{grid}: {grid.y} rows of {grid.x} ranks",
-        "time limit": f"{run.time_s:g} s, a checkpoint is asked for {site.stop_before_s:g} s before it",
-        "training": f"{run.train.model} on {run.train.data}, {run.train.epochs} epochs, batch {run.train.batch} "
-        f"({run.train.batch // planned.ranks} per rank), lr {run.train.lr:g}",
+        "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
+        **(_command(planned) if run.command else _training(planned)),
         "folder": str(planned.folder),
     }
     return "\n".join(f"{name:12}{value}" for name, value in rows.items())
+
+
+def _command(planned: Plan) -> dict[str, str]:
+    import shlex
+
+    code = f"{planned.code}, copied at submit" if planned.code else "none"
+    return {"command": shlex.join(planned.run.command), "code": code}
+
+
+def _training(planned: Plan) -> dict[str, str]:
+    run = planned.run
+    return {
+        "training": f"{run.train.model} on {run.train.data}, {run.train.epochs} epochs, batch {run.train.batch} "
+        f"({run.train.batch // planned.ranks} per rank), lr {run.train.lr:g}",
+    }

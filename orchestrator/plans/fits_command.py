@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
+from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import RunSpec
 
+NO_CODE = "none"
 OF_A_COMMAND = ("code", "code_limit", "stop", "checkpoints", "exit_codes", "metrics")
 
 
-def misfits(run: RunSpec, written: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong) for the keys of a command; `written` are the keys that stand in the run's file."""
+def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) for the keys of a command. The run's file lies in `folder`, and has the keys `written`."""
     if not run.command:
         yield from _without_command(written)
         return
@@ -20,6 +23,8 @@ def misfits(run: RunSpec, written: Collection[str]) -> Iterator[tuple[str, str]]
         yield "program", f"'program: {run.program}' and 'command' exclude each other; leave one out"
     if not run.command[0]:
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
+    if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
+        yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
     codes = run.exit_codes
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:

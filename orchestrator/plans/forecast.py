@@ -38,6 +38,8 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
 
     Raises UserError where no rate is known.
     """
+    if plan.run.command:
+        raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
     trained = workload(other.workload or plan.run.train.model)
     named = network(other.network) if other.network else None

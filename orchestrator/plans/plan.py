@@ -37,7 +37,6 @@ SCHEMA = 1
 MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 HANG_TIMEOUT_S = 600.0
-NO_CODE = "none"
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Plan:
     @property
     def code(self) -> Path | None:
         """The folder whose code is copied at submit; None where there is none."""
-        return Path(self.run.code) if self.run.command and self.run.code not in (None, NO_CODE) else None
+        return Path(self.run.code) if self.run.command and self.run.code not in (None, fits_command.NO_CODE) else None
 
     @property
     def hang_timeout_s(self) -> float:
@@ -160,7 +159,7 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
 def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
     image = str(absolute(run.image, folder)) if run.image and _is_path(run.image) else run.image
-    code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
+    code = run.code if run.code == fits_command.NO_CODE else str(absolute(run.code or ".", folder))
     return replace(run, image=image, code=code if run.command else None)
 
 
@@ -212,7 +211,8 @@ def _check(loaded: Loaded) -> None:
     if loaded.site.scheduler not in schedulers.KNOWN:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
     problems = [loaded.problem(key, message) for key, message in _misfits(loaded.run, loaded.site)]
-    problems += [loaded.problem(key, message) for key, message in fits_command.misfits(loaded.run, loaded.marks)]
+    of_command = fits_command.misfits(loaded.run, loaded.marks, absolute(loaded.source).parent)
+    problems += [loaded.problem(key, message) for key, message in of_command]
     problems += [loaded.site_problem(key, message) for key, message in _site_misfits(loaded.run, loaded.site)]
     if problems:
         raise SpecError(problems)

@@ -1,0 +1,112 @@
+"""A command of the user's own: what may be written, and how its exit codes and its environment come out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.placement.grid import Grid
+from orchestrator.placement.mapping import place
+from orchestrator.plans.plan import plan
+from orchestrator.programs import command
+from orchestrator.programs.contract import master_environment, ranks_environment
+from orchestrator.programs.program import Program
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import Meaning
+
+RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path, home: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("train: {epochs: 3}", "run.yaml:6:8: 'train' and 'command' exclude each other"),
+        ("program: measure", "run.yaml:6:10: 'program: measure' and 'command' exclude each other"),
+        ("exit_codes: {later: [0, 75]}", "'exit_codes': 0 means two things"),
+        ("exit_codes: {later: [256]}", "'exit_codes.later[0]' must be at most 255"),
+        ("metrics: {pattern: '('}", "is not a regular expression"),
+        ("metrics: {pattern: 'loss=(.*)'}", "has no named group"),
+        ("stop: {signal: SIGKILL}", "'stop.signal' must be one of SIGTERM"),
+        ("stop: {before: 2h}", "'stop.before' must be shorter than 'time'"),
+        ("code: nowhere", "nowhere is not a folder"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_place(
+    more: str, says: str, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec.write_text(f"{RUN}{more}\n")
+    assert main(["plan", str(spec)]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "key", ["code: .", "stop: {before: 5m}", "checkpoints: {folder: x}", "exit_codes: {later: [3]}"]
+)
+def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text(f"name: x\nsite: local\nranks_per_node: 2\n{key}\n")
+    assert main(["plan", str(spec)]) == 2
+    assert f"{key.split(':')[0]!r} belongs to a 'command'" in capsys.readouterr().err
+
+
+def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(spec)]) == 0
+    said = capsys.readouterr().out
+    assert "command     python train.py\n" in said and f"code        {spec.parent}, copied at submit\n" in said
+    assert "cannot be predicted" in said
+
+
+def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
+    spec.write_text(f"{RUN}exit_codes: {{later: [75, 3], never: [78]}}\n")
+    made = plan(spec)
+    run = RunFolder(made.folder)
+    run.code.mkdir(parents=True)
+    program = command.program(made, run, run.attempt(1), "/for_scripts")
+    meant = {code: program.meaning(code) for code in (0, 1, 3, 75, 78, -9)}
+    assert meant == {
+        0: Meaning.DONE, 1: Meaning.FAILED, 3: Meaning.LATER, 75: Meaning.LATER, 78: Meaning.NEVER, -9: Meaning.FAILED,
+    }  # fmt: skip
+    assert Program.from_json(program.as_json()) == program, "what the wrapper reads is what the supervisor wrote"
+
+
+def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
+    spec.write_text(f"{RUN}checkpoints: {{folder: out/ckpt}}\n")
+    made = plan(spec)
+    run = RunFolder(made.folder)
+    run.code.mkdir(parents=True)
+    first = command.program(made, run, run.attempt(1), "/for_scripts")
+    assert first.environment["TORUSRUN_RESUME"] == ""
+    (run.code / "out/ckpt/step-1.pt").write_text("one")
+    (run.code / "out/ckpt/step-2.pt.tmp").write_text("torn")
+    os.utime(run.checkpoints / "step-1.pt", (1, 1))
+    second = command.program(made, run, run.attempt(2), "/for_scripts")
+    assert second.environment["TORUSRUN_RESUME"] == str(run.checkpoints / "step-1.pt")
+    assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
+
+
+def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: Path) -> None:
+    spec.write_text(f"{RUN}env: {{PYTHONPATH: 'src:/lib'}}\n")
+    made = plan(spec)
+    run = RunFolder(made.folder)
+    run.code.mkdir(parents=True)
+    program = command.program(made, run, run.attempt(1), "/for_scripts")
+    assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/for_scripts"
+
+
+def test_every_rank_gets_the_environment_of_torchrun() -> None:
+    placement = place(Grid(2, 2), ["n1", "n2"], 2)
+    third = {**ranks_environment(placement, 3, "run-1", 2), **master_environment(placement, 3, "10.0.0.1", 29500)}
+    assert {name: third[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")} == {
+        "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2",
+    }  # fmt: skip
+    assert third["GROUP_RANK"] == third["NODE_RANK"] == third["PET_NODE_RANK"] == "1"
+    assert third["GROUP_WORLD_SIZE"] == third["PET_NNODES"] == "2"
+    assert (third["MASTER_ADDR"], third["MASTER_PORT"]) == ("10.0.0.1", "29500")
+    assert third["TORCHELASTIC_RESTART_COUNT"] == "1" and third["TORUSRUN_GRID"] == "2x2"
