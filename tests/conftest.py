@@ -18,6 +18,14 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no fail
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
+OF_THE_LAB = {"cluster", "slurm_lab", "gridengine_lab", "apptainer_lab"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under pytest-xdist one worker runs all tests of the lab, of which there is one, and another the rest."""
+    for item in items:
+        if item.get_closest_marker("lab") or OF_THE_LAB & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("lab"))
 
 
 @pytest.fixture
