@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from orchestrator.programs.program import Program
 from orchestrator.programs.sources import Source
@@ -12,6 +17,8 @@ from orchestrator.programs.sources.pattern import Pattern
 from orchestrator.programs.sources.tensorboard import TensorBoard
 from orchestrator.runs.folder import Attempt, RunFolder
 from training.metrics import Metrics
+
+LONGEST_S = 2.0  # for one source, once; the supervisor has other things to do
 
 
 class Relay:
@@ -31,7 +38,34 @@ class Relay:
             self._sources.append(Pattern(attempt.rank_log(0), re.compile(where.pattern)))
 
     def pass_on(self, *, final: bool = False) -> None:
-        """Pass on what has come since the last call; `final` when no more will come."""
-        for source in self._sources:
-            for row in source.new_rows(final):
+        """Pass on what has come since the last call; `final` when no more will come.
+
+        A source that takes too long, as some patterns do on some lines, is not asked again.
+        """
+        for source in list(self._sources):
+            try:
+                with _at_most(LONGEST_S):
+                    rows = source.new_rows(final)
+            except TimeoutError:
+                self._sources.remove(source)
+                name = type(source).__name__
+                print(f"torusrun: progress is not read any more: {name} took over {LONGEST_S:g} s", file=sys.stderr)
+                continue
+            for row in rows:
                 self._metrics.write("step", **row)
+
+
+@contextlib.contextmanager
+def _at_most(limit_s: float) -> Iterator[None]:
+    """Raise TimeoutError in what takes longer; Python's regular expressions look for signals while they search."""
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

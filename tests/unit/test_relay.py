@@ -1,0 +1,51 @@
+"""What a program says of its progress becomes the metrics of its run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.job import relay
+from orchestrator.job.relay import Relay
+from orchestrator.programs.program import Metrics, Program
+from orchestrator.runs import metrics
+from orchestrator.runs.folder import Attempt, RunFolder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path)
+    run.attempt(2).logs.mkdir(parents=True)
+    return run
+
+
+def of(run: RunFolder, attempt: Attempt, pattern: str = "") -> Relay:
+    return Relay(Program(("true",), metrics=Metrics(str(attempt.metrics), "", pattern)), run, attempt)
+
+
+def test_json_lines_and_a_pattern_become_steps_of_the_attempt(run: RunFolder) -> None:
+    attempt = run.attempt(2)
+    reading = of(run, attempt, r"step=(?P<step>\d+) loss=(?P<loss>\S+)")
+    attempt.metrics.write_text(json.dumps({"step": 3, "loss": 0.5, "event": "mine"}) + "\n")
+    attempt.rank_log(0).write_text("hello\nstep=4 loss=0.25\nstep=5 lo")
+    reading.pass_on()
+    with attempt.rank_log(0).open("a") as log:
+        log.write("ss=0.125")
+    reading.pass_on(final=True)
+    rows = metrics.read(run.metrics)
+    assert [(row["step"], row["loss"]) for row in rows] == [(3, 0.5), (4, 0.25), (5, 0.125)]
+    assert {(row["event"], row["attempt"]) for row in rows} == {("step", 2)}
+
+
+def test_a_pattern_that_never_ends_is_given_up(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(relay, "LONGEST_S", 0.2)
+    attempt = run.attempt(2)
+    attempt.rank_log(0).write_text("a" * 60 + "b\n")
+    reading = of(run, attempt, r"(?P<loss>(a+)+)$")
+    attempt.metrics.write_text(json.dumps({"step": 1, "loss": 1.0}) + "\n")
+    reading.pass_on()
+    reading.pass_on()
+    assert "Pattern took over 0.2 s" in capsys.readouterr().err
+    assert len(metrics.read(run.metrics)) == 1, "the other source is still read"
