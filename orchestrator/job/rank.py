@@ -36,6 +36,7 @@ NUMBERED_BY = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_LOCALID"),
 )
+OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # of one that torusrun itself was started by: it would mislead the program
 MISPLACED = 64
 POLL_S = 0.2
 HOST_PULSE_S = 10.0  # one rank of each host shows that often that the host lives
@@ -105,7 +106,7 @@ def _run(
                 environment=environment,
                 output=log,
                 cwd=Path(program.directory) if program.directory and not launch["container"] else None,
-                keep=[lock],
+                keep=[lock, *_of_pmi(environment)],
                 own_group=program.own_group,
                 parent_death=signal.SIGKILL,
             )
@@ -156,11 +157,18 @@ def _command(
     program: Program, container: dict[str, Any] | None, given: Mapping[str, str], attempt: Attempt, rank: int
 ) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
+    inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
     if not container:
-        return list(program.argv), {**os.environ, **given}
+        return list(program.argv), {**inherited, **given}
     from orchestrator.job.contained import contained
 
-    return contained(container, list(program.argv), given, os.environ, attempt, rank)
+    return contained(container, list(program.argv), given, inherited, attempt, rank)
+
+
+def _of_pmi(environment: Mapping[str, str]) -> list[int]:
+    """The descriptor by which a program of MPICH talks to Hydra, which started this wrapper with it."""
+    number = environment.get("PMI_FD", "")
+    return [int(number)] if number.isdigit() else []
 
 
 class Wrapper:
