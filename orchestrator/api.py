@@ -17,7 +17,7 @@ from orchestrator.plans.plan import Plan, plan, read_plan
 from orchestrator.runs import claim, index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
-from orchestrator.schedulers.client import cancel
+from orchestrator.schedulers.client import Client
 from orchestrator.spec.paths import absolute
 from orchestrator.states import State
 from orchestrator.watch.follow import follow
@@ -74,7 +74,7 @@ class Run:
             raise UserError(f"{self.id} has no known job to cancel: {view.reason}")
         ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
         if not self._ends_by_itself(view):
-            cancel(schedulers.get(view.scheduler), view.job, self.plan.site.command_timeout_s)
+            Client(schedulers.get(view.scheduler), self.plan.site.command_timeout_s).cancel(view.job)
 
     def _ends_by_itself(self, view: View) -> bool:
         """Give an attempt that has begun the time to write its checkpoint; whether it came to its end in that time.
@@ -114,7 +114,7 @@ class Run:
         create.start(plan, self.folder, view.attempt + 1, resumes=resumes)
         if not view.state.over and view.job:  # its user says that it is gone; what is left of it is not to hold nodes
             with contextlib.suppress(SiteError):
-                cancel(schedulers.get(view.scheduler), view.job, plan.site.command_timeout_s)
+                Client(schedulers.get(view.scheduler), plan.site.command_timeout_s).cancel(view.job)
         return checkpoint
 
     def _uncertain(self, view: View) -> str:

@@ -25,6 +25,7 @@ from orchestrator.process import NoAnswer
 from orchestrator.runs import index, ledger, provenance
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.schedulers import client
 from orchestrator.schedulers.script import job_script
 from orchestrator.schedulers.seam import Request
 from orchestrator.spec.kinds import seconds
@@ -58,7 +59,7 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
             if plan.code:
                 _freeze(plan, made)
             _make(plan, made.attempt(1), text)
-            ledger.append(made.ledger, "submitting", 1, **_intent(plan, after))
+            ledger.append(made.ledger, "submitting", 1, **_intent(request, after))
             made.folder.rename(run.folder)
         except UserError:
             index.forget(run)
@@ -87,7 +88,7 @@ def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | N
     attempt = run.attempt(number)
     request = plan.request(attempt, tuple(after or ()))
     text = script(plan, attempt, request)
-    ledger.append(run.ledger, "submitting", number, **_intent(plan, after), **details)
+    ledger.append(run.ledger, "submitting", number, **_intent(request, after), **details)
     try:
         _discard(attempt.unfinished)  # of a client that was killed
         _make(plan, attempt.unfinished, text)
@@ -130,19 +131,13 @@ def _freeze(plan: Plan, run: RunFolder) -> None:
     write_json(run.code_record, frozen.record())
 
 
-def _intent(plan: Plan, after: Mapping[str, Path] | None) -> dict[str, Any]:
-    return {"name": plan.run_id, **({"after": [str(folder) for folder in after.values()]} if after else {})}
+def _intent(request: Request, after: Mapping[str, Path] | None) -> dict[str, Any]:
+    return {"name": request.called, **({"after": [str(folder) for folder in after.values()]} if after else {})}
 
 
 def _submit(plan: Plan, attempt: Attempt, request: Request) -> str:
     """Ask the scheduler for the attempt's job; its id. Raises NoAnswer where there may be a job all the same."""
-    scheduler = schedulers.get(plan.site.scheduler)
-    command = scheduler.submit_command(attempt.script, request)
-    said = process.run(command, timeout_s=plan.site.command_timeout_s, cwd=attempt.folder).check("submitting the job")
-    try:
-        return scheduler.job_id(said.stdout)
-    except SiteError as error:
-        raise NoAnswer(str(error)) from None
+    return client.of(plan.site).submit(attempt.script, request, cwd=attempt.folder)
 
 
 def _submitted(plan: Plan, run: RunFolder, number: int, job: str) -> None:

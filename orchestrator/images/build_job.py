@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import private, process, schedulers
+from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Prepared
 from orchestrator.plans.plan import in_its_words
 from orchestrator.runs.records import End
-from orchestrator.schedulers.client import cancel, poll
+from orchestrator.schedulers import client
 from orchestrator.schedulers.script import job_script
 from orchestrator.schedulers.seam import Request
 from orchestrator.spec.site import Site
@@ -54,18 +54,18 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     """
     from orchestrator.schedulers.executors import Executor
 
-    scheduler = schedulers.get(site.scheduler)
     cache = run_image.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
     private.make(folder / "submitit")
     request = _request(prepared, site, folder)
     text = job_script(
-        scheduler, request, attempt=folder, entry=process.module(python, "submitit.core._submit", folder / "submitit"),
+        client.of(site).scheduler, request, attempt=folder,
+        entry=process.module(python, "submitit.core._submit", folder / "submitit"),
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
         environment=site.env,
     )  # fmt: skip
-    executor = Executor(scheduler, request, folder / "submitit", folder / "job.sh", text, site.command_timeout_s)
+    executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
     callers = os.umask(private.UMASK)  # submitit writes its files with the umask that it finds
     try:
         job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
@@ -91,10 +91,10 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
     while (end := End.read(folder / "end.json")) is None:
         told = _pass_on(folder / "job.out", told, say)
         if time.monotonic() >= next_poll_s:
-            status = poll(schedulers.get(site.scheduler), [job], site.command_timeout_s)[job]
+            status = client.of(site).poll([job])[job]
             next_poll_s = time.monotonic() + POLL_EVERY_S
             if "will not start" in status.reason:
-                cancel(schedulers.get(site.scheduler), job, site.command_timeout_s)
+                client.of(site).cancel(job)
                 raise SiteError(f"the build's job {job} was taken back: {status.reason}")
             if status.state.over and End.read(folder / "end.json") is None:
                 raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")

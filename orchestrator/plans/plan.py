@@ -87,12 +87,13 @@ class Plan:
     def request(self, attempt: Attempt, after: tuple[str, ...] = ()) -> Request:
         """What an attempt's job asks for, to begin when the jobs `after` are over.
 
-        The job's name is the run's id: unique, so it can be found again.
+        The job's name is the run's id, in the queue with the attempt's number: unique, so it can be found again.
         """
         node, site = self.site.node, self.site
         account = self.run.account or site.account
         return Request(
             name=self.run_id,
+            token=f"{self.run_id}.{attempt.number}",
             nodes=self.run.nodes,
             ranks_per_node=self.ranks_per_node,
             cpus_per_rank=node.cpus_per_rank,

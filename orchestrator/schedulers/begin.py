@@ -1,6 +1,6 @@
 """Wait for other local jobs to be gone, then become the script: what a dependency is on this machine.
 
-`orchestrator.schedulers.begin SCRIPT JOB_ID...`. The process keeps its pid and so its job id; while it waits
+`orchestrator.schedulers.begin SCRIPT TOKEN JOB_ID...`. The process keeps its pid and so its job id; while it waits
 it carries the name by which `local` tells a job that is pending.
 """
 
@@ -20,11 +20,11 @@ PR_SET_NAME = 15  # <linux/prctl.h>
 
 
 def main() -> None:
-    script, *awaited = sys.argv[1:]
+    script, token, *awaited = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_NAME, WAITING.encode())
     while any(_lives(job_id) for job_id in awaited):
         time.sleep(POLL_S)
-    os.execvp("bash", ["bash", script])
+    os.execvp("bash", ["bash", script, token])
 
 
 def _lives(job_id: str) -> bool:

@@ -1,7 +1,7 @@
 """Start a script as a session of its own and print its job id: what `sbatch` is to Slurm, for this machine.
 
-`orchestrator.schedulers.detach SCRIPT [JOB_ID...]`: it begins when these jobs are gone. Its output goes to
-job.out and job.err beside the script.
+`orchestrator.schedulers.detach SCRIPT TOKEN [JOB_ID...]`: it begins when these jobs are gone. Its output goes to
+job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from orchestrator.schedulers.local import job_id_of
 
 
 def main() -> None:
-    script, awaited = Path(sys.argv[1]), sys.argv[2:]
+    script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.umask(private.UMASK)
-    begin = process.module(sys.executable, "orchestrator.schedulers.begin", script, *awaited)
+    begin = process.module(sys.executable, "orchestrator.schedulers.begin", script, token, *awaited)
     with _appended(script.parent / "job.out") as out, _appended(script.parent / "job.err") as err:
         job = subprocess.Popen(
-            begin if awaited else ["bash", str(script)],
+            begin if awaited else ["bash", str(script), token],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=process.safe(os.environ),
         )  # fmt: skip
     print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))

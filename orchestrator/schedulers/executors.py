@@ -13,13 +13,11 @@ from typing import Any
 
 from submitit.core import core
 
-from orchestrator import private, process
-from orchestrator.errors import SiteError
-from orchestrator.schedulers.client import poll
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator import private
+from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
 
-POLL_TIMEOUT_S = 30.0
 RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records know of its end
 
 
@@ -29,9 +27,9 @@ class Watcher(core.InfoWatcher):
     submitit calls task 3 of an array A_3; and a job of submitit's may go on in another of the scheduler's.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, client: Client) -> None:
         super().__init__()
-        self.scheduler = scheduler
+        self.client = client
         self._standing: dict[str, str] = {}
         self._seen_s: dict[str, float] = {}
 
@@ -47,12 +45,12 @@ class Watcher(core.InfoWatcher):
         array, _, index = job_id.rpartition("_")
         if job_id in self._standing:
             return self._standing[job_id]
-        return self.scheduler.task_id(array, int(index)) if array and index.isdigit() else job_id
+        return self.client.scheduler.task_id(array, int(index)) if array and index.isdigit() else job_id
 
     def update(self) -> None:
         self._num_calls += 1
         waiting = {self.known_as(job_id): job_id for job_id in sorted(self._registered - self._finished)}
-        for known, status in poll(self.scheduler, list(waiting), POLL_TIMEOUT_S).items():
+        for known, status in self.client.poll(list(waiting)).items():
             job_id = waiting[known]
             self._info_dict[job_id] = {"JobID": known, "State": status.state.value, "NodeList": ",".join(status.hosts)}
             if (
@@ -68,37 +66,41 @@ class Watcher(core.InfoWatcher):
         return self.get_info(job_id, mode).get("State", State.UNKNOWN.value)
 
 
+class BuildJob(core.Job[core.R]):
+    """A job that `Executor` submitted."""
+
+    watcher: Watcher
+
+    def cancel(self, check: bool = True) -> None:
+        self.watcher.client.cancel(self.job_id)
+
+
 class Executor(core.PicklingExecutor):
     """Submits one callable as a job whose script is `text`; the script runs submitit's entry on `folder`."""
 
-    def __init__(
-        self, scheduler: Scheduler, request: Request, folder: Path, script: Path, text: str, timeout_s: float
-    ) -> None:
+    def __init__(self, client: Client, request: Request, folder: Path, script: Path, text: str) -> None:
         super().__init__(folder)
-        self.scheduler = scheduler
+        self.client = client
         self.request = request
         self.script = script
         self._text = text
-        self._timeout_s = timeout_s
         self._throttling = 0.0
-        job = {"watcher": Watcher(scheduler), "_cancel_command": scheduler.cancel_command("")[0]}
-        self.job_class = type(f"{scheduler.name.title()}Job", (core.Job,), job)
+        self.job_class = type("ClientJob", (BuildJob,), {"watcher": Watcher(client)})
 
     def _submit_command(self, command: str) -> core.Job[Any]:
-        private.write_bytes(self.script, self._make_submission_file_text(command, "").encode())
-        said = process.run(self._make_submission_command(self.script), timeout_s=self._timeout_s)
-        said.check("submitting the job")
-        return self.job_class(folder=self.folder, job_id=self.scheduler.job_id(said.stdout), tasks=[0])
+        private.write_bytes(self.script, self._text.encode())
+        job_id = self.client.submit(self.script, self.request)
+        return self.job_class(folder=self.folder, job_id=job_id, tasks=[0])
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         return self._text
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return self.scheduler.submit_command(submission_file_path, self.request)
+        raise NotImplementedError("the client submits")
 
     def _num_tasks(self) -> int:
         return 1
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        raise SiteError("the job id is read by the scheduler's own job_id")
+        raise NotImplementedError("the client reads the job's id")

@@ -44,7 +44,7 @@ class GridEngine(Scheduler):
 
     def directives(self, request: Request) -> list[str]:
         options = [
-            f"-N {self._word('name', request.name)}",
+            f"-N {self._word('name', request.called)}",
             *(request.ask or _one_slot(request)),
             f"-l h_rt={clock(request.time_s)}",
             "-S /bin/bash",  # else the queue's shell reads the script, whatever its first line says
@@ -129,16 +129,16 @@ class GridEngine(Scheduler):
                 records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
         return {key: ended(found) for key, found in records.items()}
 
-    def named_command(self, name: str) -> list[str]:
+    def find_command(self, token: str) -> list[str]:
         return ["qstat", "-u", self._user, "-xml"]
 
-    def parse_named(self, said: Finished, name: str) -> list[str]:
+    def parse_found(self, said: Finished, token: str) -> list[str]:
         said.check("asking Grid Engine for a job by its name")
         try:
             jobs = ET.fromstring(said.stdout).iter("job_list")
         except ET.ParseError as error:
             raise SiteError(f"asking Grid Engine for a job by its name: its XML cannot be read: {error}") from None
-        return [job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name]
+        return [job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == token]
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]

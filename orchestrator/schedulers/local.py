@@ -33,7 +33,7 @@ class Local(Scheduler):
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return process.module(sys.executable, "orchestrator.schedulers.detach", script, *request.after)
+        return process.module(sys.executable, "orchestrator.schedulers.detach", script, request.called, *request.after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):
@@ -47,10 +47,10 @@ class Local(Scheduler):
         """The jobs that the command named and that have a process: a session outlives the process it began with."""
         return found(said.stdout, said.argv[4:])
 
-    def named_command(self, name: str) -> list[str]:
-        return ["pgrep", "--full", "--euid", str(os.geteuid()), f"/{name.replace('.', '[.]')}/attempts/[0-9]+/job[.]sh"]
+    def find_command(self, token: str) -> list[str]:
+        return ["pgrep", "--full", "--euid", str(os.geteuid()), f"/job[.]sh {re.escape(token)}( |$)"]
 
-    def parse_named(self, said: Finished, name: str) -> list[str]:
+    def parse_found(self, said: Finished, token: str) -> list[str]:
         if said.exit_code > 1:  # 1: there is none
             said.check("looking for a process by its name")
         if said.stdout.split():

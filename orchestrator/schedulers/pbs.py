@@ -48,7 +48,7 @@ class PBS(Scheduler):
 
     def directives(self, request: Request) -> list[str]:
         options = [
-            f"-N {self._word('name', request.name)}",
+            f"-N {self._word('name', request.called)}",
             *(request.ask or _chunks(request)),
             f"-l walltime={clock(request.time_s)}",
             "-o /dev/null",
@@ -111,10 +111,10 @@ class PBS(Scheduler):
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
         return self.parse_status(said)
 
-    def named_command(self, name: str) -> list[str]:
-        return ["qselect", "-u", _user(), "-N", name]  # without -u it tells everybody's
+    def find_command(self, token: str) -> list[str]:
+        return ["qselect", "-u", _user(), "-N", token]  # without -u it tells everybody's
 
-    def parse_named(self, said: Finished, name: str) -> list[str]:
+    def parse_found(self, said: Finished, token: str) -> list[str]:
         return said.check("asking PBS for a job by its name").stdout.split()
 
     def cancel_command(self, job_id: str) -> list[str]:

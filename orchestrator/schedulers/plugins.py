@@ -20,7 +20,7 @@ from submitit.core import core, plugins, utils
 
 from orchestrator import private, process, schedulers
 from orchestrator.render.environment import Text, render
-from orchestrator.schedulers.client import cancel
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.environments import told
 from orchestrator.schedulers.executors import Watcher
 from orchestrator.schedulers.names import fitting
@@ -82,7 +82,7 @@ class ClusterJob(core.Job[core.R]):
     def cancel(self, check: bool = True) -> None:
         self._cancelled.touch()  # first: a job that finds it does not go on in another
         self._follow()
-        cancel(self.watcher.scheduler, self.watcher.known_as(self.job_id), COMMAND_TIMEOUT_S)
+        self.watcher.client.cancel(self.watcher.known_as(self.job_id))
 
     def _interrupt(self, timeout: bool = False) -> None:
         """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
@@ -96,7 +96,7 @@ class ClusterJob(core.Job[core.R]):
     def _follow(self) -> None:
         continued = self.paths.folder / f"{self.job_id}_continues_as"
         if continued.exists():
-            self.watcher.stands_for(self.watcher.scheduler.job_id(continued.read_text()), self.job_id)
+            self.watcher.stands_for(self.watcher.client.scheduler.job_id(continued.read_text()), self.job_id)
 
 
 class ClusterExecutor(core.PicklingExecutor):
@@ -113,6 +113,7 @@ class ClusterExecutor(core.PicklingExecutor):
             raise RuntimeError(f"{', '.join(self.programs)}: not all on PATH; is this a submit host of {self.cluster}?")
         self.python = shlex.quote(sys.executable) if python is None else python
         self.scheduler = schedulers.get(self.cluster)
+        self.client = Client(self.scheduler, COMMAND_TIMEOUT_S)
         self._throttling = 0.0
 
     @classmethod
@@ -200,8 +201,7 @@ class ClusterExecutor(core.PicklingExecutor):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         script = folder / f"{uuid.uuid4().hex}.sh"
         private.write_bytes(script, self._text(request).encode())
-        said = process.run(self.scheduler.submit_command(script, request), timeout_s=COMMAND_TIMEOUT_S)
-        job = self._job(self.scheduler.job_id(said.check("submitting the job").stdout))
+        job = self._job(self.client.submit(script, request))
         job.paths.move_temporary_file(script, "submission_file")
         return job
 
@@ -222,7 +222,7 @@ class ClusterExecutor(core.PicklingExecutor):
             nodes=request.nodes,
             tasks=self._num_tasks(),
             told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *told(self.cluster)]))),
-            submit=Text(shlex.join(self.scheduler.submit_command(Path(), request)[:-1])),
+            submit=Text(self.client.submit_words(request)),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),
@@ -242,7 +242,7 @@ class ClusterExecutor(core.PicklingExecutor):
         return self._text(self.request())
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        return self.scheduler.submit_command(submission_file_path, self.request())
+        raise NotImplementedError("the client submits")
 
     def _num_tasks(self) -> int:
         p = {**SHARED, **self.parameters}
@@ -250,7 +250,7 @@ class ClusterExecutor(core.PicklingExecutor):
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        raise NotImplementedError("the scheduler's own job_id reads it")
+        raise NotImplementedError("the client reads the job's id")
 
 
 def _carried(name: str, value: str) -> str:
@@ -262,7 +262,7 @@ def _carried(name: str, value: str) -> str:
 
 
 class PBSJob(ClusterJob[core.R]):
-    watcher = Watcher(schedulers.get("pbs"))
+    watcher = Watcher(Client(schedulers.get("pbs"), COMMAND_TIMEOUT_S))
 
 
 class PBSExecutor(ClusterExecutor):
@@ -283,7 +283,7 @@ class PBSExecutor(ClusterExecutor):
 
 
 class GridEngineJob(ClusterJob[core.R]):
-    watcher = Watcher(schedulers.get("gridengine"))
+    watcher = Watcher(Client(schedulers.get("gridengine"), COMMAND_TIMEOUT_S))
 
 
 class GridEngineExecutor(ClusterExecutor):

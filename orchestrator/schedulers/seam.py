@@ -23,7 +23,8 @@ class Request:
 
     `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
     command itself. `after` are jobs that must have ended well before. An `array` of N tasks numbers them from 0;
-    `parallel` of them run at once, 0 for as many as there is room for.
+    `parallel` of them run at once, 0 for as many as there is room for. `token` is what the job is called in the queue
+    when it has to be found there again, and unique then; '' for the name alone.
     """
 
     name: str
@@ -43,6 +44,12 @@ class Request:
     after: tuple[str, ...] = ()
     array: int = 0
     parallel: int = 0
+    token: str = ""
+
+    @property
+    def called(self) -> str:
+        """The job's name in the queue, which every scheduler shows and can be asked for."""
+        return self.token or self.name
 
 
 def filled(
@@ -157,14 +164,14 @@ class Scheduler(ABC):
         """The ends in what the accounting command said. Raises SiteError when it failed to answer."""
         return {}
 
-    def named_command(self, name: str) -> list[str] | None:
-        """One command that tells which jobs of this user bear a name, for a submission whose answer was lost.
+    def find_command(self, token: str) -> list[str] | None:
+        """One command that tells which jobs of this user have a token, for a submission whose answer was lost.
 
         None where the scheduler cannot be asked that.
         """
         return None
 
-    def parse_named(self, said: Finished, name: str) -> list[str]:
+    def parse_found(self, said: Finished, token: str) -> list[str]:
         """The ids of the jobs in what that command said. Raises SiteError when it failed to answer."""
         return []
 

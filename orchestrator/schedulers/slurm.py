@@ -55,7 +55,7 @@ class Slurm(Scheduler):
 
     def directives(self, request: Request) -> list[str]:
         options = [
-            f"--job-name={request.name}",
+            f"--job-name={request.called}",
             f"--nodes={request.nodes}",
             f"--ntasks-per-node={request.ranks_per_node}",
             f"--cpus-per-task={request.cpus_per_rank}",
@@ -116,10 +116,10 @@ class Slurm(Scheduler):
         rows = [line.split("|") for line in said.stdout.splitlines()]
         return {row[0]: _ended(*row) for row in rows if len(row) == 4}
 
-    def named_command(self, name: str) -> list[str]:
-        return ["squeue", "--me", "--states=all", "--noheader", f"--name={name}", "--format=%i"]
+    def find_command(self, token: str) -> list[str]:
+        return ["squeue", "--me", "--states=all", "--noheader", f"--name={token}", "--format=%i"]
 
-    def parse_named(self, said: Finished, name: str) -> list[str]:
+    def parse_found(self, said: Finished, token: str) -> list[str]:
         return said.check("asking Slurm for a job by its name").stdout.split()
 
     def cancel_command(self, job_id: str) -> list[str]:

@@ -7,7 +7,7 @@ from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
 from orchestrator.runs.ledger import last
 from orchestrator.runs.outcome import SHOWN_AFTER_S
-from orchestrator.schedulers.client import named
+from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.view import Record, read_record
 
@@ -26,7 +26,7 @@ def look_up(record: Record, now_s: float) -> tuple[Record, Status | None]:
         return record, None
     name, cut_off = intent.details["name"], f"the submission of attempt {record.attempt} was cut off"
     try:
-        found = named(schedulers.get(record.scheduler), name, record.plan.command_timeout_s)
+        found = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s).find(name)
     except TorusrunError as error:
         return record, Status(State.UNKNOWN, f"{cut_off}: {error}")
     if found is None:

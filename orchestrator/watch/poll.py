@@ -13,7 +13,7 @@ from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
 from orchestrator.runs.folder import RunFolder
-from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.lookup import look_up
 from orchestrator.watch.lost import explained
@@ -57,7 +57,7 @@ def _ask(records: list[Record]) -> dict[int, Status]:
         timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
         jobs = [str(record.job) for record in group]
         try:
-            found = poll(schedulers.get(name), jobs, timeout_s)
+            found = Client(schedulers.get(name), timeout_s).poll(jobs)
         except TorusrunError as error:  # a scheduler that this version does not know
             found = {job: Status(State.UNKNOWN, str(error)) for job in jobs}
         said.update({id(record): found[str(record.job)] for record in group})

@@ -84,7 +84,7 @@ def test_a_submission_that_was_cut_off_is_unknown_and_can_be_forced(local: Local
     said = local.torusrun("submit", "run.yaml", "--set", "site=hasty.yaml", "--set", "train.epochs=2")
     assert said.returncode == 3 and "did not answer within 0.001 s" in said.stderr
     view = local.view("last")
-    assert view["state"] == "UNKNOWN" and f"look for a job named '{view['run']}'" in view["reason"]
+    assert view["state"] == "UNKNOWN" and f"look for a job named '{view['run']}.1'" in view["reason"]
     refused = local.torusrun("resume", view["run"])
     assert refused.returncode == 2 and "--force" in refused.stderr
     plan = Path(view["folder"]) / "attempts/1/plan.json"

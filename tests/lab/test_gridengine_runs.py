@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import process
-from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.gridengine import GridEngine as Backend
 from orchestrator.states import State
 from tests.e2e.lab_places import GridEngine
@@ -68,7 +68,7 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
     for name, value in gridengine_lab.env.items():
         monkeypatch.setenv(name, value)
     process.CALLS.clear()
-    found = poll(Backend(gridengine_lab.settings.user), [str(n) for n in range(900000, 901000)], 30)
+    found = Client(Backend(gridengine_lab.settings.user), 30).poll([str(n) for n in range(900000, 901000)])
     assert dict(process.CALLS) == {"qstat": 1, "qacct": 1}
     assert {status.state for status in found.values()} == {State.LOST}
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cluster.hostlist import expand, fold
-from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.slurm import Slurm as Backend
 from orchestrator.states import State
 from tests.e2e.lab_places import Slurm
@@ -126,7 +126,7 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_accounting(
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm_lab.env["SLURM_CONF"])
     process.CALLS.clear()
-    found = poll(Backend(), [str(n) for n in range(900000, 901000)], 30)
+    found = Client(Backend(), 30).poll([str(n) for n in range(900000, 901000)])
     assert dict(process.CALLS) == {"squeue": 1, "sacct": 1}
     assert {status.state for status in found.values()} == {State.LOST}
 

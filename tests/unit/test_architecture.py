@@ -16,6 +16,7 @@ PACKAGES = [
     "containers", "plans", "programs", "images", "job", "attempts", "watch", "api",
     "calibrating", "commands", "cli",
 ]  # fmt: skip
+SCHEDULERS_COMMANDS = {"submit_command", "status_command", "accounting_command", "find_command", "cancel_command"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
 
@@ -49,6 +50,14 @@ def test_imports_run_downwards_only(path: Path) -> None:
             theirs = module.split(".")[1]
             if theirs in PACKAGES:
                 assert PACKAGES.index(theirs) <= mine, f"{path} imports {module}: {PACKAGES[mine]} lies below {theirs}"
+
+
+def test_only_the_client_asks_for_a_schedulers_commands() -> None:
+    """What runs them has their time limits and knows what their failures mean."""
+    for path in FILES:
+        if path.name != "client.py" or package(path) != "schedulers":
+            called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+            assert not called & SCHEDULERS_COMMANDS, f"{path}: go through schedulers.client.Client"
 
 
 def test_every_package_is_on_the_list() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator import process
 from orchestrator.errors import SiteError
-from orchestrator.schedulers.client import cancel, poll
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.local import Local, found, job_id_of
 from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
@@ -27,13 +27,13 @@ def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
 
 def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
     job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 60")
-    assert poll(Local(), [job], 10)[job].state is State.RUNNING
-    cancel(Local(), job, 10)
+    assert Client(Local(), 10).poll([job])[job].state is State.RUNNING
+    Client(Local(), 10).cancel(job)
     for _ in range(100):
-        if poll(Local(), [job], 10)[job].state is not State.RUNNING:
+        if Client(Local(), 10).poll([job])[job].state is not State.RUNNING:
             break
         time.sleep(0.05)
-    assert poll(Local(), [job], 10)[job].state is State.LOST, (
+    assert Client(Local(), 10).poll([job])[job].state is State.LOST, (
         "a local job leaves no accounting: only its own end record"
     )
     assert (tmp_path / "job.out").read_text() == "out\n"
@@ -43,15 +43,15 @@ def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
 def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
     jobs = [start(tmp_path / f"{n}.sh", "sleep 60") for n in range(3)]
     before = process.CALLS.total()
-    assert [s.state for s in poll(Local(), [*jobs, "999999999.1"], 10).values()].count(State.RUNNING) == 3
+    assert [s.state for s in Client(Local(), 10).poll([*jobs, "999999999.1"]).values()].count(State.RUNNING) == 3
     assert process.CALLS.total() == before + 1
     for job in jobs:
-        cancel(Local(), job, 10)
+        Client(Local(), 10).cancel(job)
 
 
 def state_within_5_s(job: str, state: State) -> bool:
     for _ in range(100):
-        if poll(Local(), [job], 10)[job].state is state:
+        if Client(Local(), 10).poll([job])[job].state is state:
             return True
         time.sleep(0.05)
     return False
@@ -61,17 +61,17 @@ def test_a_job_waits_for_another_under_the_id_that_it_keeps(tmp_path: Path) -> N
     first = start(tmp_path / "first.sh", "sleep 60")
     second = start(tmp_path / "second.sh", "sleep 60", (first,))
     assert state_within_5_s(second, State.PENDING), "a job that waits for another must be told as pending"
-    assert "waits for other jobs" in poll(Local(), [second], 10)[second].reason
-    cancel(Local(), first, 10)
+    assert "waits for other jobs" in Client(Local(), 10).poll([second])[second].reason
+    Client(Local(), 10).cancel(first)
     assert state_within_5_s(second, State.RUNNING), "a job must begin once the one it waits for is gone"
-    cancel(Local(), second, 10)
+    Client(Local(), 10).cancel(second)
 
 
 def test_a_reused_pid_is_not_the_job() -> None:
     mine = job_id_of(Path("/proc/self/stat").read_text())
     pid = mine.partition(".")[0]
     assert pid == str(os.getpid())
-    assert poll(Local(), [f"{pid}.1"], 10)[f"{pid}.1"].state is State.LOST
+    assert Client(Local(), 10).poll([f"{pid}.1"])[f"{pid}.1"].state is State.LOST
 
 
 def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
     try:
         time.sleep(0.2)
         job = job_id_of(Path(f"/proc/{child.pid}/stat").read_text())
-        assert poll(Local(), [job], 10)[job].state is State.RUNNING
+        assert Client(Local(), 10).poll([job])[job].state is State.RUNNING
     finally:
         child.kill()
         child.wait()
@@ -93,10 +93,10 @@ def test_a_job_lives_as_long_as_any_process_of_its_session(tmp_path: Path) -> No
     assert state_within_5_s(job, State.RUNNING)
     os.kill(int(job.partition(".")[0]), signal.SIGKILL)
     until_s = time.monotonic() + 5
-    while not (status := poll(Local(), [job], 10)[job]).reason and time.monotonic() < until_s:
+    while not (status := Client(Local(), 10).poll([job])[job]).reason and time.monotonic() < until_s:
         time.sleep(0.05)  # a killed process may take a moment to go
     assert status.state is State.RUNNING and "the shell of the job, is gone" in status.reason, status
-    cancel(Local(), job, 10)
+    Client(Local(), 10).cancel(job)
     assert state_within_5_s(job, State.LOST), "cancelling a job must reach what its shell has left behind"
 
 

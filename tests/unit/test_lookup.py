@@ -78,7 +78,7 @@ def test_on_this_machine_processes_are_looked_at(tmp_path: Path) -> None:
     run = cut_off(tmp_path, "local")
     script = run.attempt(1).script
     script.write_text("sleep 60\n")
-    child = subprocess.Popen(["bash", str(script)])
+    child = subprocess.Popen(["bash", str(script), "x-1"])
     try:
         (view,) = views([run], time.time() + LATER_S)
         assert view.state is State.UNKNOWN and "is at work for it" in view.reason
@@ -92,5 +92,5 @@ def test_on_this_machine_processes_are_looked_at(tmp_path: Path) -> None:
 def test_grid_engine_tells_names_in_its_xml() -> None:
     recorded = (RECORDED / "qstat.txt").read_text()
     xml = recorded[recorded.index("<?xml") : recorded.rindex("</job_info>")] + "</job_info>"
-    assert GridEngine("u").parse_named(Finished(("qstat",), 0, xml, ""), "run") == ["18"]
-    assert GridEngine("u").parse_named(Finished(("qstat",), 0, xml, ""), "nosuch") == []
+    assert GridEngine("u").parse_found(Finished(("qstat",), 0, xml, ""), "run") == ["18"]
+    assert GridEngine("u").parse_found(Finished(("qstat",), 0, xml, ""), "nosuch") == []

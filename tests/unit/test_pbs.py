@@ -258,7 +258,7 @@ def test_a_server_without_history_tells_of_the_jobs_that_it_has(monkeypatch: pyt
 
     monkeypatch.setattr(process, "run", run)
     running = next(iter(told("running_2nodes")))
-    found = client.poll(PBS(), [running, "2.s"], 10)
+    found = client.Client(PBS(), 10).poll([running, "2.s"])
     assert (found[running].state, found["2.s"].state) == (State.RUNNING, State.LOST)
 
 

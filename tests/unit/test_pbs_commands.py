@@ -91,5 +91,5 @@ def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> No
         return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = R\n\n" for job in argv[4:]), "")
 
     monkeypatch.setattr(process, "run", run)
-    assert {status.state for status in client.poll(PBS(), ids, 10).values()} == {State.RUNNING}
+    assert {status.state for status in client.Client(PBS(), 10).poll(ids).values()} == {State.RUNNING}
     assert asked == [["qstat", "-f", "-w", "-E", *ids]], "-E asks for all that are named over one connection"

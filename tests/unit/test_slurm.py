@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
-from orchestrator.schedulers.client import poll
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.seam import Request, filled
 from orchestrator.schedulers.slurm import STATES, Slurm
 from orchestrator.states import State
@@ -178,7 +178,7 @@ def test_a_site_that_keeps_no_records_has_none() -> None:
 def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
     monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: answers[argv[0]])
-    status = poll(Slurm(), ["7"], 10)["7"]
+    status = Client(Slurm(), 10).poll(["7"])["7"]
     assert status.state is State.UNKNOWN and "accounting could not be asked" in status.reason
 
 

@@ -12,6 +12,7 @@ from submitit.core import plugins as of_submitit
 from orchestrator import schedulers
 from orchestrator.process import Finished
 from orchestrator.schedulers import environments, executors
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 from orchestrator.states import State
 
@@ -120,8 +121,8 @@ def test_a_jobs_environment(
 
 
 def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:
-    assert executors.Watcher(schedulers.get("pbs")).known_as("7[].srv_3") == "7[3].srv"
-    assert executors.Watcher(schedulers.get("gridengine")).known_as("7_3") == "7.4"
+    assert executors.Watcher(Client(schedulers.get("pbs"), 10)).known_as("7[].srv_3") == "7[3].srv"
+    assert executors.Watcher(Client(schedulers.get("gridengine"), 10)).known_as("7_3") == "7.4"
 
 
 def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
         return Finished(tuple(argv), 0, jobs, "")
 
     monkeypatch.setattr("orchestrator.process.run", run)
-    watcher = executors.Watcher(schedulers.get("pbs"))
+    watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     for job_id in ("1.s", "2.s"):
         watcher.register_job(job_id)
     watcher.stands_for("9.s", "2.s")
@@ -150,7 +151,7 @@ def test_the_tasks_of_an_array_cost_one_command_however_many(tmp_path: Path, mon
         return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = Q\n\n" for job in argv[4:]), "")
 
     monkeypatch.setattr("orchestrator.process.run", run)
-    watcher = executors.Watcher(schedulers.get("pbs"))
+    watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     for index in range(300):
         watcher.register_job(f"7[].s_{index}")
     watcher.update()

@@ -11,6 +11,7 @@ from submitit.core import utils
 from orchestrator import schedulers
 from orchestrator.process import Finished
 from orchestrator.schedulers import environments, executors, remote
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.plugins import ClusterExecutor
 from orchestrator.states import State
@@ -134,7 +135,7 @@ def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, mon
     said = {"qstat": text.partition("--- stdout\n")[2], "qdel": ""}
     monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], ""))
     job = HerePBS(tmp_path)._job(job_id)
-    job.watcher = executors.Watcher(schedulers.get("pbs"))
+    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     job.watcher.register_job(job_id)
     assert job.watcher.get_state(job_id, mode="force") == State.FAILED.value
     job.cancel()
@@ -180,7 +181,7 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
     monkeypatch.setattr(executors, "RECORDS_LAG_S", lag_s)
     job = HerePBS(tmp_path)._job("7.s")
-    job.watcher = executors.Watcher(schedulers.get("pbs"))
+    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     job.watcher.register_job("7.s")
     job.watcher.update()
     assert job.state == unsaid.value

@@ -15,6 +15,7 @@ from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
+from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
 from orchestrator.watch.live import figures
@@ -145,11 +146,11 @@ def test_a_run_that_ends_while_its_scheduler_hangs_is_told_by_its_folder(
 ) -> None:
     lose_the_end(run)
 
-    def hang(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+    def hang(client: Client, jobs: list[str]) -> dict[str, Status]:
         FAILED.write(run.attempt(1).end)
         return {job: Status(State.UNKNOWN, "squeue did not answer within 3 s") for job in jobs}
 
-    monkeypatch.setattr("orchestrator.watch.poll.poll", hang)
+    monkeypatch.setattr(Client, "poll", hang)
     assert (views([run])[0].state, views([run])[0].reason) == (State.FAILED, FAILED.reason)
 
 
@@ -231,10 +232,10 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
         row.update(t=began_s + row["step"] / 4, total_steps=50)
     run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    def poll(scheduler: object, jobs: list[str], timeout_s: float) -> dict[str, Status]:
+    def poll(client: Client, jobs: list[str]) -> dict[str, Status]:
         return {job: Status(State.RUNNING, "being deleted", ("node2", "node1")) for job in jobs}
 
-    monkeypatch.setattr("orchestrator.watch.poll.poll", poll)
+    monkeypatch.setattr(Client, "poll", poll)
     return run
 
 

@@ -1,6 +1,6 @@
 # qsub -terse -v PATH,LD_LIBRARY_PATH -g gaa50000 /r/digits-1/attempts/1/job.sh
 #!/usr/bin/env bash
-#$ -N digits-1
+#$ -N digits-1.1
 #$ -l rt_AF=4
 #$ -l h_rt=01:00:00
 #$ -S /bin/bash

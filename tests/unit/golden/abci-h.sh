@@ -1,6 +1,6 @@
 # qsub /r/digits-1/attempts/1/job.sh
 #!/usr/bin/env bash
-#PBS -N digits-1
+#PBS -N digits-1.1
 #PBS -l select=4:mpiprocs=8
 #PBS -l walltime=01:00:00
 #PBS -o /dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-#$ -N digits-1
+#$ -N digits-1.1
 #$ -pe mpi 4
 #$ -l gpu=4
 #$ -l h_rt=01:00:00

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-#PBS -N digits-1
+#PBS -N digits-1.1
 #PBS -l select=1:ncpus=20:mpiprocs=4:ngpus=4:mem=61440mb
 #PBS -l place=scatter
 #PBS -l walltime=01:00:00

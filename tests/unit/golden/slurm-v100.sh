@@ -1,6 +1,6 @@
 # sbatch --parsable /r/digits-1/attempts/1/job.sh
 #!/usr/bin/env bash
-#SBATCH --job-name=digits-1
+#SBATCH --job-name=digits-1.1
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=10

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-#SBATCH --job-name=digits-1
+#SBATCH --job-name=digits-1.1
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=5
