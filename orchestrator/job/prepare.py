@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, replace
 
 from orchestrator.containers import runtime
@@ -10,7 +9,8 @@ from orchestrator.containers.definition import TRAINING
 from orchestrator.containers.inputs import training as own_training
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Image
-from orchestrator.placement.files import hostfile, rankfile
+from orchestrator.launchers.launcher import Launcher
+from orchestrator.placement.files import hostfile
 from orchestrator.placement.mapping import Placement
 from orchestrator.plans.plan import Plan
 from orchestrator.programs import command, training
@@ -21,13 +21,14 @@ from orchestrator.runs.folder import Attempt, RunFolder
 FOR_SCRIPTS = "for_scripts"  # below our training: what the scripts of users may import
 
 
-def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None) -> Program:
-    """Write the placement in every form a launcher reads, and the program that every rank starts; the program."""
+def prepare(
+    plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None, launcher: Launcher
+) -> Program:
+    """Write the placement, also as the launcher reads it, and the program that every rank starts; the program."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, hostfile(placement))
-    write_text(attempt.rankfile, rankfile(placement, os.cpu_count() or 1))
     program = program_of(plan, run, attempt, image)
     write_json(
         attempt.launch,
@@ -35,6 +36,7 @@ def prepare(plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, 
             "schema": 2,
             "run": plan.run_id,
             "program": program.as_json(),
+            "numbers": launcher.numbers,
             "hcas": plan.site.node.hcas,
             "interface": plan.site.node.interface,
             "container": _container(plan, image, program) if image else None,

@@ -30,12 +30,6 @@ from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import RankEnd
 
-# Whoever starts the ranks says which is which, each in its own words.
-NUMBERED_BY = (
-    ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_LOCALID"),
-)
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # of one that torusrun itself was started by: it would mislead the program
 MISPLACED = 64
 POLL_S = 0.2
@@ -60,7 +54,8 @@ def _stand_by(attempt: Attempt) -> int:
     # "Where are you?" must not kill a wrapper that copies an image. A handler, for what is ignored would stay so in the
     # program that is started.
     signal.signal(signal.SIGUSR1, lambda number, frame: None)
-    rank, local_rank = identity(os.environ)
+    launch = json.loads(attempt.launch.read_text())
+    rank, local_rank = identity(launch["numbers"], os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))
     if wrong := misplaced(placement, rank, host, local_rank):
@@ -82,12 +77,12 @@ def _stand_by(attempt: Attempt) -> int:
     return code if code >= 0 else 128 - code
 
 
-def identity(environment: Mapping[str, str]) -> tuple[int, int]:
-    """(rank, local rank) as the launcher numbered them. Raises SystemExit when none did."""
-    for rank, local_rank in NUMBERED_BY:
-        if rank in environment:
-            return int(environment[rank]), int(environment[local_rank])
-    raise SystemExit("torusrun: this process was given no rank: none of " + ", ".join(r for r, _ in NUMBERED_BY))
+def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
+    """(rank, local rank) by the variables in which the launcher tells them. Raises SystemExit where one is missing."""
+    if missing := [name for name in numbers if name not in environment]:
+        raise SystemExit(f"torusrun: this process was given no rank: its launcher did not set {' and '.join(missing)}")
+    rank, local_rank = (int(environment[name]) for name in numbers)
+    return rank, local_rank
 
 
 def _run(

@@ -44,9 +44,10 @@ class Running:
         program: Program,
         launcher: subprocess.Popen[bytes],
         asked: Callable[[], StopRequest | None],
+        stop_signal: signal.Signals,
     ) -> None:
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
-        self.program, self.launcher, self.asked = program, launcher, asked
+        self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
         self.relay = Relay(program, run, attempt)
         self.ranks = Ranks(attempt)
         self.stop: StopRequest | None = None
@@ -99,7 +100,7 @@ class Running:
         if not self.hang and idle_s > self._patience_s():
             self.hang = self._hung(idle_s)
         if self.hang:  # ranks that can still hear it show their stacks, and may leave a checkpoint
-            self.launcher.send_signal(signal.SIGUSR2)
+            self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + FOLLOW_S)
 
     def _at(self) -> str:
@@ -118,7 +119,7 @@ class Running:
         """Tell the ranks once that they are to stop after a checkpoint."""
         if not self.stop and (stop := self.asked()):
             self.stop = stop
-            self.launcher.send_signal(signal.SIGUSR2)
+            self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
 
     def _end_by(self, at_s: float) -> None:

@@ -17,7 +17,7 @@ from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Image
 from orchestrator.job import gather, stage
-from orchestrator.job.launch import command, environment
+from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
@@ -81,7 +81,8 @@ class Supervisor:
             return end
         placement = self._place()
         image = run_image.kept(self.folder)
-        program = prepare(self.plan, self.folder, self.attempt, placement, image)
+        starter = launcher(self.plan, os.environ)
+        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image:
             self._ready(image)
         ledger.append(
@@ -92,14 +93,16 @@ class Supervisor:
             hosts=placement.hosts,
             grid=[placement.grid.x, placement.grid.y],
         )
-        launcher = process.start(
-            command(self.plan, self.attempt, placement),
+        started = process.start(
+            command(self.plan, self.attempt, starter),
             own_group=True,
             cwd=self.attempt.folder,
             parent_death=signal.SIGTERM,
-            environment=environment(self.plan, self.attempt, os.environ),
+            environment=environment(self.plan, self.attempt, starter, os.environ),
         )
-        running = Running(self.plan, self.folder, self.attempt, placement, program, launcher, self._asked)
+        running = Running(
+            self.plan, self.folder, self.attempt, placement, program, started, self._asked, starter.stop_signal
+        )
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang

@@ -8,7 +8,7 @@ code/             the code of a command as it was at submit, in which it runs; c
 ledger.jsonl      what happened, append-only
 metrics.jsonl     what rank 0 measured, over all attempts
 checkpoints/      step-00000150/{state.pt,manifest.json}, or what the command writes
-attempts/1/       plan.json job.sh job.out job.err hostfile rankfile placement.json launch.json config.json
+attempts/1/       plan.json job.sh job.out job.err hostfile placement.json launch.json config.json
                   rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
                   metrics.jsonl, which a command may write,
                   ranks/0000.{told,seen}.json, alive, which the ranks hold locked (runs/claim.py),
@@ -66,10 +66,6 @@ class Attempt:
     @property
     def hostfile(self) -> Path:
         return self.folder / "hostfile"
-
-    @property
-    def rankfile(self) -> Path:
-        return self.folder / "rankfile"
 
     @property
     def launch(self) -> Path:

@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 from submitit.core import core, plugins, utils
 
 from orchestrator import private, process, schedulers
+from orchestrator.launchers.openmpi import remote_words
 from orchestrator.render.environment import Text, render
+from orchestrator.schedulers import remote
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.environments import told
 from orchestrator.schedulers.executors import Watcher
 from orchestrator.schedulers.names import fitting
-from orchestrator.schedulers.remote import mpirun_words
 from orchestrator.schedulers.seam import Request, filled
 from orchestrator.states import State
 
@@ -236,7 +237,10 @@ class ClusterExecutor(core.PicklingExecutor):
     def _mpirun(self) -> str:
         if not self.scheduler.lends_shell:
             return "mpirun"
-        return shlex.join(["mpirun", *mpirun_words(self.scheduler, self.python)]) + ' --hostfile "$PBS_NODEFILE"'
+        return (
+            shlex.join(["mpirun", *remote_words(remote.agent(self.scheduler, self.python))])
+            + ' --hostfile "$PBS_NODEFILE"'
+        )
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         return self._text(self.request())

@@ -1,7 +1,7 @@
-"""How Open MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
+"""How an MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
 
-This file, run with SCHEDULER HOST COMMAND..., is mpirun's "remote shell agent": as with ssh, the
-words of COMMAND are one command for the shell over there.
+This file, run with SCHEDULER HOST COMMAND..., is the launcher's remote shell: as with ssh, the words of COMMAND are
+one command for the shell over there.
 """
 
 from __future__ import annotations
@@ -26,22 +26,15 @@ def main() -> None:
     except OSError as error:
         problem = f"{argv[0]} cannot be run on {socket.gethostname()} ({error.strerror})"
         raise SystemExit(
-            f"torusrun: {problem}, and mpirun's daemon on {host} starts by it: put the folder of {name}'s commands on "
-            "the job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
+            f"torusrun: {problem}, and the launcher's daemon on {host} starts by it: put the folder of {name}'s "
+            "commands on the job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
         ) from None
 
 
-def mpirun_words(scheduler: Scheduler, python: str) -> list[str]:
-    """What makes mpirun start its daemons through `scheduler`.
-
-    Only the first host has the means, so it starts all of them, and signals and output go to each of them directly:
-    Open MPI 4.1 says itself that its default routes fail otherwise. A daemon has to stay in the session that it was
-    started in: PBS ends what is left of a task whose first process has ended, at times before the daemon is at work.
-    """
-    # mpirun cuts these words at every blank, so this is the file and not `process.module`.
-    agent = f"{python} {Path(__file__)} {scheduler.name}"
-    direct = ["--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct", "--leave-session-attached"]
-    return ["--mca", "plm_rsh_agent", agent, *direct]
+def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
+    """The words of the remote shell that goes through `scheduler`."""
+    # Launchers cut these words at every blank, so this is the file and not `process.module`.
+    return (python, str(Path(__file__)), scheduler.name)
 
 
 if __name__ == "__main__":

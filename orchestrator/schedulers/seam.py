@@ -186,6 +186,11 @@ class Scheduler(ABC):
         Raises SiteError when they are not told.
         """
 
+    @property
+    def has_remote_shell(self) -> bool:
+        """Whether `remote_command` is there."""
+        return type(self).remote_command is not Scheduler.remote_command
+
     def remote_command(self, host: str, command: str) -> list[str]:
         """Inside a job: what runs the shell `command` on another of its hosts, for sites that forbid ssh.
 

@@ -131,6 +131,10 @@ class Slurm(Scheduler):
             raise SiteError("SLURM_JOB_NODELIST is not set: this is not inside a Slurm job")
         return expand(text)
 
+    def remote_command(self, host: str, command: str) -> list[str]:
+        one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
+        return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
+
 
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:
     """One row of squeue."""

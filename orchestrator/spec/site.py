@@ -155,8 +155,11 @@ class Site:
     scheduler: Annotated[str, WORD] = field(
         metadata=about("what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, or local (this machine)")
     )
-    launcher: Literal["srun", "mpirun", "spawn"] = field(
-        metadata=about("what starts the ranks: srun, mpirun, or spawn (processes of this machine)")
+    launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = field(
+        metadata=about(
+            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI: its version tells), "
+            "mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
+        )
     )
     node: Node = field(default_factory=Node, metadata=about("one node"))
     step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
@@ -196,13 +199,13 @@ class Site:
         default=(), metadata=about("further options of the job, one directive each, as in --exclusive")
     )
     launcher_args: tuple[Annotated[str, LINE], ...] = field(
-        default=(), metadata=about("further arguments of srun or mpirun, one word each")
+        default=(), metadata=about("further arguments of the launcher, one word each")
     )
     remote_shell: Literal["scheduler", "ssh"] | None = field(
         default=None,
         metadata=about(
-            "how mpirun reaches a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
-            "scheduler under pbs, elsewhere what mpirun itself finds"
+            "how an MPI reaches a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
+            "scheduler under pbs, elsewhere what the MPI itself finds"
         ),
     )
     stop_before_s: Annotated[float, DURATION] = field(

@@ -24,19 +24,12 @@ def place(slurm_lab: SlurmLab) -> Slurm:
     return Slurm(slurm_lab)
 
 
-def test_mpirun_keeps_a_grid_whose_rows_span_nodes(place: Slurm) -> None:
-    run = place.submit("--set", f"site={place.site('mpirun.yaml', launcher='mpirun')}", "--set", "nodes=4",
-                       "--set", "grid=8x1", "--set", "train.epochs=2")  # fmt: skip
-    said = place.watch(run)
-    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
-    assert place.view(run)["grid"] == [8, 1]
-
-
-def test_ranks_stand_in_the_order_of_the_network(place: Slurm) -> None:
+@pytest.mark.parametrize("launcher", ["srun", "mpirun", "mpiexec.hydra"])
+def test_ranks_stand_in_the_order_of_the_network(place: Slurm, launcher: str) -> None:
     """Two racks whose nodes alternate by name: Slurm's own order would cross the uplinks at every hop."""
     racks = '{source: switches, switches: {ra: "node[1,3]", rb: "node[2,4]"}, uplink: 1/2}'
-    run = place.submit("--set", f"site={place.site('racks.yaml', topology=racks)}", "--set", "nodes=4",
-                       "--set", "grid=2x4", "--set", "train.epochs=2")  # fmt: skip
+    site = place.site("racks.yaml", topology=racks, launcher=launcher)
+    run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
     (started,) = ledger(run, "started")

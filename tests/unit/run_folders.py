@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from orchestrator import launchers
 from orchestrator.images.run_image import Image
 from orchestrator.job.prepare import prepare
 from orchestrator.placement.mapping import place
@@ -52,7 +53,7 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     ledger.append(run.ledger, "submitting", 1, name=plan.run_id)
     ledger.append(run.ledger, "submitted", 1, job=job, scheduler="local")
     placement = place(plan.grid, ["here"], 4)
-    prepare(plan, run, attempt, placement, None)
+    prepare(plan, run, attempt, placement, None, launchers.named("spawn"))
     ledger.append(run.ledger, "started", 1, job=job, hosts=["here"], grid=[2, 2])
     for rank in range(4):
         start = {"rank": rank, "host": "here", "local_rank": rank, "pid": 1, "started_s": 1.5}

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "version", "errors", "states", "process", "private", "defect", "spec", "cluster", "placement", "predict", "render",
-    "schedulers", "runs", "code",
+    "version", "errors", "states", "process", "private", "defect", "launchers", "spec", "cluster", "placement",
+    "predict", "render", "schedulers", "runs", "code",
     "containers", "plans", "programs", "images", "job", "attempts", "watch", "api",
     "calibrating", "commands", "cli",
 ]  # fmt: skip

@@ -1,30 +1,43 @@
-"""What starts the ranks, for every scheduler and site: mpirun's way to the other hosts."""
+"""What starts the ranks, for every scheduler and site: commands, orders, ways to the other hosts, and words."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
+from orchestrator import launchers, schedulers
 from orchestrator.errors import SiteError
-from orchestrator.job.launch import command
-from orchestrator.placement.grid import Grid
-from orchestrator.placement.mapping import place
+from orchestrator.job import launch
+from orchestrator.job.rank import identity
+from orchestrator.job.witness import words
+from orchestrator.launchers.launcher import Launch
 from orchestrator.plans.plan import Plan, plan
 from orchestrator.runs.folder import RunFolder
 
+OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
+MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"
+INTEL = "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\nCopyright 2003-2026"
 
-def launched(tmp_path: Path, site: str) -> list[str]:
+
+def planned(tmp_path: Path, site: str) -> Plan:
     (tmp_path / "site.yaml").write_text(f"{site}\nnode: {{ranks: 2}}\npython: /opt/py\n")
     (tmp_path / "run.yaml").write_text("name: x\nsite: site.yaml\nnodes: 2\n")
-    made: Plan = plan(tmp_path / "run.yaml")
-    return command(made, RunFolder(tmp_path).attempt(1), place(Grid(2, 2), ["n1", "n2"], 2))
+    return plan(tmp_path / "run.yaml")
+
+
+def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4]) -> list[str]:
+    made = planned(tmp_path, site)
+    return launch.command(made, RunFolder(tmp_path).attempt(1), launchers.named(made.site.launcher, version))
 
 
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
     assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/remote.py pbs")
-    assert {"--leave-session-attached", "--rankfile", "--oversubscribe"} <= set(words)
+    assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
 
 
 def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
@@ -36,6 +49,116 @@ def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
         tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]\nremote_shell: scheduler'
     )
     assert words[words.index("plm_rsh_agent") + 1].endswith("remote.py gridengine")
+
+
+def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path) -> None:
+    made = planned(tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]')
+    attempt, hydra = RunFolder(tmp_path).attempt(1), launchers.named("mpirun", MPICH)
+    words = launch.command(made, attempt, hydra)
+    assert words[words.index("-launcher") + 1] == "rsh" and words[words.index("-launcher-exec") + 1] == "/opt/py"
+    rest = launch.environment(made, attempt, hydra, {})["HYDRA_LAUNCHER_EXTRA_ARGS"]
+    assert rest.endswith("/orchestrator/schedulers/remote.py gridengine")
+    words = launched(tmp_path, "scheduler: pbs\nlauncher: mpiexec.hydra\nremote_shell: ssh")
+    assert words[words.index("-launcher") + 1] == "ssh" and "-launcher-exec" not in words
+
+
+def test_open_mpi_5_has_other_options(tmp_path: Path) -> None:
+    words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun", OPEN_MPI[5])
+    assert "seq:file=hostfile:OVERSUBSCRIBE" in words and "plm_ssh_agent" in words
+    assert not {"--oversubscribe", "--mca", "routed"} & set(words)
+
+
+@pytest.mark.parametrize("program", ["mpirun", "mpiexec"])
+def test_whose_mpirun_it_is_its_version_tells(program: str) -> None:
+    found = [launchers.named(program, version) for version in (*OPEN_MPI.values(), MPICH, INTEL)]
+    assert [type(one).__name__ for one in found] == ["OpenMPI", "OpenMPI", "Hydra", "Hydra"]
+    assert {one.program for one in found} == {program}
+    with pytest.raises(SiteError, match=f"{program} is neither Open MPI's nor Hydra.*says 'aprun 7.1'"):
+        launchers.named(program, "aprun 7.1\n")
+
+
+def test_every_launcher_leaves_the_cores_to_the_wrappers(tmp_path: Path) -> None:
+    unbound = {"srun": "--cpu-bind=none", "mpirun": "--bind-to none", "mpiexec.hydra": "-bind-to none"}
+    for name, option in unbound.items():
+        assert option in " ".join(launched(tmp_path, f"scheduler: slurm\nlauncher: {name}"))
+
+
+def test_a_rank_without_a_number_says_which_variable_is_missing() -> None:
+    assert identity(["R", "L"], {"R": "3", "L": "1"}) == (3, 1)
+    with pytest.raises(SystemExit, match="its launcher did not set L"):
+        identity(["R", "L"], {"R": "3"})
+
+
+SHOW = 'echo "${!1} ${!2} $(hostname)"'
+
+
+def started(folder: Path, name: str, version: str, host: str) -> list[str]:
+    """What four ranks on this host say of themselves, started for real, in the order of their numbers."""
+    (folder / "hostfile").write_text(f"{host}\n" * 4)
+    launcher = launchers.named(name, version)
+    told = Launch(sys.executable, 1, 4, 1, folder / "hostfile", passed=("PATH",))
+    argv = [*launcher.command(told), "bash", "-c", SHOW, "show", *launcher.numbers]
+    env = {
+        **os.environ,
+        **launcher.environment(told),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    said = subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60, check=True)
+    return sorted(said.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", ["mpirun.openmpi", "mpiexec.hydra", "spawn"])
+def test_ranks_get_their_numbers_in_the_order_of_the_host_file(name: str, tmp_path: Path) -> None:
+    if name != "spawn" and not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
+    version = "" if name == "spawn" else subprocess.run([name, "--version"], text=True, capture_output=True).stdout
+    host = os.uname().nodename
+    assert started(tmp_path, name, version, host) == [f"{n} {n} {host}" for n in range(4)]
+
+
+RECORDED = {
+    "Open MPI 5.0.11": (
+        "prterun noticed that process rank 1 with PID 15312 on node vm exited on\nsignal 9 (Killed).\n", {1: 9}
+    ),
+    "Intel MPI 2021.18": (
+        "===\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 15369 RUNNING AT vm\n"
+        "=   KILLED BY SIGNAL: 9 (Killed)\n===\n", {1: 9}
+    ),
+    "MPICH 4.0.2": (
+        "=   PID 4485 RUNNING AT vm\n=   EXIT CODE: 9\n"
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n", {}  # the PID is another rank's
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_ranks_that_a_launcher_saw_killed(name: str) -> None:
+    text, killed = RECORDED[name]
+    assert words(text).killed == killed
+
+
+SLOTS = """torusrun: attempt 1 of x, on n1
+--------------------------------------------------------------------------
+There are not enough slots available in the system to satisfy the 4
+slots that were requested by the application:
+
+  sh
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        (SLOTS, "There are not enough slots available in the system to satisfy the 4 slots that were requested by the "
+                "application: sh"),
+        ("a\nsrun: error: Unable to create step\n\n", "srun: error: Unable to create step"),
+        ("torusrun: mine\n", ""), ("", ""), ("-" * 80, ""),
+    ],
+)  # fmt: skip
+def test_the_last_words_of_a_launcher(text: str, last: str) -> None:
+    assert words(text).last == last
 
 
 @pytest.mark.parametrize(
@@ -50,5 +173,5 @@ def test_the_schedulers_own_remote_shells(name: str, argv: list[str]) -> None:
 
 
 def test_a_scheduler_without_a_remote_shell_says_so() -> None:
-    with pytest.raises(SiteError, match="slurm has no remote shell of its own"):
-        schedulers.get("slurm").remote_command("n2", "a")
+    with pytest.raises(SiteError, match="local has no remote shell of its own"):
+        schedulers.get("local").remote_command("n2", "a")

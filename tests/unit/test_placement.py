@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.job.rank import fabric
-from orchestrator.placement.files import hostfile, rankfile
+from orchestrator.placement.files import hostfile
 from orchestrator.placement.grid import Grid, choose
 from orchestrator.placement.mapping import Placement, misplaced, place
 
@@ -47,10 +47,6 @@ def test_a_wrong_seat_names_both_places() -> None:
     wrong = misplaced(placement, 2, "n1", 0) or ""
     assert "rank 2 stands on n1 as local rank 0, but the placement puts it on n2 as local rank 0" in wrong
     assert misplaced(placement, 7, "n1", 0) is not None
-
-
-def test_a_rankfile_is_what_open_mpi_reads() -> None:
-    assert rankfile(place(Grid(1, 2), ["n2", "n1"], 1), 8) == "rank 0=n2 slot=0-7\nrank 1=n1 slot=0-7\n"
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_the_words_of_launchers() -> None:
     assert words("srun: error: Node failure on n7\n").lost == {"n7": "srun: error: Node failure on n7"}
     assert words(SRUN).killed == {2: 9, 0: 15, 1: 15}
     assert words("srun: error: n3: task 5: Segmentation fault (core dumped)\n").killed == {5: 11}
-    assert words("anything else") == Words()
+    assert words("anything else") == Words(last="anything else")
 
 
 WAITS = Where("S", ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50 _train"])

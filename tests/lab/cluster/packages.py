@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .processes import run
 
-PACKAGE_OF = {"mpirun": "openmpi-bin", "ip": "iproute2"}
+PACKAGE_OF = {"mpirun": "openmpi-bin", "mpiexec.hydra": "mpich", "ip": "iproute2"}
 LOCK = Path("/run/torusrun-lab-packages.lock")  # apt does not wait for another apt
 SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -1,11 +1,12 @@
 """The launcher of one machine: N processes with a rank each; when one ends badly, so do the others.
 
-`orchestrator.job.spawn N COMMAND...`
+`orchestrator.launchers.spawn N COMMAND...`
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,23 @@ from collections.abc import Sequence
 from types import FrameType
 
 from orchestrator import process
+from orchestrator.launchers.launcher import Launch, Launcher, firsts
 
 POLL_S = 0.1
+KILLED = re.compile(r"spawn noticed that process rank (\d+) exited on signal (\d+)")
+
+
+class Spawn(Launcher):
+    """Starts this file as the launcher."""
+
+    numbers = ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK")
+
+    def command(self, launch: Launch) -> list[str]:
+        return process.module(launch.python, "orchestrator.launchers.spawn", str(launch.ranks))
+
+    @classmethod
+    def killed(cls, text: str) -> dict[int, int]:
+        return firsts([(int(rank), int(number)) for rank, number in KILLED.findall(text)])
 
 
 def main() -> int:
@@ -31,7 +47,7 @@ def main() -> int:
 
 
 def _start(command: list[str], rank: int) -> subprocess.Popen[bytes]:
-    numbers = {"TORUSRUN_RANK": str(rank), "TORUSRUN_LOCAL_RANK": str(rank)}
+    numbers = dict.fromkeys(Spawn.numbers, str(rank))
     return process.start(command, environment={**os.environ, **numbers}, parent_death=signal.SIGTERM)
 
 
@@ -59,7 +75,7 @@ def _bad(codes: Sequence[int | None]) -> list[tuple[int, int]]:
 
 
 def _tell(rank: int, code: int) -> None:
-    """As other launchers do, for what reads their words (job/witness.py)."""
+    """As other launchers do, for `KILLED` to find."""
     how = f"exited on signal {-code}" if code < 0 else f"ended with exit code {code}"
     print(f"spawn noticed that process rank {rank} {how}", file=sys.stderr, flush=True)
 
