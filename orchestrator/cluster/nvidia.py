@@ -59,7 +59,7 @@ def topo(text: str) -> Topo:
             if not re.fullmatch(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS", word):
                 raise SiteError(f"nvidia-smi topo -m joins {name} and {other} by {word!r}, a word not known")
             joined[name, other] = word
-        cores[name] = _cores(words[len(devices)]) if len(words) > len(devices) else ()
+        cores[name] = numbered(words[len(devices)]) if len(words) > len(devices) else ()
     if missing := [name for name in devices if (name, name) not in joined]:
         raise SiteError(f"what nvidia-smi topo -m says is cut off: there is no line of {', '.join(missing)}")
     gpus = tuple(name for name in devices if re.fullmatch(r"GPU\d+", name))
@@ -69,7 +69,7 @@ def topo(text: str) -> Topo:
     return Topo(gpus, tuple(names.get(a, a) for a in adapters), real, tuple(cores[gpu] for gpu in gpus))
 
 
-def _cores(text: str) -> tuple[int, ...]:
+def numbered(text: str) -> tuple[int, ...]:
     """'0-3,8' as 0 1 2 3 8; none where something else is written, as N/A."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator import process
-from orchestrator.cluster import gridengine, infiniband, names, pbs, slurm
+from orchestrator.cluster import gridengine, infiniband, names, nvidia, pbs, slurm
 from orchestrator.cluster.hostlist import expand
 from orchestrator.cluster.model import Cluster, Link, Nic, NodeType
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
@@ -69,6 +69,7 @@ def node_type(node: Node) -> NodeType:
         nics,
         Link(node.network_bytes_per_s, node.network_latency_us / 1e6),
         Link(node.inside_bytes_per_s, node.inside_latency_us / 1e6),
+        tuple(nvidia.numbered(text) for text in node.gpu_cores),
     )
 
 

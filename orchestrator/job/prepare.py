@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from orchestrator.cluster.profile import node_type
 from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
 from orchestrator.containers.inputs import training as own_training
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Image
 from orchestrator.launchers.launcher import Launcher
+from orchestrator.placement.binding import beside
 from orchestrator.placement.files import hostfile
 from orchestrator.placement.mapping import Placement
 from orchestrator.plans.plan import Plan
@@ -38,6 +40,7 @@ def prepare(
             "program": program.as_json(),
             "numbers": launcher.numbers,
             "hcas": plan.site.node.hcas,
+            "beside": beside(node_type(plan.site.node), plan.ranks_per_node),
             "interface": plan.site.node.interface,
             "container": _container(plan, image, program) if image else None,
             "kill_after_s": plan.site.kill_after_s,

@@ -22,6 +22,7 @@ from typing import Any
 
 from orchestrator import process
 from orchestrator.errors import SITE_FAILED, TorusrunError
+from orchestrator.placement.binding import bind
 from orchestrator.placement.mapping import Placement, misplaced
 from orchestrator.programs.contract import master_environment, ranks_environment
 from orchestrator.programs.program import Program
@@ -62,8 +63,8 @@ def _stand_by(attempt: Attempt) -> int:
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
         RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
         return MISPLACED
+    bind(launch["beside"], local_rank)
     try:
-        launch = json.loads(attempt.launch.read_text())
         program = Program.from_json(launch["program"])
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)

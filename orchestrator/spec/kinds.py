@@ -190,6 +190,7 @@ BIND = text_kind(
     rf"/[^:,{CONTROL}]{{0,4000}}(:/[^:,{CONTROL}]{{0,4000}})?(:(ro|rw))?",
     "write /host, /host:/inside or /host:/inside:ro",
 )
+CPUS = text_kind("numbers of CPUs", r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", "write them as 0-19,40-59")
 ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = text_kind(

@@ -10,6 +10,7 @@ from orchestrator.spec.kinds import (
     ARCHITECTURE,
     ASK,
     BIND,
+    CPUS,
     DURATION,
     LINE,
     MICROSECONDS,
@@ -42,6 +43,13 @@ class Node:
     )
     hcas: tuple[Annotated[str, LINE], ...] = field(
         default=(), metadata=about("InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]")
+    )
+    gpu_cores: tuple[Annotated[str, CPUS], ...] = field(
+        default=(),
+        metadata=about(
+            "CPUs beside each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
+            "share of them; default: not bound"
+        ),
     )
     interface: Annotated[str, LINE] | None = field(
         default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")

@@ -1,5 +1,7 @@
 """Topologies read from what real programs said (recorded/topology/SOURCES); damaged text gives one clear error."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from orchestrator.cluster.model import Link, NodeType
 from orchestrator.cluster.names import racks
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
 from orchestrator.errors import SiteError
-from orchestrator.placement.binding import bindings
+from orchestrator.placement.binding import bindings, share
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
 
@@ -114,6 +116,34 @@ def test_ranks_take_the_gpu_adapter_and_cores_beside_them() -> None:
     taken = bindings(node, 4)
     assert [(b.gpu, b.hca) for b in taken] == [(0, "mlx5_0"), (1, "mlx5_1"), (2, "mlx5_2"), (3, "mlx5_3")]
     assert [(b.cores[0], b.cores[-1]) for b in taken] == [(0, 31), (32, 63), (64, 95), (96, 127)]
+
+
+THREADS = (*range(20), *range(40, 60))  # of a node of two sockets: the second run are the first's hardware threads
+
+
+@pytest.mark.parametrize(
+    ("beside", "allowed", "shares"),
+    [
+        ([THREADS] * 2, None, [(*range(10), *range(40, 50)), (*range(10, 20), *range(50, 60))]),
+        ([THREADS] * 2, {0, 1, 2, 3, 40, 41, 42, 43}, [(0, 1, 40, 41), (2, 3, 42, 43)]),
+        ([THREADS, (20, 21)], {20, 21}, [(), (20, 21)]),
+        ([(0, 2, 4, 6)] * 2, None, [(0, 2), (4, 6)]),
+        ([(0,)] * 2, None, [(0,), (0,)]),
+        ([(), ()], None, [(), ()]),
+    ],
+)
+def test_ranks_divide_cores_within_what_their_job_has(
+    beside: list[tuple[int, ...]], allowed: set[int] | None, shares: list[tuple[int, ...]]
+) -> None:
+    assert [share(beside, i, allowed) for i in range(len(beside))] == shares
+
+
+@pytest.mark.parametrize("beside", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
+def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list[int]]) -> None:
+    program = "import os, sys; from orchestrator.placement.binding import bind; a = os.sched_getaffinity(0); "
+    program += f"bind({beside}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({beside[0]}) or a))"
+    said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60)
+    assert said.stdout == "True\n", said.stderr
 
 
 @given(st.integers(1, 1088))
