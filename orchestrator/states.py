@@ -38,3 +38,9 @@ class Status:
     state: State
     reason: str = ""
     hosts: tuple[str, ...] = ()
+    never_starts: bool = False
+
+
+def never_starts(reason: str, hosts: tuple[str, ...] = ()) -> Status:
+    """The state of a job that waits and, as it is, waits for ever."""
+    return Status(State.PENDING, f"{reason}; as it is, it will not start", hosts, never_starts=True)

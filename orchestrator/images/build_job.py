@@ -93,7 +93,7 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
         if time.monotonic() >= next_poll_s:
             status = client.of(site).poll([job])[job]
             next_poll_s = time.monotonic() + POLL_EVERY_S
-            if "will not start" in status.reason:
+            if status.never_starts:
                 client.of(site).cancel(job)
                 raise SiteError(f"the build's job {job} was taken back: {status.reason}")
             if status.state.over and End.read(folder / "end.json") is None:

@@ -32,6 +32,7 @@ from orchestrator.job import node_folder
 
 if TYPE_CHECKING:
     from orchestrator.images.run_image import Image
+    from orchestrator.schedulers.seam import Scheduler
 
 BROADCAST_S = 1800.0
 CHUNK_BYTES = 1 << 20
@@ -39,18 +40,15 @@ LARGEST_RECORD_BYTES = 64 * 1024
 COPIES = 2  # a copy that comes out wrong is made once more
 
 
-def broadcast(image: Image, folder: str, python: str, attempt: Path) -> None:
-    """Send the image to all nodes of a Slurm job, in a tree. Raises SiteError when that fails.
+def broadcast(scheduler: Scheduler, image: Image, folder: str, python: str, attempt: Path) -> None:
+    """Send the image to all nodes of the job, where the scheduler has a way. Raises SiteError when that fails.
 
     The ranks take what was sent by `copied`, with the same `folder` and `attempt`. The folder's variables have to be
     the same on all nodes; where one differs, its ranks copy the image themselves.
     """
     ready = process.module(python, "orchestrator.job.stage", folder, image.sha256, attempt)
-    nodes = f"--ntasks={os.environ.get('SLURM_JOB_NUM_NODES', '1')}"
-    srun = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
-    # Without --force, sbcast writes into no file that exists.
-    sbcast = ["sbcast", image.path, str(sent(place(folder, image.sha256), attempt))]
-    for command in (srun, sbcast):
+    destination = sent(place(folder, image.sha256), attempt)
+    for command in scheduler.broadcast_commands(os.environ, ready, Path(image.path), destination):
         process.run(command, timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
 
 

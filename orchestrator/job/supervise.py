@@ -144,8 +144,9 @@ class Supervisor:
         folder = self.plan.site.container.stage
         if not folder:
             run_image.verify(image)
-        elif self.plan.site.scheduler == "slurm":
-            stage.broadcast(image, folder, self.plan.python, self.attempt.folder)
+        else:
+            scheduler = schedulers.get(self.plan.site.scheduler)
+            stage.broadcast(scheduler, image, folder, self.plan.python, self.attempt.folder)
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)

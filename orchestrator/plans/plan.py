@@ -223,7 +223,7 @@ def _misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
     """(key, what is wrong) for every pair of keys that do not go together."""
     ranks_per_node = run.ranks_per_node or site.node.ranks
     ranks = run.nodes * ranks_per_node
-    if site.scheduler == "local" and run.nodes != 1:
+    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
         yield "nodes", "'nodes' must be 1 on a local site: it is this machine; raise ranks_per_node instead"
     elif site.launcher == "spawn" and run.nodes != 1:
         yield "nodes", "'nodes' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun"

@@ -13,15 +13,19 @@ from typing import ClassVar
 from submitit.core import job_environment, utils
 
 from orchestrator import private, schedulers
+from orchestrator.schedulers.gridengine import GridEngine
+from orchestrator.schedulers.local import Local
+from orchestrator.schedulers.pbs import PBS
+from orchestrator.schedulers.slurm import Slurm
 
-OF_SUBMITIT = ("slurm", "local")
+OF_SUBMITIT = (Slurm.name, Local.name)
+CONTINUES = "TORUSRUN_CONTINUES"  # the name of the job that one goes on for
 
 
 class ClusterEnvironment(job_environment.JobEnvironment):
     """Ranks come from Open MPI's mpirun; a job of one task has none of its variables."""
 
     scheduler: ClassVar[str]
-    told: ClassVar[tuple[str, ...]] = ()  # what the scheduler tells the first node of a job, and every task needs
     _env: ClassVar[dict[str, str]] = {
         "num_tasks": "OMPI_COMM_WORLD_SIZE",
         "num_nodes": "TORUSRUN_NODES",
@@ -61,11 +65,7 @@ class PBSEnvironment(ClusterEnvironment):
     The job's script submits that as its last act, after all tasks' end: PBS takes no dependency on an array's task.
     """
 
-    scheduler = "pbs"
-    told = (
-        "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
-        "TORUSRUN_CONTINUES",
-    )  # fmt: skip
+    scheduler = PBS.name
     _env: ClassVar[dict[str, str]] = {
         **ClusterEnvironment._env,
         "job_id": "PBS_JOBID",
@@ -75,14 +75,14 @@ class PBSEnvironment(ClusterEnvironment):
 
     @property
     def job_id(self) -> str:
-        return os.environ.get("TORUSRUN_CONTINUES") or super().job_id
+        return os.environ.get(CONTINUES) or super().job_id
 
     def _requeue(self, countdown: int) -> None:
         """Write the script of the job that goes on: the same one, for this task alone, under the same name."""
         paths, job_id = self.paths, self.job_id
         lines = paths.submission_file.read_text(encoding="utf-8").splitlines(keepends=True)
         own = [line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend"))]
-        stays = {"TORUSRUN_CONTINUES": job_id, "PBS_ARRAY_ID": self.array_job_id, "PBS_ARRAY_INDEX": self.array_task_id}
+        stays = {CONTINUES: job_id, "PBS_ARRAY_ID": self.array_job_id, "PBS_ARRAY_INDEX": self.array_task_id}
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in stays.items() if value)
         head = own.index("umask 077\n")  # where the directives end
         private.write_bytes(paths.folder / f"{job_id}_again.sh", "".join([*own[:head], exports, *own[head:]]).encode())
@@ -91,8 +91,7 @@ class PBSEnvironment(ClusterEnvironment):
 class GridEngineEnvironment(ClusterEnvironment):
     """Grid Engine runs a job again whose script ends with a certain exit code."""
 
-    scheduler = "gridengine"
-    told = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
+    scheduler = GridEngine.name
     _env: ClassVar[dict[str, str]] = {**ClusterEnvironment._env, "job_id": "JOB_ID"}
 
     @property
@@ -106,12 +105,6 @@ class GridEngineEnvironment(ClusterEnvironment):
 
     def _requeue(self, countdown: int) -> None:
         private.write_bytes(self.paths.folder / f"{self.job_id}_again", b"")
-
-
-def told(scheduler: str) -> tuple[str, ...]:
-    """The variables in which `scheduler` tells a job's first node what every task of the job needs."""
-    known = {cls.scheduler: cls.told for cls in (PBSEnvironment, GridEngineEnvironment)}
-    return known.get(scheduler, ())
 
 
 def here() -> ClusterEnvironment:

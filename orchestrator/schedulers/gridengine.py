@@ -13,7 +13,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.gridengine_records import READ, Record, ended
 from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
-from orchestrator.states import State, Status
+from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # What a login environment has and a job is not given otherwise; the script sets PYTHONPATH and the site's variables.
@@ -38,6 +38,8 @@ class GridEngine(Scheduler):
     name = "gridengine"
     template = "job/gridengine.sh.j2"
     job_variable = "JOB_ID"
+    scratch_variables = ("SGE_LOCALDIR",)
+    told_variables = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
 
     def __init__(self, user: str | None = None) -> None:
         self._user = user or getpass.getuser()
@@ -183,8 +185,9 @@ def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
         reasons += [f"{host} does not answer Grid Engine" for host, silent in hosts.items() if silent]
         return Status(State.RUNNING, "; ".join(reasons), tuple(hosts))
     if "E" in letters:
-        reasons.append(f"it could not be started (qstat -j {job_id} says why); as it is, it will not start")
-    elif "h" in letters:
+        reasons.append(f"it could not be started (qstat -j {job_id} says why)")
+        return never_starts("; ".join(reasons))
+    if "h" in letters:
         awaited = [element.text or "" for element in job.iter("predecessor_jobs")]
         reasons.append(f"it waits for job {', '.join(awaited)}" if awaited else f"held: qrls {job_id} lets it go")
     return Status(State.PENDING, "; ".join(reasons))

@@ -28,6 +28,7 @@ class Local(Scheduler):
     name = "local"
     template = "job/local.sh.j2"
     job_variable = "SUBMITIT_LOCAL_JOB_ID"
+    one_machine = True
 
     def directives(self, request: Request) -> list[str]:
         return []

@@ -18,7 +18,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.pbs_ends import exit_words, server_ended
 from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
-from orchestrator.states import State, Status
+from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
@@ -44,6 +44,10 @@ class PBS(Scheduler):
     name = "pbs"
     template = "job/pbs.sh.j2"
     job_variable = "PBS_JOBID"
+    scratch_variables = ("PBS_LOCALDIR",)
+    told_variables = (
+        "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
+    )  # fmt: skip
     lends_shell = True  # few builds of Open MPI know PBS, and few sites let ssh in
 
     def directives(self, request: Request) -> list[str]:
@@ -173,8 +177,9 @@ def _status(job: Attributes) -> Status:
     letter, comment = job.get("job_state", ""), _one_line(job.get("comment", ""))
     hosts = _hosts(job.get("exec_host", ""))
     if letter in WAITING:
-        never = "; as it is, it will not start" if comment.startswith("Can Never Run") else ""
-        return Status(State.PENDING, (comment or WAITING[letter]) + never)
+        if comment.startswith("Can Never Run"):
+            return never_starts(comment)
+        return Status(State.PENDING, comment or WAITING[letter])
     if letter == "H":
         return Status(State.PENDING, _held(job))
     if letter in GOING_ON:

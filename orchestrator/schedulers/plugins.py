@@ -23,9 +23,11 @@ from orchestrator.launchers.openmpi import remote_words
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers import remote
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.environments import told
+from orchestrator.schedulers.environments import CONTINUES
 from orchestrator.schedulers.executors import Watcher
+from orchestrator.schedulers.gridengine import GridEngine
 from orchestrator.schedulers.names import fitting
+from orchestrator.schedulers.pbs import PBS
 from orchestrator.schedulers.seam import Request, filled
 from orchestrator.states import State
 
@@ -217,12 +219,12 @@ class ClusterExecutor(core.PicklingExecutor):
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
             task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {task}'
         return render(
-            "job/submitit.sh.j2",
+            f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
             scheduler=self.cluster,
             nodes=request.nodes,
             tasks=self._num_tasks(),
-            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *told(self.cluster)]))),
+            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.told_variables, CONTINUES]))),
             submit=Text(self.client.submit_words(request)),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
@@ -266,13 +268,13 @@ def _carried(name: str, value: str) -> str:
 
 
 class PBSJob(ClusterJob[core.R]):
-    watcher = Watcher(Client(schedulers.get("pbs"), COMMAND_TIMEOUT_S))
+    watcher = Watcher(Client(PBS(), COMMAND_TIMEOUT_S))
 
 
 class PBSExecutor(ClusterExecutor):
     """PBS Pro and OpenPBS."""
 
-    cluster = "pbs"
+    cluster = PBS.name
     programs = ("qsub", "pbsnodes")
     job_class = PBSJob
 
@@ -287,12 +289,12 @@ class PBSExecutor(ClusterExecutor):
 
 
 class GridEngineJob(ClusterJob[core.R]):
-    watcher = Watcher(Client(schedulers.get("gridengine"), COMMAND_TIMEOUT_S))
+    watcher = Watcher(Client(GridEngine(), COMMAND_TIMEOUT_S))
 
 
 class GridEngineExecutor(ClusterExecutor):
     """Grid Engine: Univa's, Altair's and the open ones."""
 
-    cluster = "gridengine"
+    cluster = GridEngine.name
     programs = ("qsub", "qconf")
     job_class = GridEngineJob

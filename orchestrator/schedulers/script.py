@@ -30,5 +30,14 @@ def job_script(
         modules=modules,
         environment=environment,
         scheduler=scheduler.name,
+        scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )
+
+
+def scratch(scheduler: Scheduler) -> str:
+    """The shell's words for a folder of the job's own on each node, where the site has one."""
+    found = "${TMPDIR:-/tmp}"
+    for name in reversed(scheduler.scratch_variables):
+        found = f"${{{name}:-{found}}}"
+    return f'"{found}"'

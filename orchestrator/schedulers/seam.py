@@ -116,6 +116,9 @@ class Scheduler(ABC):
     name: ClassVar[str]
     template: ClassVar[str]
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
+    scratch_variables: ClassVar[tuple[str, ...]] = ()  # what may hold the job's own folder on a node, before TMPDIR
+    told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
+    one_machine: ClassVar[bool] = False  # whether there are no other nodes
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
 
     def refuses(self, value: str) -> str | None:
@@ -190,6 +193,15 @@ class Scheduler(ABC):
     def has_remote_shell(self) -> bool:
         """Whether `remote_command` is there."""
         return type(self).remote_command is not Scheduler.remote_command
+
+    def broadcast_commands(
+        self, environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
+    ) -> list[list[str]]:
+        """Inside a job: what copies a file to `destination` on all its nodes, `ready` having run once on each.
+
+        Nothing where the scheduler has no way: then every node copies for itself.
+        """
+        return []
 
     def remote_command(self, host: str, command: str) -> list[str]:
         """Inside a job: what runs the shell `command` on another of its hosts, for sites that forbid ssh.

@@ -12,7 +12,7 @@ from orchestrator.errors import SiteError
 from orchestrator.process import Finished
 from orchestrator.schedulers import slurm_reasons as reasons
 from orchestrator.schedulers.seam import Request, Scheduler, directives
-from orchestrator.states import State, Status
+from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)
 
@@ -131,6 +131,14 @@ class Slurm(Scheduler):
             raise SiteError("SLURM_JOB_NODELIST is not set: this is not inside a Slurm job")
         return expand(text)
 
+    def broadcast_commands(
+        self, environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
+    ) -> list[list[str]]:
+        nodes = f"--ntasks={environment.get('SLURM_JOB_NUM_NODES', '1')}"
+        once = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
+        # In a tree. Without --force, sbcast writes into no file that exists.
+        return [once, ["sbcast", str(source), str(destination)]]
+
     def remote_command(self, host: str, command: str) -> list[str]:
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
         return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
@@ -142,7 +150,8 @@ def _status(job: str, word: str, reason: str, nodes: str) -> Status:
     if state is State.UNKNOWN:
         return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
     if state is State.PENDING:
-        return Status(state, reasons.pending(word, reason, job), hosts)
+        meant, starts = reasons.pending(word, reason, job)
+        return Status(state, meant, hosts) if starts else never_starts(meant, hosts)
     if state is State.RUNNING:
         return Status(state, reasons.running(word, reason, hosts), hosts)
     return Status(state, reasons.ended(word, reason, hosts), hosts)

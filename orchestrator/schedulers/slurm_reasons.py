@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from signal import Signals
 
 MOST_HOSTS = 8
-AS_IT_IS = "; as it is, it will not start"
 LET_GO = "`scontrol release {job}` lets it go"
 
 # Why a pending job waits. Sooner or later it starts.
@@ -113,14 +112,14 @@ ENDING = {**FAILURES, "TimeLimit": ENDS["TIMEOUT"], "OutOfMemory": ENDS["OUT_OF_
 NOT_STARTED = 53  # sacct's signal of a job whose output files could not be opened, or whose prolog failed; from memory
 
 
-def pending(word: str, reason: str, job: str) -> str:
-    """Why a pending job waits; `word` is its state, `reason` what squeue says of it, which may be a whole sentence."""
+def pending(word: str, reason: str, job: str) -> tuple[str, bool]:
+    """(why a pending job waits, whether it can start); `reason` is what squeue says, which may be a whole sentence."""
     meant, starts = _waiting(reason)
     if word in ON_ITS_WAY:
         meant = "; ".join(filter(None, (ON_ITS_WAY[word], meant)))
     if not meant and reason in ("", "None"):
-        return ""
-    return _with(meant.format(job=job), word if word != "PENDING" else "", reason) + ("" if starts else AS_IT_IS)
+        return "", True
+    return _with(meant.format(job=job), word if word != "PENDING" else "", reason), starts
 
 
 def _waiting(reason: str) -> tuple[str, bool]:

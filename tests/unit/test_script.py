@@ -132,7 +132,7 @@ def test_a_value_that_a_template_is_not_given_is_an_error(tmp_path: Path) -> Non
 
 
 def test_every_template_is_used_by_a_golden_file() -> None:
-    used = {f"{name}.sh.j2" for name in SITES} | {"body.sh.j2", "submitit.sh.j2"}
+    used = {f"{name}.sh.j2" for name in (*SITES, "body", "submitit_body", "submitit_pbs", "submitit_gridengine")}
     assert {path.name for path in (templates() / "job").iterdir()} == used
 
 

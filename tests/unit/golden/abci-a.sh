@@ -44,7 +44,7 @@ if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
 fi
 module load openmpi
 # A folder of this job's own on each node, where the site has one.
-export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
+export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${TMPDIR:-/tmp}}"
 export SUBMITIT_EXECUTOR=gridengine
 # Python takes an empty or relative entry for the directory that it stands in.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=

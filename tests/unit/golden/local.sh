@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+read -r -a torusrun_stat < "/proc/$$/stat"
+export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"
 # torusrun 0.1.0: attempt 1 of run digits-1
 set -Eeuo pipefail
 umask 077
@@ -26,10 +28,8 @@ trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
 trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 # A folder of this job's own on each node, where the site has one.
-export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
+export TORUSRUN_SCRATCH="${TMPDIR:-/tmp}"
 export SUBMITIT_EXECUTOR=local
-read -r -a torusrun_stat < "/proc/$$/stat"
-export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"
 # Python takes an empty or relative entry for the directory that it stands in.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
 while [[ -n "$torusrun_rest" ]]; do

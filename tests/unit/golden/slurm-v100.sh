@@ -39,7 +39,7 @@ trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
 trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 # A folder of this job's own on each node, where the site has one.
-export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
+export TORUSRUN_SCRATCH="${TMPDIR:-/tmp}"
 export SUBMITIT_EXECUTOR=slurm
 # Python takes an empty or relative entry for the directory that it stands in.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=

@@ -49,7 +49,7 @@ fi
 module load gcc/12.2
 module load openmpi/4.1
 # A folder of this job's own on each node, where the site has one.
-export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${PBS_LOCALDIR:-${TMPDIR:-/tmp}}}"
+export TORUSRUN_SCRATCH="${TMPDIR:-/tmp}"
 export SUBMITIT_EXECUTOR=slurm
 export NCCL_IB_HCA=mlx5_0,mlx5_1
 # Python takes an empty or relative entry for the directory that it stands in.

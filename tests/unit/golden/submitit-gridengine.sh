@@ -33,7 +33,7 @@ module load x
 hosts="${PE_HOSTFILE:-$SGE_JOB_HOSTLIST}"
 [[ -z "$hosts" ]] || export TORUSRUN_HOSTS="$(awk '!seen[$1]++ { print $1 }' "$hosts" | tr '\n' ' ')"
 # mpirun hands on to other nodes what it is told to: these variables, and all that were set or changed above.
-told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME SGE_TASK_ID QUEUE SGE_O_HOST SGE_O_WORKDIR '
+told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME SGE_TASK_ID QUEUE SGE_O_HOST SGE_O_WORKDIR TORUSRUN_CONTINUES '
 passed=()
 for name in $(compgen -e); do
   [[ "$told" == *" $name "* || -z "${was[$name]+set}" || "${was[$name]}" != "${!name}" ]] || continue
