@@ -16,6 +16,7 @@ from orchestrator.images import run_image
 from orchestrator.plans.plan import Plan, plan, read_plan
 from orchestrator.runs import claim, index, ledger, lock, metrics
 from orchestrator.runs.collect import collect
+from orchestrator.runs.events import CancelRequested, Started
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import Client
 from orchestrator.spec.paths import absolute
@@ -72,7 +73,7 @@ class Run:
             raise UserError(f"{self.id} is over already: {view.state.value}, {view.reason}")
         if view.job is None:
             raise UserError(f"{self.id} has no known job to cancel: {view.reason}")
-        ledger.append(self.folder.ledger, "cancel_requested", view.attempt)
+        ledger.append(self.folder.ledger, CancelRequested(view.attempt))
         if not self._ends_by_itself(view):
             Client(schedulers.get(view.scheduler), self.plan.site.command_timeout_s).cancel(view.job)
 
@@ -81,7 +82,7 @@ class Run:
 
         Were its job ended at once, not every scheduler would leave its processes the time.
         """
-        if not ledger.last(ledger.events(self.folder.ledger), "started", view.attempt):
+        if not ledger.last(ledger.events(self.folder.ledger), Started, view.attempt):
             return False
         until_s = monotonic() + self.plan.site.kill_after_s + NOTICED_S
         while monotonic() < until_s:
@@ -126,7 +127,7 @@ class Run:
             return f"resume it once it is over, or cancel it first; {FORCE}"
         if view.state is State.UNKNOWN:
             return f"ask again later, or, {FORCE}"
-        begun = ledger.last(ledger.events(self.folder.ledger), "started", view.attempt)
+        begun = ledger.last(ledger.events(self.folder.ledger), Started, view.attempt)
         if view.state is State.LOST and view.job and not (begun and at_work is False):
             return f"nobody can say that its job is gone; {FORCE}"
         return ""

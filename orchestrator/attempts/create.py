@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator import private, process, schedulers
 from orchestrator.code.freeze import freeze
@@ -23,6 +22,7 @@ from orchestrator.images import run_image
 from orchestrator.plans.plan import Plan
 from orchestrator.process import NoAnswer
 from orchestrator.runs import index, ledger, provenance
+from orchestrator.runs.events import Refused, Submitted, Submitting
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers import client
@@ -59,7 +59,7 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
             if plan.code:
                 _freeze(plan, made)
             _make(plan, made.attempt(1), text)
-            ledger.append(made.ledger, "submitting", 1, **_intent(request, after))
+            ledger.append(made.ledger, Submitting(1, request.called, after=_folders(after)))
             made.folder.rename(run.folder)
         except UserError:
             index.forget(run)
@@ -79,16 +79,16 @@ def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = No
     return run
 
 
-def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | None = None, **details: Any) -> None:
-    """Submit a later attempt of a run; the caller holds the run's lock. `details` go to the ledger.
+def start(plan: Plan, run: RunFolder, number: int, *, resumes: str | None) -> None:
+    """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
 
     Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
     was submitted (it then stays).
     """
     attempt = run.attempt(number)
-    request = plan.request(attempt, tuple(after or ()))
+    request = plan.request(attempt)
     text = script(plan, attempt, request)
-    ledger.append(run.ledger, "submitting", number, **_intent(request, after), **details)
+    ledger.append(run.ledger, Submitting(number, request.called, resumes=resumes))
     try:
         _discard(attempt.unfinished)  # of a client that was killed
         _make(plan, attempt.unfinished, text)
@@ -105,7 +105,7 @@ def start(plan: Plan, run: RunFolder, number: int, after: Mapping[str, Path] | N
         with contextlib.suppress(OSError):
             attempt.folder.rename(attempt.unfinished.folder)
         _discard(attempt.unfinished)
-        ledger.append(run.ledger, "refused", number, reason=str(error))
+        ledger.append(run.ledger, Refused(number, str(error)))
         raise
     _submitted(plan, run, number, job)
 
@@ -131,8 +131,8 @@ def _freeze(plan: Plan, run: RunFolder) -> None:
     write_json(run.code_record, frozen.record())
 
 
-def _intent(request: Request, after: Mapping[str, Path] | None) -> dict[str, Any]:
-    return {"name": request.called, **({"after": [str(folder) for folder in after.values()]} if after else {})}
+def _folders(after: Mapping[str, Path] | None) -> tuple[str, ...]:
+    return tuple(map(str, (after or {}).values()))
 
 
 def _submit(plan: Plan, attempt: Attempt, request: Request) -> str:
@@ -141,7 +141,7 @@ def _submit(plan: Plan, attempt: Attempt, request: Request) -> str:
 
 
 def _submitted(plan: Plan, run: RunFolder, number: int, job: str) -> None:
-    ledger.append(run.ledger, "submitted", number, job=job, scheduler=plan.site.scheduler)
+    ledger.append(run.ledger, Submitted(number, job, plan.site.scheduler))
 
 
 def with_time(plan: Plan, text: str) -> Plan:

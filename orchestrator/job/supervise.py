@@ -25,6 +25,7 @@ from orchestrator.placement.mapping import Placement, place
 from orchestrator.plans.plan import Plan, arranged, read_plan
 from orchestrator.runs import awaited, claim, ledger
 from orchestrator.runs.claim import Superseded
+from orchestrator.runs.events import CancelRequested, Ended, Started, Unordered
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, is_done
@@ -48,7 +49,7 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
         end = End(State.FAILED, defect.report(error, ["supervise"]))
     end.write(attempt.end)
     if end.certain:
-        ledger.append(run.ledger, "ended", number, state=end.state.value, reason=end.reason)
+        ledger.append(run.ledger, Ended(number, end.state, end.reason))
     return end
 
 
@@ -85,14 +86,8 @@ class Supervisor:
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image:
             self._ready(image)
-        ledger.append(
-            self.folder.ledger,
-            "started",
-            self.attempt.number,
-            job=job,
-            hosts=placement.hosts,
-            grid=[placement.grid.x, placement.grid.y],
-        )
+        grid = (placement.grid.x, placement.grid.y)
+        ledger.append(self.folder.ledger, Started(self.attempt.number, job, tuple(placement.hosts), grid))
         started = process.start(
             command(self.plan, self.attempt, starter),
             own_group=True,
@@ -160,7 +155,7 @@ class Supervisor:
         except SiteError as error:
             reason = f"the hosts keep the scheduler's order: {error}"
             print(f"torusrun: {reason}", file=sys.stderr, flush=True)
-            ledger.append(self.folder.ledger, "unordered", self.attempt.number, reason=reason)
+            ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
             return hosts
         return arrangement.hosts if arrangement else hosts
 
@@ -197,7 +192,7 @@ class Supervisor:
 
     def _cancelled(self) -> StopRequest | None:
         """The user's own request to cancel this attempt, if there is one."""
-        asked = ledger.last(ledger.events(self.folder.ledger), "cancel_requested", self.attempt.number)
+        asked = ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number)
         return StopRequest(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
 
     def _cancelled_meanwhile(self) -> StopRequest | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.runs import ledger
+from orchestrator.runs.events import Ended, Event, Submitting
 from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.ledger import Event, last
+from orchestrator.runs.ledger import last
 from orchestrator.states import State
 
 
@@ -15,10 +16,10 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
 
     The state is None where the run is not known to have ended.
     """
-    submitting = last(events, "submitting", attempt)
-    for folder in submitting.details.get("after", ()) if submitting else ():
-        ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if event.kind == "ended"]
-        state = State(ends[-1].details["state"]) if ends else None
+    submitting = last(events, Submitting, attempt)
+    for folder in submitting.after if submitting else ():
+        ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if isinstance(event, Ended)]
+        state = ends[-1].state if ends else None
         if state is not State.COMPLETED:
             return Path(folder).name, state
     return None

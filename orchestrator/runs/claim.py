@@ -14,8 +14,8 @@ import os
 
 from orchestrator.errors import SiteError
 from orchestrator.private import open_regular, read_bytes
+from orchestrator.runs.events import LARGEST_ATTEMPT
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.ledger import LARGEST_ATTEMPT
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 LARGEST_BYTES = 100

@@ -1,8 +1,7 @@
-"""The ledger: what happened to a run, one JSON line per event, only ever appended to.
+"""The ledger: what happened to a run, one JSON line per event (events.py), only ever appended to.
 
-Events: submitting, submitted, refused, started, ended, cancel_requested, unordered. The login node and the job both
-write; each line is one locked, synchronized append, so that neither loses the other's on a shared file system that
-honours locks. A line that is not whole, or says what no event can say, is left out.
+The login node and the job both write; each line is one locked, synchronized append, so that neither loses the other's
+on a shared file system that honours locks. A line that is not whole, or says what no event can say, is left out.
 """
 
 from __future__ import annotations
@@ -12,41 +11,24 @@ import errno
 import fcntl
 import json
 import os
-import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from orchestrator.errors import SiteError
 from orchestrator.private import open_regular
+from orchestrator.runs.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
 from orchestrator.runs.files import parsed
 from orchestrator.runs.lines import last_lines
-from orchestrator.states import State
 
 LARGEST_BYTES = 4 * 1024 * 1024
-LARGEST_ATTEMPT = 99_999
-JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@\[\]-]{0,199}")
-ENDS = {state.value for state in State if state.over}
-# What the details of an event must be for the event to be believed.
-TEXTS = {"submitting": ("name",), "refused": ("reason",), "ended": ("state", "reason")}
-MAKE_AN_ATTEMPT = ("submitting", "submitted", "started", "refused")
+MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
+E = TypeVar("E", bound=Event)
 
 
-@dataclass(frozen=True)
-class Event:
-    """One line of the ledger."""
-
-    time_s: float
-    kind: str
-    attempt: int
-    details: dict[str, Any]
-
-
-def append(ledger: Path, kind: str, attempt: int, **details: Any) -> None:
+def append(ledger: Path, event: Event) -> None:
     """Add an event. Raises SiteError when the disk does not take it."""
-    line = json.dumps({"t": round(time.time(), 3), "event": kind, "attempt": attempt, **details}) + "\n"
+    line = json.dumps(as_json(event)) + "\n"
     try:
         descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
@@ -92,47 +74,20 @@ def read(ledger: Path) -> tuple[list[Event], str]:
 def _event(line: bytes) -> Event | None:
     """The event in a line, None where it is not whole."""
     try:
-        value = parsed(line)
-        time_s, kind, attempt = value.pop("t"), value.pop("event"), value.pop("attempt")
-    except (ValueError, AttributeError, KeyError, TypeError):
+        return from_json(dict(parsed(line)))
+    except (ValueError, TypeError):
         return None
-    if type(time_s) not in (int, float) or not 0 <= time_s < 1e12 or type(kind) is not str:
-        return None
-    if type(attempt) is not int or not 1 <= attempt <= LARGEST_ATTEMPT or not _believable(kind, value):
-        return None
-    return Event(float(time_s), kind, attempt, value)
 
 
-def _believable(kind: str, details: dict[str, Any]) -> bool:
-    """Whether an event has the details that its readers rely on."""
-    if not all(type(details.get(key)) is str for key in TEXTS.get(kind, ())):
-        return False
-    if (kind in ("submitted", "started") or "job" in details) and not is_job_id(details.get("job")):
-        return False
-    if kind == "started" and not are_texts(details.get("hosts")):
-        return False
-    if "after" in details and not are_texts(details["after"]):
-        return False
-    return kind != "ended" or details.get("state") in ENDS
-
-
-def is_job_id(value: object) -> bool:
-    """Whether a value may be handed to a scheduler's commands as the id of a job."""
-    return type(value) is str and JOB_ID.fullmatch(value) is not None
-
-
-def are_texts(value: object) -> bool:
-    """Whether a value is a list of texts."""
-    return type(value) is list and all(type(host) is str for host in value)
-
-
-def last(found: Sequence[Event], kind: str, attempt: int) -> Event | None:
+def last(found: Sequence[Event], kind: type[E], attempt: int) -> E | None:
     """The newest event of a kind in an attempt."""
-    return next((e for e in reversed(found) if e.kind == kind and e.attempt == attempt), None)
+    return next((e for e in reversed(found) if isinstance(e, kind) and e.attempt == attempt), None)
 
 
 def standing(found: Sequence[Event]) -> dict[int, bool]:
-    """Every attempt that was made, and whether it stands: it does unless the last that was said of it is `refused`."""
-    attempts = {event.attempt: True for event in found if event.kind == "ended"}
-    attempts.update((event.attempt, event.kind != "refused") for event in found if event.kind in MAKE_AN_ATTEMPT)
+    """Every attempt that was made, and whether it stands: it does unless the last that was said of it is Refused."""
+    attempts = {event.attempt: True for event in found if isinstance(event, Ended)}
+    attempts.update(
+        (event.attempt, not isinstance(event, Refused)) for event in found if isinstance(event, MAKE_AN_ATTEMPT)
+    )
     return attempts

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.runs.ledger import Event, last
+from orchestrator.runs.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.ledger import last
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
 
@@ -52,8 +53,8 @@ def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | No
     """The end that the job itself recorded, or that somebody saw before."""
     if end and end.certain:
         return _status(end)
-    seen = last(events, "ended", attempt)
-    return Status(State(seen.details["state"]), seen.details["reason"]) if seen else None
+    seen = last(events, Ended, attempt)
+    return Status(seen.state, seen.reason) if seen else None
 
 
 def _completed(status: Status) -> Status:
@@ -69,7 +70,7 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
         return _status(end)
     if end:
         return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
-    if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, "cancel_requested", attempt):
+    if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
         return Status(State.CANCELLED, _joined("cancelled by its user", job.reason))
     if job.state is State.LOST:
         return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
@@ -79,7 +80,7 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
     """What LOST means for an attempt, and what to do."""
-    if not (last(events, "submitted", attempt) or last(events, "started", attempt)):
+    if not (last(events, Submitted, attempt) or last(events, Started, attempt)):
         return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
     return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
@@ -95,18 +96,18 @@ def _joined(*reasons: str) -> str:
 
 def _not_shown_yet(events: list[Event], attempt: int, now_s: float) -> Status | None:
     """The state of an attempt that was submitted a moment ago and has not begun; None for any other."""
-    submissions = [e for e in events if e.attempt == attempt and e.kind in ("submitting", "submitted")]
-    if not submissions or last(events, "started", attempt):
+    submissions = [e for e in events if e.attempt == attempt and isinstance(e, (Submitting, Submitted))]
+    if not submissions or last(events, Started, attempt):
         return None
     # Clocks of login nodes differ, so the submission may seem to lie ahead.
     age_s = now_s - max(event.time_s for event in submissions)
     if abs(age_s) >= SHOWN_AFTER_S:
         return None
-    scheduler = submissions[-1].details.get("scheduler", "its scheduler")
+    scheduler = getattr(submissions[-1], "scheduler", "") or "its scheduler"
     return Status(State.UNKNOWN, f"submitted {max(age_s, 0):.0f} s ago; {scheduler} does not show it yet")
 
 
 def _unsubmitted(events: list[Event], attempt: int) -> str:
-    event = last(events, "submitting", attempt)
-    name = event.details["name"] if event else "?"
+    event = last(events, Submitting, attempt)
+    name = event.name if event else "?"
     return f"the submission of attempt {attempt} was cut off; look for a job named {name!r} in the queue"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.runs import awaited, claim
+from orchestrator.runs.events import Started
 from orchestrator.runs.ledger import last
 from orchestrator.states import State, Status
 from orchestrator.watch.view import Record
@@ -20,7 +21,7 @@ def explained(record: Record, status: Status) -> Status:
         lock = attempt.alive.relative_to(record.folder.folder)
         reason = f"its job has left the queue, and yet processes of its ranks are at work: they hold {lock}"
         return Status(State.UNKNOWN, reason)
-    unmet = None if last(record.events, "started", record.attempt) else awaited.unmet(record.events, record.attempt)
+    unmet = None if last(record.events, Started, record.attempt) else awaited.unmet(record.events, record.attempt)
     if unmet and unmet[1]:
         return Status(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {unmet[1].value}")
     return status

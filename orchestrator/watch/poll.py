@@ -12,6 +12,7 @@ from dataclasses import replace
 from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.runs import ledger
+from orchestrator.runs.events import Ended
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
@@ -84,7 +85,7 @@ def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, S
     status = _blamed_on_the_disk(record, explained(record, record.status(job, now_s)))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
-            ledger.append(record.folder.ledger, "ended", record.attempt, state=status.state.value, reason=status.reason)
+            ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))
     return record, status
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger, metrics, planned, remains
+from orchestrator.runs.events import Ended, Event, Started, Submitted
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.ledger import Event, last
+from orchestrator.runs.ledger import last
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End, is_done
@@ -86,15 +87,14 @@ class Record:
 
     @property
     def job(self) -> str | None:
-        event = last(self.events, "submitted", self.attempt) or last(self.events, "started", self.attempt)
-        return str(event.details["job"]) if event else None
+        event = last(self.events, Submitted, self.attempt) or last(self.events, Started, self.attempt)
+        return event.job if event else None
 
     @property
     def scheduler(self) -> str:
         """The scheduler's name; '' where nobody can tell."""
-        event = last(self.events, "submitted", self.attempt)
-        said = event.details.get("scheduler") if event else None
-        return self.plan.scheduler if self.plan else str(said or "")
+        event = last(self.events, Submitted, self.attempt)
+        return self.plan.scheduler if self.plan else event.scheduler if event else ""
 
     def status(self, job: Status | None, now_s: float) -> Status:
         return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
@@ -108,7 +108,7 @@ class Record:
     @property
     def settled(self) -> bool:
         """Whether the folder alone says how the newest attempt ended."""
-        return bool(self.end and self.end.certain) or last(self.events, "ended", self.attempt) is not None
+        return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
 
     @property
     def hopeless(self) -> bool:
@@ -119,7 +119,7 @@ class Record:
         """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
         paced, suspected = Pace(), ""
-        started = last(self.events, "started", self.attempt)
+        started = last(self.events, Started, self.attempt)
         if status.state is State.RUNNING:
             paced = pace(rows, self.attempt, started.time_s if started else None, now_s)
         if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
@@ -159,9 +159,9 @@ class Record:
 
     def _place(self) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
         """The grid and the hosts: as planned and as the ledger says, or as the ranks were placed."""
-        started = last(self.events, "started", self.attempt)
+        started = last(self.events, Started, self.attempt)
         grid = self.plan.grid if self.plan else None
-        hosts = tuple(started.details["hosts"]) if started else ()
+        hosts = started.hosts if started else ()
         if (grid and hosts) or not self.damage:
             return grid, hosts
         placed_grid, placed_hosts = remains.placed(self.folder.attempt(self.attempt))
@@ -209,7 +209,7 @@ def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[in
     An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
     """
     told = {number for number, stands in standing.items() if stands}
-    submitted = {event.attempt for event in events if event.kind in ("submitted", "started", "ended")}
+    submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
     unknown = {number for number in folders if number not in standing}
     made = {number for number in told if number in submitted or number in folders}
     return max(made | unknown, default=1)

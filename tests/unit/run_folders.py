@@ -13,6 +13,7 @@ from orchestrator.job.prepare import prepare
 from orchestrator.placement.mapping import place
 from orchestrator.plans.plan import plan as planned
 from orchestrator.runs import index, ledger, provenance
+from orchestrator.runs.events import Ended, Started, Submitted, Submitting
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
@@ -50,11 +51,11 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
         write_json(run.plan, plan.as_json())
         write_json(attempt.plan, plan.as_json())
     _image(run)
-    ledger.append(run.ledger, "submitting", 1, name=plan.run_id)
-    ledger.append(run.ledger, "submitted", 1, job=job, scheduler="local")
+    ledger.append(run.ledger, Submitting(1, name=plan.run_id))
+    ledger.append(run.ledger, Submitted(1, job=job, scheduler="local"))
     placement = place(plan.grid, ["here"], 4)
     prepare(plan, run, attempt, placement, None, launchers.named("spawn"))
-    ledger.append(run.ledger, "started", 1, job=job, hosts=["here"], grid=[2, 2])
+    ledger.append(run.ledger, Started(1, job=job, hosts=("here",), grid=(2, 2)))
     for rank in range(4):
         start = {"rank": rank, "host": "here", "local_rank": rank, "pid": 1, "started_s": 1.5}
         write_json(attempt.rank_start(rank), start)
@@ -71,7 +72,7 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     if end.state is State.COMPLETED:
         write_json(attempt.done, {"schema": 1, "attempt": 1, "step": STEPS})
     end.write(attempt.end)
-    ledger.append(run.ledger, "ended", 1, state=end.state.value, reason=end.reason)
+    ledger.append(run.ledger, Ended(1, state=end.state, reason=end.reason))
     return run
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
+from orchestrator.runs.events import Started
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -143,7 +144,7 @@ def test_an_attempt_is_resumed_only_when_its_end_is_certain_or_its_user_knows_be
     assert status(capsys)["state"] == "LOST", "an hour later its scheduler knows nothing of attempt 2"
     assert main(["resume", "last"]) == 2
     assert "nobody can say that its job is gone" in capsys.readouterr().err
-    ledger.append(run.ledger, "started", 2, job="2", hosts=["n1"])
+    ledger.append(run.ledger, Started(2, job="2", hosts=("n1",)))
     lock = claim.hold(run.attempt(2))
     assert main(["resume", "last"]) == 2
     os.close(lock)

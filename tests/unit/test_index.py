@@ -9,6 +9,7 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.errors import UserError
 from orchestrator.runs import index, ledger
+from orchestrator.runs.events import Submitting
 from orchestrator.runs.folder import RunFolder
 
 STRANGER = 4321
@@ -20,7 +21,7 @@ def made(folder: Path) -> RunFolder:
     run.attempt(1).folder.mkdir(parents=True)
     plan = {"schema": 1, "run": run.run_id, "grid": [1, 1], "ranks": 1, "site": {"scheduler": "local"}}
     run.plan.write_text(json.dumps(plan))
-    ledger.append(run.ledger, "submitting", 1, name=run.run_id)
+    ledger.append(run.ledger, Submitting(1, name=run.run_id))
     return run
 
 

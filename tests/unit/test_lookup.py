@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.process import Finished
 from orchestrator.runs import ledger
+from orchestrator.runs.events import Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.gridengine import GridEngine
 from orchestrator.states import State
@@ -27,7 +28,7 @@ def cut_off(folder: Path, scheduler: str) -> RunFolder:
     run = RunFolder(folder / "x-1")
     run.attempt(1).folder.mkdir(parents=True)
     run.plan.write_text(PLAN.format(run="x-1", scheduler=scheduler))
-    ledger.append(run.ledger, "submitting", 1, name="x-1")
+    ledger.append(run.ledger, Submitting(1, name="x-1"))
     return run
 
 
@@ -46,7 +47,7 @@ def test_a_job_of_that_name_is_taken_for_the_runs(tmp_path: Path, monkeypatch: p
     assert view.state is State.UNKNOWN and "was cut off" in view.reason, "it may still be under way"
     (view,) = views([run], time.time() + LATER_S)
     assert (view.state, view.job) == (State.PENDING, "71")
-    assert ledger.last(ledger.events(run.ledger), "submitted", 1), "what was found out is kept"
+    assert ledger.last(ledger.events(run.ledger), Submitted, 1), "what was found out is kept"
 
 
 def test_a_job_of_that_name_of_another_users_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

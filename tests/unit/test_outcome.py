@@ -2,14 +2,14 @@
 
 import pytest
 
-from orchestrator.runs.ledger import Event
+from orchestrator.runs.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
 
 NOW_S = 1000.0
-SUBMITTED = Event(1.0, "submitted", 1, {"job": "7"})
-CANCELLED = Event(2.0, "cancel_requested", 1, {})
+SUBMITTED = Submitted(1, "7", time_s=1.0)
+CANCELLED = CancelRequested(1, time_s=2.0)
 GONE = Status(State.LOST, "it has left the queue")
 SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
 
@@ -43,7 +43,7 @@ def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> 
 
 
 def test_an_end_that_was_seen_once_stays_when_the_scheduler_forgets() -> None:
-    seen = Event(3.0, "ended", 1, {"state": "TIMEOUT", "reason": "TimeLimit"})
+    seen = Ended(1, State.TIMEOUT, "TimeLimit", time_s=3.0)
     assert resolve([SUBMITTED, seen], 1, None, GONE, NOW_S) == Status(State.TIMEOUT, "TimeLimit")
 
 
@@ -54,11 +54,11 @@ def test_lost_says_what_it_means_and_what_to_do() -> None:
         "end; `torusrun logs` shows what it wrote; `torusrun resume` goes on from the newest checkpoint "
         "(--force, if you know that its job is gone)"
     )
-    never = resolve([Event(1.0, "submitting", 1, {"name": "x"})], 1, None, GONE, NOW_S).reason
+    never = resolve([Submitting(1, "x", time_s=1.0)], 1, None, GONE, NOW_S).reason
     assert never.startswith("nothing shows that it was ever submitted: ") and "`torusrun resume` submits it" in never
 
 
-ENDED = Event(3.0, "ended", 1, {"state": "CANCELLED", "reason": "scancel"})
+ENDED = Ended(1, State.CANCELLED, "scancel", time_s=3.0)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_training_that_was_done_runs_as_long_as_its_job() -> None:
     assert completed == Status(State.COMPLETED, "all well")
 
 
-def submitted(ago_s: float, kind: str = "submitted") -> Event:
-    return Event(NOW_S - ago_s, kind, 1, {"job": "7", "scheduler": "pbs"})
+def submitted(ago_s: float) -> Event:
+    return Submitted(1, "7", "pbs", time_s=NOW_S - ago_s)
 
 
 def test_a_job_that_its_scheduler_does_not_show_yet_is_not_lost() -> None:
-    for young in ([submitted(29.0)], [submitted(40.0, "submitting"), submitted(3.0)], [submitted(-5.0)]):
+    for young in ([submitted(29.0)], [Submitting(1, "x", time_s=NOW_S - 40.0), submitted(3.0)], [submitted(-5.0)]):
         status = resolve(young, 1, None, GONE, NOW_S)
         assert status.state is State.UNKNOWN, "resumed now, the run would have two attempts at once"
         assert "s ago; pbs does not show it yet" in status.reason
@@ -111,9 +111,9 @@ def test_a_job_that_its_scheduler_does_not_show_yet_is_not_lost() -> None:
 
 
 def test_a_job_that_is_not_shown_is_lost_after_a_while_or_once_it_has_begun() -> None:
-    started = Event(NOW_S - 1, "started", 1, {"job": "7", "hosts": ["n1"]})
+    started = Started(1, "7", ("n1",), time_s=NOW_S - 1)
     for old in ([submitted(30.0)], [submitted(5.0), started], [submitted(-1e6)]):
         assert resolve(old, 1, None, GONE, NOW_S).state is State.LOST
-    cancelled = Event(NOW_S - 1, "cancel_requested", 1, {})
+    cancelled = CancelRequested(1, time_s=NOW_S - 1)
     assert resolve([submitted(5.0), cancelled], 1, None, GONE, NOW_S).state is State.CANCELLED
     assert resolve([submitted(5.0)], 1, SIGTERMED, GONE, NOW_S).state is State.CANCELLED

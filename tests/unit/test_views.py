@@ -13,6 +13,7 @@ import pytest
 from orchestrator import process
 from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
+from orchestrator.runs.events import Refused, Started, Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.schedulers.client import Client
@@ -40,18 +41,18 @@ def state(run: RunFolder, now_s: float | None = None) -> State:
 
 
 def test_a_refused_resume_does_not_hide_the_attempts_after_it(run: RunFolder) -> None:
-    ledger.append(run.ledger, "submitting", 2, name="made")
-    ledger.append(run.ledger, "refused", 2, reason="no such queue")
+    ledger.append(run.ledger, Submitting(2, name="made"))
+    ledger.append(run.ledger, Refused(2, reason="no such queue"))
     assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
     run.attempt(2).folder.mkdir()
-    ledger.append(run.ledger, "submitting", 2, name="made")
-    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    ledger.append(run.ledger, Submitting(2, name="made"))
+    ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
     COMPLETED.write(run.attempt(2).end)
     assert (read_record(run).attempt, state(run)) == (2, State.COMPLETED)
 
 
 def test_an_attempt_that_never_got_its_folder_was_never_submitted(run: RunFolder) -> None:
-    ledger.append(run.ledger, "submitting", 2, name="made")
+    ledger.append(run.ledger, Submitting(2, name="made"))
     assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
     run.attempt(2).folder.mkdir()
     assert (read_record(run).attempt, state(run)) == (2, State.UNKNOWN)
@@ -59,8 +60,8 @@ def test_an_attempt_that_never_got_its_folder_was_never_submitted(run: RunFolder
 
 def test_a_job_that_is_gone_while_its_ranks_are_at_work_is_not_lost(run: RunFolder) -> None:
     run.attempt(2).folder.mkdir()
-    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
-    ledger.append(run.ledger, "started", 2, job=GONE, hosts=["here"])
+    ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
+    ledger.append(run.ledger, Started(2, job=GONE, hosts=("here",)))
     lock = claim.hold(run.attempt(2))
     view = views([run])[0]
     assert (view.state, "they hold attempts/2/alive" in view.reason) == (State.UNKNOWN, True), view
@@ -73,8 +74,8 @@ def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_told_a
     later_s = time.time() + 60
     awaited = make(run.folder.parent.parent / "run.yaml", FAILED)
     run.attempt(2).folder.mkdir()
-    ledger.append(run.ledger, "submitting", 2, name="made", after=[str(awaited.folder)])
-    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    ledger.append(run.ledger, Submitting(2, name="made", after=(str(awaited.folder),)))
+    ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
     view = views([run], later_s)[0]
     assert (view.state, view.reason) == (
         State.CANCELLED,
@@ -104,8 +105,8 @@ def test_hosts_and_grid_come_from_the_placement_where_ledger_and_plans_are_lost(
 
 def test_a_job_just_submitted_that_nobody_shows_is_unknown_and_later_lost(run: RunFolder) -> None:
     run.attempt(2).folder.mkdir()
-    ledger.append(run.ledger, "submitting", 2, name="made")
-    ledger.append(run.ledger, "submitted", 2, job=GONE, scheduler="local")
+    ledger.append(run.ledger, Submitting(2, name="made"))
+    ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
     now_s = ledger.events(run.ledger)[-1].time_s
     view = views([run], now_s + 7)[0]
     assert (view.state, view.reason) == (State.UNKNOWN, "submitted 7 s ago; local does not show it yet")
