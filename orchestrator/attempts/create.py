@@ -1,174 +1,109 @@
-"""A plan becomes a run folder, and a run folder a job: the first attempt and every later one.
+"""The folders of a run and of an attempt, made under an unfinished name: their rename makes them a run and an attempt.
 
-A client can be killed at any moment. So the index is written first, then what the job needs, under an unfinished name;
-the rename makes it a run or an attempt, and only then is the scheduler asked. Nothing is lost, and what is left of a
-killed client is known by its name.
+So what a killed client leaves is not taken for one. The index is written first, so that it is found and removed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from orchestrator import private, process, schedulers
+from orchestrator import private
 from orchestrator.code.freeze import freeze
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import run_image
+from orchestrator.images.run_image import Image
+from orchestrator.plans.attempt import AttemptPlan
+from orchestrator.plans.kept import write_attempt
 from orchestrator.plans.plan import Plan
-from orchestrator.process import NoAnswer
 from orchestrator.runs import index, ledger, provenance
-from orchestrator.runs.events import Refused, Submitted, Submitting
+from orchestrator.runs.events import Submitting
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.schedulers import client
-from orchestrator.schedulers.script import job_script
-from orchestrator.schedulers.seam import Request
-from orchestrator.spec.kinds import seconds
-from orchestrator.version import __version__
 
 
-def submit_first(plan: Plan, source: Path, after: Mapping[str, Path] | None = None) -> RunFolder:
-    """Make the run of a plan whose spec lies in `source`, and submit its first attempt.
+def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFolder:
+    """The folder of a run with its first attempt, whose job script is `text`; its spec lies in the folder `source`.
 
-    `after` holds the run folders of the jobs that have to complete first. A run that the scheduler refuses leaves
-    nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
+    The run is in the index before it has a folder. Raises UserError where its image does not fit or its code cannot be
+    copied, SiteError where the folder cannot be made; nothing is left then.
     """
-    run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
+    plan = first.plan
+    folder = RunFolder(plan.folder)
     image = run_image.fitting(plan)
-    gathered, diff = provenance.gather(source)
-    request = plan.request(attempt, tuple(after or ()))
-    text = script(plan, attempt, request)
+    facts = provenance.gather(source)
     private.make(plan.folder.parent)
-    with index.announced(run):
+    with index.announced(folder):
         try:
-            made = RunFolder(run.unfinished)
-            made.folder.mkdir(mode=0o700)
-            made.attempts.mkdir(mode=0o700)
-            write_text(made.spec, plan.spec_text)
-            write_json(made.provenance, gathered)
-            if diff:
-                write_text(made.code_diff, diff)
-            if image:
-                run_image.keep(made, image)
-            write_json(made.plan, plan.as_json())
-            if plan.code:
-                _freeze(plan, made)
-            _make(plan, made.attempt(1), text)
-            ledger.append(made.ledger, Submitting(1, request.called, after=_folders(after)))
-            made.folder.rename(run.folder)
+            _run(RunFolder(folder.unfinished), first, text, image, *facts)
+            ledger.append(RunFolder(folder.unfinished).ledger, event)
+            folder.unfinished.rename(folder.folder)
         except UserError:
-            index.forget(run)
+            index.forget(folder)
             raise
         except (OSError, SiteError) as error:
-            index.forget(run)
+            index.forget(folder)
             reason = error.strerror if isinstance(error, OSError) else error
-            raise SiteError(f"{run.folder}: the run folder cannot be made: {reason}") from None
-    try:
-        job = _submit(plan, attempt, request)
-    except NoAnswer:
-        raise
-    except (SiteError, UserError):
-        index.forget(run)
-        raise
-    _submitted(plan, run, 1, job)
-    return run
+            raise SiteError(f"{folder.folder}: the run folder cannot be made: {reason}") from None
+    return folder
 
 
-def start(plan: Plan, run: RunFolder, number: int, *, resumes: str | None) -> None:
-    """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
-
-    Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
-    was submitted (it then stays).
-    """
-    attempt = run.attempt(number)
-    request = plan.request(attempt)
-    text = script(plan, attempt, request)
-    ledger.append(run.ledger, Submitting(number, request.called, resumes=resumes))
-    try:
-        _discard(attempt.unfinished)  # of a client that was killed
-        _make(plan, attempt.unfinished, text)
-        attempt.unfinished.folder.rename(attempt.folder)
-    except (OSError, SiteError) as error:
-        _discard(attempt.unfinished)
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise SiteError(f"{attempt.folder}: the attempt cannot be made: {reason}") from None
-    try:
-        job = _submit(plan, attempt, request)
-    except NoAnswer:
-        raise
-    except (SiteError, UserError) as error:
-        with contextlib.suppress(OSError):
-            attempt.folder.rename(attempt.unfinished.folder)
-        _discard(attempt.unfinished)
-        ledger.append(run.ledger, Refused(number, str(error)))
-        raise
-    _submitted(plan, run, number, job)
+def _run(
+    made: RunFolder, first: AttemptPlan, text: str, image: Image | None, gathered: dict[str, Any], diff: str
+) -> None:
+    made.folder.mkdir(mode=0o700)
+    made.attempts.mkdir(mode=0o700)
+    write_text(made.spec, first.plan.spec_text)
+    write_json(made.provenance, gathered)
+    if diff:
+        write_text(made.code_diff, diff)
+    if image:
+        run_image.keep(made, image)
+    write_json(made.plan, first.plan.as_json())
+    if first.plan.code:
+        _freeze(first.plan, first.plan.code, made)
+    _fill(made.attempt(1), first, text)
 
 
-def _discard(attempt: Attempt) -> None:
-    shutil.rmtree(attempt.folder, ignore_errors=True)
-
-
-def _make(plan: Plan, attempt: Attempt, text: str) -> None:
-    """Write all that the job of an attempt needs to begin."""
-    attempt.folder.mkdir(mode=0o700)
-    write_json(attempt.plan, plan.as_json())
-    write_text(attempt.script, text)
-
-
-def _freeze(plan: Plan, run: RunFolder) -> None:
+def _freeze(plan: Plan, code: Path, made: RunFolder) -> None:
     """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
-    assert plan.code is not None
     own = [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
-    frozen = freeze(plan.code, run.code, plan.run.code_limit_bytes, leave_out=own)
+    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=own)
     for note in frozen.notes:
-        print(f"torusrun: {plan.code}: {note}", file=sys.stderr)
-    write_json(run.code_record, frozen.record())
+        print(f"torusrun: {code}: {note}", file=sys.stderr)
+    write_json(made.code_record, frozen.record())
 
 
-def _folders(after: Mapping[str, Path] | None) -> tuple[str, ...]:
-    return tuple(map(str, (after or {}).values()))
-
-
-def _submit(plan: Plan, attempt: Attempt, request: Request) -> str:
-    """Ask the scheduler for the attempt's job; its id. Raises NoAnswer where there may be a job all the same."""
-    return client.of(plan.site).submit(attempt.script, request, cwd=attempt.folder)
-
-
-def _submitted(plan: Plan, run: RunFolder, number: int, job: str) -> None:
-    ledger.append(run.ledger, Submitted(number, job, plan.site.scheduler))
-
-
-def with_time(plan: Plan, text: str) -> Plan:
-    """The plan with another time limit. Raises UserError where `text` is no duration, or too short a one."""
+def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
+    """The folder of a later attempt, whose job script is `text`. Raises SiteError where it cannot be made."""
     try:
-        changed = replace(plan, run=replace(plan.run, time_s=seconds(text)))
-    except ValueError as error:
-        raise UserError(f"--time: {text!r} {error}") from None
-    if changed.run.time_s <= plan.site.stop_before_s:
-        raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
-    return changed
+        _remove(made.unfinished)  # of a client that was killed
+        _fill(made.unfinished, planned, text)
+        made.unfinished.folder.rename(made.folder)
+    except (OSError, SiteError) as error:
+        _remove(made.unfinished)
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SiteError(f"{made.folder}: the attempt cannot be made: {reason}") from None
 
 
-def script(plan: Plan, attempt: Attempt, request: Request | None = None) -> str:
-    """The exact text of an attempt's job script."""
-    return job_script(
-        schedulers.get(plan.site.scheduler),
-        request or plan.request(attempt),
-        attempt=attempt.folder,
-        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
-        title=f"torusrun {__version__}: attempt {attempt.number} of run {plan.run_id}",
-        modules=plan.site.modules,
-        environment={**_python_path(), **plan.environment},
-    )
+def take_back(made: Attempt) -> None:
+    """Remove an attempt that the scheduler refused: first its name, so that no half of it is taken for one."""
+    try:
+        made.folder.rename(made.unfinished.folder)
+    except OSError:
+        return
+    _remove(made.unfinished)
 
 
-def _python_path() -> dict[str, str]:
-    """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
-    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
-    return {"PYTHONPATH": path} if path else {}
+def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
+    """Write all that the job of an attempt needs to begin."""
+    made.folder.mkdir(mode=0o700)
+    write_attempt(made, planned)
+    write_text(made.script, text)
+
+
+def _remove(made: Attempt) -> None:
+    shutil.rmtree(made.folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 examples:
   torusrun resume last
   torusrun resume last --time 2h --wait
+  torusrun resume last --nodes 2 --grid 4x2 --exclude node7
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from orchestrator.errors import DONE
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_id(parser)
     parser.add_argument("--time", metavar="DURATION", help="another time limit than before, as in 2h")
+    parser.add_argument("--nodes", metavar="N", type=int, help="on so many nodes")
+    parser.add_argument("--grid", metavar="XxY", help="in another grid of ranks; one of another size needs --nodes")
+    parser.add_argument(
+        "--exclude",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="not on this host, nor in later attempts; a list as in n[3-5]; may be repeated",
+    )
     parser.add_argument(
         "--force",
         action="store_true",
@@ -28,7 +38,14 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.api import open_run
 
     resumed = open_run(args.run_id)
-    checkpoint = resumed.resume(time=args.time, force=args.force, new_image=args.new_image)
+    checkpoint = resumed.resume(
+        time=args.time,
+        nodes=args.nodes,
+        grid=args.grid,
+        exclude=args.exclude,
+        force=args.force,
+        new_image=args.new_image,
+    )
     origin = checkpoint.path.name if checkpoint else "the beginning: it has no complete checkpoint"
     print(f"{resumed.id} goes on from {origin}")
     if not args.wait:

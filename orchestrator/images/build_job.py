@@ -14,7 +14,7 @@ from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.images import run_image
 from orchestrator.images.run_image import Prepared
-from orchestrator.plans.plan import in_its_words
+from orchestrator.plans.request import in_its_words
 from orchestrator.runs.records import End
 from orchestrator.schedulers import client
 from orchestrator.schedulers.script import job_script

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator import private, schedulers
 from orchestrator.errors import TorusrunError
-from orchestrator.plans.plan import read_plan
+from orchestrator.plans.kept import read_attempt
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.states import State
 
@@ -24,7 +24,7 @@ def main() -> None:
     attempt = Attempt(Path(sys.argv[1]))
     run = RunFolder(attempt.folder.parents[1])
     try:
-        scheduler = schedulers.get(read_plan(run, attempt.number).site.scheduler)
+        scheduler = schedulers.get(read_attempt(run, attempt.number).plan.site.scheduler)
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
     job = os.environ.get(scheduler.job_variable, "unknown")

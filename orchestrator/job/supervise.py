@@ -22,7 +22,9 @@ from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopRequest, verdict
 from orchestrator.placement.mapping import Placement, place
-from orchestrator.plans.plan import Plan, arranged, read_plan
+from orchestrator.plans.kept import read_attempt
+from orchestrator.plans.order import arranged
+from orchestrator.plans.plan import Plan
 from orchestrator.runs import awaited, claim, ledger
 from orchestrator.runs.claim import Superseded
 from orchestrator.runs.events import CancelRequested, Ended, Started, Unordered
@@ -61,7 +63,7 @@ class Supervisor:
         self.parent = os.getppid()
         self.folder = run
         self.attempt = attempt
-        self.plan: Plan = read_plan(run, attempt.number)
+        self.plan: Plan = read_attempt(run, attempt.number).plan
         self.told: StopRequest | None = None
         self.ledger_size = 0
         self.looked_s = self.pulse_s = 0.0

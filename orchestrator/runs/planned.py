@@ -28,18 +28,21 @@ class Planned:
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
-    """The plan, or else the copy in the newest of these attempts that can be read; and what is damaged, in words."""
+    """The plan that holds for the newest of these attempts, or another that can be read; and what is damaged, in words.
+
+    The first attempt has the run's plan; a later one may have another grid.
+    """
+    newest, *earlier = [run.attempt(number).plan for number in reversed(attempts)] or [run.plan]
+    paths = (newest, run.plan, *earlier) if attempts and attempts[-1] > 1 else (run.plan, newest)
     why = ""
-    for path in (run.plan, *(run.attempt(number).plan for number in reversed(attempts))):
+    for path in dict.fromkeys(paths):
         try:
             found = read(path)
         except SiteError as error:
             why = why or str(error)
             continue
-        if found and path == run.plan:
-            return found, ""
         if found:
-            return found, f"{why}; {path} is read in its place"
+            return found, f"{why}; {path} is read in its place" if why else ""
         why = why or f"{path}: it is missing"
     return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
 

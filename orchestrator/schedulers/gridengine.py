@@ -40,6 +40,7 @@ class GridEngine(Scheduler):
     job_variable = "JOB_ID"
     scratch_variables = ("SGE_LOCALDIR",)
     told_variables = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
+    cannot_exclude = ""
 
     def __init__(self, user: str | None = None) -> None:
         self._user = user or getpass.getuser()
@@ -63,8 +64,10 @@ class GridEngine(Scheduler):
             options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
             options.append(f"-P {self._word('account', request.account)}")
-        if request.after:
-            options.append(f"-hold_jid {','.join(request.after)}")
+        if awaited := (*request.after, *request.after_any):  # -hold_jid knows no other condition than an end
+            options.append(f"-hold_jid {','.join(awaited)}")
+        if request.exclude:
+            options.append(f"-l hostname=!({'|'.join(request.exclude)})")
         if request.array:
             options.append(f"-t 1-{request.array}")
             options += [f"-tc {request.parallel}"] if request.parallel else []

@@ -29,12 +29,15 @@ class Local(Scheduler):
     template = "job/local.sh.j2"
     job_variable = "SUBMITIT_LOCAL_JOB_ID"
     one_machine = True
+    cannot_exclude = "a local run has this machine and no other"
 
     def directives(self, request: Request) -> list[str]:
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return process.module(sys.executable, "orchestrator.schedulers.detach", script, request.called, *request.after)
+        return process.module(
+            sys.executable, "orchestrator.schedulers.detach", script, request.called, *request.after, *request.after_any
+        )
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):

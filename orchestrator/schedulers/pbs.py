@@ -48,6 +48,7 @@ class PBS(Scheduler):
     told_variables = (
         "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
     )  # fmt: skip
+    cannot_exclude = "PBS knows no request for any hosts but some; write what your site has for it in the site's 'ask'"
     lends_shell = True  # few builds of Open MPI know PBS, and few sites let ssh in
 
     def directives(self, request: Request) -> list[str]:
@@ -64,8 +65,9 @@ class PBS(Scheduler):
             options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
             options.append(f"-P {self._word('account', request.account)}")
-        if request.after:
-            options.append(f"-W depend=afterok:{':'.join(request.after)}")
+        ends = {"afterok": request.after, "afterany": request.after_any}
+        if awaited := ",".join(f"{end}:{':'.join(jobs)}" for end, jobs in ends.items() if jobs):
+            options.append(f"-W depend={awaited}")
         if request.array:
             options.append(f"-J 0-{request.array - 1}" + (f"%{request.parallel}" if request.parallel else ""))
         for option in (*request.ask, *request.extra):

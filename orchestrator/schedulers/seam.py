@@ -22,9 +22,10 @@ class Request:
     """What a job asks its scheduler for.
 
     `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
-    command itself. `after` are jobs that must have ended well before. An `array` of N tasks numbers them from 0;
-    `parallel` of them run at once, 0 for as many as there is room for. `token` is what the job is called in the queue
-    when it has to be found there again, and unique then; '' for the name alone.
+    command itself. `after` are jobs that must have ended well before, `after_any` jobs that must have ended. `exclude`
+    are hosts that the job must not be given. An `array` of N tasks numbers them from 0; `parallel` of them run at once,
+    0 for as many as there is room for. `token` is what the job is called in the queue when it has to be found there
+    again, and unique then; '' for the name alone.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Request:
     extra: tuple[str, ...] = ()
     submit_args: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     array: int = 0
     parallel: int = 0
     token: str = ""
@@ -120,6 +123,7 @@ class Scheduler(ABC):
     told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
     one_machine: ClassVar[bool] = False  # whether there are no other nodes
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
+    cannot_exclude: ClassVar[str] = "its scheduler cannot leave out hosts"  # why; '' where a request may exclude some
 
     def refuses(self, value: str) -> str | None:
         """Why no directive can carry `value` as one word, naming the character; None where one can."""

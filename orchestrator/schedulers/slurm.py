@@ -52,6 +52,7 @@ class Slurm(Scheduler):
     name = "slurm"
     template = "job/slurm.sh.j2"
     job_variable = "SLURM_JOB_ID"
+    cannot_exclude = ""
 
     def directives(self, request: Request) -> list[str]:
         options = [
@@ -75,8 +76,11 @@ class Slurm(Scheduler):
             options.append(f"--partition={self.word('queue', request.queue)}")
         if request.account:
             options.append(f"--account={self.word('account', request.account)}")
-        if request.after:
-            options += [f"--dependency=afterok:{':'.join(request.after)}", "--kill-on-invalid-dep=yes"]
+        ends = {"afterok": request.after, "afterany": request.after_any}
+        if awaited := ",".join(f"{end}:{':'.join(jobs)}" for end, jobs in ends.items() if jobs):
+            options += [f"--dependency={awaited}", "--kill-on-invalid-dep=yes"]
+        if request.exclude:
+            options.append(f"--exclude={','.join(request.exclude)}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def submit_command(self, script: Path, request: Request) -> list[str]:

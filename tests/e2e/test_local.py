@@ -87,7 +87,7 @@ def test_a_submission_that_was_cut_off_is_unknown_and_can_be_forced(local: Local
     assert view["state"] == "UNKNOWN" and f"look for a job named '{view['run']}.1'" in view["reason"]
     refused = local.torusrun("resume", view["run"])
     assert refused.returncode == 2 and "--force" in refused.stderr
-    plan = Path(view["folder"]) / "attempts/1/plan.json"
+    plan = Path(view["folder"]) / "plan.json"
     plan.write_text(plan.read_text().replace('"0.001000s"', '"30s"'))
     forced = local.torusrun("resume", view["run"], "--force", "--wait")
     assert forced.returncode == 0, forced.stdout + forced.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
-from orchestrator.runs.events import Started
+from orchestrator.runs.events import Started, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -178,3 +178,60 @@ def test_scripts_and_plans_are_their_users_alone(cluster: Cluster) -> None:
     run = cluster.failed_run()
     for path in (run.folder, run.attempts, run.attempt(1).folder, run.attempt(1).script, run.attempt(1).plan, run.plan):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def spec_of(plan: Path) -> dict[str, object]:
+    kept = json.loads(plan.read_text())
+    return {key: kept["spec"][key] for key in ("nodes", "grid", "time")}
+
+
+def test_nodes_grid_and_hosts_may_change_and_hold_for_later_attempts(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = cluster.failed_run()
+    before = (run.plan.read_bytes(), run.attempt(1).plan.read_bytes())
+    assert main(["resume", "last", "--nodes", "2", "--grid", "1x2", "--exclude", "n[1-2]"]) == 0
+    assert status(capsys)["grid"] == [1, 2], "what is shown is the grid of the newest attempt"
+    End(State.NODE_FAIL, "n4 is gone").write(run.attempt(2).end)
+    assert main(["resume", "last", "--exclude", "n4"]) == 0
+    assert (run.plan.read_bytes(), run.attempt(1).plan.read_bytes()) == before
+    changed = {"nodes": 2, "grid": "1x2", "time": "3600.000000s"}
+    assert [spec_of(run.attempt(number).plan) for number in (2, 3)] == [changed, changed]
+    scripts = [run.attempt(number).script.read_text() for number in (1, 2, 3)]
+    assert ["--nodes=2" in text for text in scripts] == [False, True, True]
+    assert "--exclude" not in scripts[0] and "--exclude=n1,n2\n" in scripts[1] and "--exclude=n1,n2,n4\n" in scripts[2]
+
+
+def test_a_change_that_does_not_fit_leaves_no_attempt(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    run = cluster.failed_run()
+    noted = run.ledger.read_bytes()
+    assert main(["resume", "last", "--nodes", "3"]) == 2
+    assert capsys.readouterr().err == "torusrun: --nodes 3: 'train.batch' 64 does not divide by 3 ranks\n"
+    assert [entry.name for entry in run.attempts.iterdir()] == ["1"] and run.ledger.read_bytes() == noted
+
+
+def test_a_run_after_any_end_of_another_is_told_to_the_scheduler(cluster: Cluster) -> None:
+    cluster.takes()
+    for _ in range(3):
+        assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    first, second, third = sorted(
+        (cluster.home / "runs").iterdir(), key=lambda run: (run / "ledger.jsonl").stat().st_mtime_ns
+    )
+    cluster.program("squeue", 'for job in 1 2 3; do echo "$job|PENDING|Priority|"; done')
+    words = ["submit", str(cluster.home / "run.yaml"), "--after", first.name, "--after-any", second.name]
+    assert main([*words, "--after-any", third.name]) == 0
+    (last,) = {*(cluster.home / "runs").iterdir()} - {first, second, third}
+    assert "#SBATCH --dependency=afterok:1,afterany:2:3\n" in (last / "attempts/1/job.sh").read_text()
+    submitting = ledger.last(ledger.events(last / "ledger.jsonl"), Submitting, 1)
+    assert submitting and (submitting.after, submitting.after_any) == ((str(first),), (str(second), str(third)))
+
+
+def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = cluster.failed_run()
+    assert main(["submit", str(cluster.home / "run.yaml"), "--after", failed.run_id]) == 2
+    assert "can only wait for one to come" in capsys.readouterr().err
+    assert main(["submit", str(cluster.home / "run.yaml"), "--after-any", failed.run_id]) == 0
+    (second,) = {*(cluster.home / "runs").iterdir()} - {failed.folder}
+    assert "--dependency" not in (second / "attempts/1/job.sh").read_text()

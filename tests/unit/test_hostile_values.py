@@ -16,12 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
-from orchestrator.attempts import create
+from orchestrator.attempts import script as scripts
 from orchestrator.containers import lint, recipe
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.recipe import Recipe
 from orchestrator.errors import UserError
+from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan, plan
+from orchestrator.plans.request import request
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
@@ -49,7 +51,7 @@ def check_directives(made: Plan, text: str) -> None:
     """The head has our directives and nothing after it looks like one; queue and account are single, whole words."""
     name = made.site.scheduler
     run = RunFolder(made.folder)
-    asked = schedulers.get(name).directives(made.request(run.attempt(1)))
+    asked = schedulers.get(name).directives(request(AttemptPlan(1, made), run.attempt(1)))
     lines = text.split("\n")
     assert lines[1 : len(asked) + 1] == asked
     strange = [line for line in lines[len(asked) + 1 :] if line.lstrip().startswith(PREFIXES)]
@@ -112,7 +114,7 @@ def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: 
             (folder / f"{part}.yaml").write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
         try:
             made = plan(folder / "run.yaml")
-            text = create.script(made, RunFolder(made.folder).attempt(1))
+            text = scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1))
         except UserError as error:
             assert str(error) and len(str(error).splitlines()) <= 8
             return

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cli import main
-from orchestrator.plans.plan import arranged, plan
+from orchestrator.plans.order import arranged
+from orchestrator.plans.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -10,8 +10,10 @@ import jinja2
 import pytest
 
 from orchestrator import schedulers
-from orchestrator.attempts import create
+from orchestrator.attempts import script as scripts
+from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan, plan
+from orchestrator.plans.request import request
 from orchestrator.render.environment import render, templates, word
 from orchestrator.runs.folder import RunFolder
 
@@ -61,7 +63,7 @@ def planned(tmp_path: Path, site: str, run: str = "nodes: 1\n") -> Plan:
 
 
 def script(made: Plan) -> str:
-    return create.script(made, RunFolder(made.folder).attempt(1))
+    return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1))
 
 
 @pytest.mark.parametrize("name", SITES)
@@ -82,8 +84,8 @@ def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> 
     made = plan(tmp_path / "run.yaml")
     made = Plan("digits-1", made.run, replace(made.site, python="/opt/env/bin/python"), Path("/r/digits-1"), "/opt/py")
     attempt = RunFolder(made.folder).attempt(1)
-    submit = schedulers.get(made.site.scheduler).submit_command(attempt.script, made.request(attempt))
-    text = f"# {shlex.join(submit)}\n{create.script(made, attempt)}"
+    submit = schedulers.get(made.site.scheduler).submit_command(attempt.script, request(AttemptPlan(1, made), attempt))
+    text = f"# {shlex.join(submit)}\n{scripts.script(AttemptPlan(1, made), attempt)}"
     golden = GOLDEN / f"{name}.sh"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
@@ -144,6 +146,6 @@ def test_a_script_that_dies_early_records_its_end(env: dict[str, str], tmp_path:
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
     made = Plan(made.run_id, made.run, made.site, tmp_path, "/no/such/python")
-    text = create.script(made, run.attempt(1))
+    text = scripts.script(AttemptPlan(1, made), run.attempt(1))
     assert subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20).returncode == 127
     assert "exit code 127 before it recorded an end" in run.attempt(1).end.read_text()

@@ -85,6 +85,7 @@ def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_told_a
 
 def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> None:
     run.attempt(2).folder.mkdir()
+    run.attempt(2).plan.write_bytes(run.plan.read_bytes())
     COMPLETED.write(run.attempt(2).end)
     run.ledger.write_bytes(run.ledger.read_bytes()[:-30])
     view = views([run])[0]

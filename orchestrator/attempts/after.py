@@ -1,0 +1,37 @@
+"""The jobs that a run waits for before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.attempts.seen import Seen
+from orchestrator.errors import UserError
+from orchestrator.states import State
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A job that has to end first, well unless `any_end`, and the folder of its run."""
+
+    job: str
+    folder: str
+    any_end: bool = False
+
+
+def awaited(runs: Sequence[Seen], scheduler: str, *, any_end: bool = False) -> list[Awaited]:
+    """The jobs to wait for until these runs are COMPLETED, or, with `any_end`, until they are over.
+
+    A run that is so already has none. Raises UserError for a run that a job of `scheduler` cannot wait for.
+    """
+    return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
+
+
+def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
+    if seen.state is State.COMPLETED or (any_end and seen.state.over and seen.state is not State.LOST):
+        return None
+    if seen.state.over or seen.job is None:
+        raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for one to come")
+    if seen.scheduler != scheduler:
+        raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
+    return Awaited(seen.job, seen.folder, any_end)

@@ -1,0 +1,42 @@
+"""The end of a run that its user asks for, after a checkpoint if its ranks are at work."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+
+from orchestrator.attempts.seen import Look
+from orchestrator.errors import UserError
+from orchestrator.plans.kept import read_plan
+from orchestrator.runs import index, ledger
+from orchestrator.runs.events import CancelRequested, Started
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.schedulers import client
+
+LOOK_S = 0.2
+NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
+
+
+def cancel(run: RunFolder, look: Look) -> None:
+    """End the newest attempt. Raises UserError when it is over already, or when nobody knows its job."""
+    index.own(run)
+    seen = look(run)
+    if seen.state.over:
+        raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")
+    if seen.job is None:
+        raise UserError(f"{run.run_id} has no known job to cancel: {seen.reason}")
+    ledger.append(run.ledger, CancelRequested(seen.attempt))
+    site = read_plan(run, seen.attempt).site
+    begun = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
+    # Were its job ended at once, not every scheduler would leave its processes the time to write a checkpoint.
+    if not (begun and _ends_by_itself(run.attempt(seen.attempt), site.kill_after_s + NOTICED_S)):
+        client.of(site).cancel(seen.job)
+
+
+def _ends_by_itself(attempt: Attempt, within_s: float) -> bool:
+    """Whether an attempt comes to its end in this time."""
+    until_s = monotonic() + within_s
+    while monotonic() < until_s:
+        if attempt.end.exists():
+            return True
+        sleep(LOOK_S)
+    return False

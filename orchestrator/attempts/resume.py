@@ -1,0 +1,78 @@
+"""The next attempt of a run: from its newest checkpoint, with what its user changes."""
+
+from __future__ import annotations
+
+import contextlib
+
+from orchestrator.attempts import submit
+from orchestrator.attempts.seen import Look, Seen
+from orchestrator.errors import SiteError, UserError
+from orchestrator.images import run_image
+from orchestrator.plans import kept
+from orchestrator.plans.attempt import derive
+from orchestrator.plans.plan import Plan
+from orchestrator.runs import claim, index, ledger, lock
+from orchestrator.runs.changes import Changes
+from orchestrator.runs.events import Started
+from orchestrator.runs.folder import RunFolder
+from orchestrator.schedulers import client
+from orchestrator.states import State
+from training.checkpoint.manifest import Checkpoint, newest_complete
+
+FORCE = "if you know that it is not at work any more, resume it with --force"
+
+
+def resume(
+    run: RunFolder, look: Look, changes: Changes, *, force: bool = False, new_image: bool = False
+) -> Checkpoint | None:
+    """Submit the next attempt, with these changes; the checkpoint from which it goes on, None for step 0.
+
+    Raises UserError when the run is COMPLETED, when the changes do not fit, or when it is not certain that its newest
+    attempt is over. `force` says that the user knows better: should that attempt be at work all the same, it ends when
+    the new one begins, and no two of them train at once (runs/claim.py).
+    """
+    index.own(run)
+    with lock.alone(run):
+        return _resume(run, look(run), changes, force, new_image)
+
+
+def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool) -> Checkpoint | None:
+    if seen.state is State.COMPLETED:
+        raise UserError(f"{run.run_id} is COMPLETED: there is nothing left to resume")
+    if not force and (why := _uncertain(run, seen)):
+        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason or f'attempt {seen.attempt}'}): {why}")
+    history = kept.history(run, ledger.events(run.ledger))
+    planned = derive(kept.read_first(run, seen.attempt), history, seen.attempt + 1, changes)
+    _same_image(run, planned.plan, new_image)
+    checkpoint = newest_complete(run.checkpoints)
+    submit.later(planned, run, checkpoint.path.name if checkpoint else None)
+    if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
+        with contextlib.suppress(SiteError):
+            client.of(planned.plan.site).cancel(seen.job)
+    return checkpoint
+
+
+def _uncertain(run: RunFolder, seen: Seen) -> str:
+    """Why the newest attempt may still be at work, and what to do; '' when it certainly is not."""
+    at_work = claim.held(run.attempt(seen.attempt))
+    if at_work and seen.state.over:
+        return f"processes of its ranks are still at work; ask again in a moment, or {FORCE}"
+    if seen.state in (State.PENDING, State.RUNNING):
+        return f"resume it once it is over, or cancel it first; {FORCE}"
+    if seen.state is State.UNKNOWN:
+        return f"ask again later, or, {FORCE}"
+    begun = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
+    if seen.state is State.LOST and seen.job and not (begun and at_work is False):
+        return f"nobody can say that its job is gone; {FORCE}"
+    return ""
+
+
+def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
+    """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
+    before = run_image.kept(run)
+    if before and new_image:
+        run_image.keep(run, run_image.fitting(plan) or before)
+    elif before and (how := run_image.changed(before)):
+        raise UserError(
+            f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image takes it as it is"
+        )

@@ -1,0 +1,33 @@
+"""The job script of an attempt."""
+
+from __future__ import annotations
+
+import os
+
+from orchestrator import process, schedulers
+from orchestrator.plans.attempt import AttemptPlan
+from orchestrator.plans.request import request
+from orchestrator.runs.folder import Attempt
+from orchestrator.schedulers.script import job_script
+from orchestrator.schedulers.seam import Request
+from orchestrator.version import __version__
+
+
+def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None) -> str:
+    """The exact text of the script; `asked` is the job's request where it waits for others."""
+    plan = planned.plan
+    return job_script(
+        schedulers.get(plan.site.scheduler),
+        asked or request(planned, attempt),
+        attempt=attempt.folder,
+        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
+        title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
+        modules=plan.site.modules,
+        environment={**_python_path(), **plan.environment},
+    )
+
+
+def _python_path() -> dict[str, str]:
+    """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
+    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": path} if path else {}

@@ -1,0 +1,84 @@
+"""A plan becomes a run and a job: the first attempt, and every later one.
+
+A client can be killed at any moment. So the folder that the job needs is there before the scheduler is asked, and the
+ledger names the job that is asked for: whoever looks later finds it by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.attempts import create
+from orchestrator.attempts.after import Awaited
+from orchestrator.attempts.script import script
+from orchestrator.errors import SiteError, UserError
+from orchestrator.plans.attempt import AttemptPlan
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.request import request
+from orchestrator.process import NoAnswer
+from orchestrator.runs import index, ledger
+from orchestrator.runs.events import Refused, Submitted, Submitting
+from orchestrator.runs.folder import RunFolder
+from orchestrator.schedulers import client
+from orchestrator.schedulers.seam import Request
+
+
+def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:
+    """Make the run of a plan whose spec lies in `source`, and submit its first attempt, to begin after these jobs.
+
+    A run that the scheduler refuses leaves nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody
+    knows (the run then stays).
+    """
+    run, planned = RunFolder(plan.folder), AttemptPlan(1, plan)
+    asked = _request(planned, run, after)
+    create.run(planned, source, script(planned, run.attempt(1), asked), _submitting(planned, asked, after))
+    try:
+        _submit(planned, run, asked)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError):
+        index.forget(run)
+        raise
+    return run
+
+
+def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, after: Sequence[Awaited] = ()) -> None:
+    """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
+
+    Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
+    was submitted (it then stays).
+    """
+    attempt = run.attempt(planned.number)
+    asked = _request(planned, run, after)
+    text = script(planned, attempt, asked)
+    ledger.append(run.ledger, _submitting(planned, asked, after, resumes))
+    create.attempt(attempt, planned, text)
+    try:
+        _submit(planned, run, asked)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError) as error:
+        create.take_back(attempt)
+        ledger.append(run.ledger, Refused(planned.number, str(error)))
+        raise
+
+
+def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
+    well = [awaited.job for awaited in after if not awaited.any_end]
+    return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
+
+
+def _submitting(
+    planned: AttemptPlan, asked: Request, after: Sequence[Awaited], resumes: str | None = None
+) -> Submitting:
+    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
+    any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
+    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes)
+
+
+def _submit(planned: AttemptPlan, run: RunFolder, asked: Request) -> None:
+    """Ask the scheduler for the attempt's job. Raises NoAnswer where there may be a job all the same."""
+    attempt, site = run.attempt(planned.number), planned.plan.site
+    job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))

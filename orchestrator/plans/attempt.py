@@ -1,0 +1,118 @@
+"""The plan of an attempt: the run's plan with what this attempt and the earlier ones change of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator import schedulers
+from orchestrator.cluster import hostlist
+from orchestrator.errors import SiteError, UserError
+from orchestrator.plans.fits import Misfit, misfits
+from orchestrator.plans.plan import Plan
+from orchestrator.runs import ledger
+from orchestrator.runs.changes import Changes
+from orchestrator.runs.events import Event, Submitting
+from orchestrator.spec.kinds import NODES, seconds
+from orchestrator.spec.kinds import grid as as_grid
+
+MOST_EXCLUDED = 10_000
+HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+@dataclass(frozen=True)
+class AttemptPlan:
+    """What the job of an attempt reads and its request asks for; never changed once it is written.
+
+    `plan` holds for this attempt. `changes` are its own, `exclude` also the hosts that earlier attempts excluded.
+    """
+
+    number: int
+    plan: Plan
+    changes: Changes = Changes()
+    exclude: tuple[str, ...] = ()
+
+
+def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes) -> AttemptPlan:
+    """The plan of attempt `number` from the run's plan, the ledger's events and what the user changes for this attempt.
+
+    What an earlier attempt changed holds for later ones too. Raises UserError, naming the option, for a misfit.
+    """
+    total = changed_before(history, number).then(changes)
+    run = replace(
+        plan.run,
+        time_s=plan.run.time_s if total.time_s is None else total.time_s,
+        nodes=plan.run.nodes if total.nodes is None else total.nodes,
+        grid=total.grid or plan.run.grid,
+    )
+    derived = AttemptPlan(number, replace(plan, run=run), changes, total.exclude)
+    if changes != Changes():
+        _check(derived)
+    return derived
+
+
+def changed_before(history: Sequence[Event], number: int) -> Changes:
+    """What the attempts before `number` changed, one after the other; a refused one changed nothing."""
+    total = Changes()
+    for earlier, stands in sorted(ledger.standing(history).items()):
+        submitting = ledger.last(history, Submitting, earlier)
+        if stands and submitting and earlier < number:
+            total = total.then(submitting.changes)
+    return total
+
+
+def changes(
+    time: str | None = None, nodes: int | None = None, grid: str | None = None, exclude: Sequence[str] = ()
+) -> Changes:
+    """What the options --time, --nodes, --grid and --exclude say. Raises UserError, naming the option."""
+    try:
+        time_s = seconds(time) if time else None
+    except ValueError as error:
+        raise UserError(f"--time: {time!r} {error}") from None
+    if nodes is not None and (wrong := NODES.complaint(nodes)):
+        raise UserError(f"--nodes {wrong}, not {nodes}")
+    try:
+        size = as_grid(grid) if grid else None
+    except ValueError as error:
+        raise UserError(f"--grid: {grid!r} {error}") from None
+    return Changes(time_s, nodes, size, tuple(dict.fromkeys(host for text in exclude for host in _hosts(text))))
+
+
+def _hosts(text: str) -> list[str]:
+    try:
+        hosts = hostlist.expand(text, MOST_EXCLUDED)
+    except SiteError as error:
+        raise UserError(f"--exclude: {error}") from None
+    if strange := [host for host in hosts if not re.fullmatch(HOST, host)]:
+        raise UserError(f"--exclude: {strange[0]!r} is no name of a host")
+    return hosts
+
+
+def _check(derived: AttemptPlan) -> None:
+    """Raise UserError with all that does not fit once the attempt's changes are made."""
+    plan = derived.plan
+    wrong = [_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)]
+    if derived.exclude and (reason := schedulers.get(plan.site.scheduler).cannot_exclude):
+        wrong.append(f"--exclude: {reason}")
+    if wrong:
+        raise UserError("\n".join(wrong))
+
+
+def _named(misfit: Misfit, made: Changes) -> str:
+    """A misfit in the words of the options that caused it."""
+    options = dict(_options(made))
+    if misfit.key in options:
+        return misfit.message.replace(f"'{misfit.key}'", options[misfit.key], 1)
+    cause = options.get("nodes") or " ".join(options.values())
+    return f"{cause}: {misfit.message}{'; give --grid as well' if misfit.key == 'grid' else ''}"
+
+
+def _options(made: Changes) -> Iterator[tuple[str, str]]:
+    """(key of a run, the option that changes it) for every change."""
+    if made.time_s is not None:
+        yield "time", f"--time {made.time_s:g}s"
+    if made.nodes is not None:
+        yield "nodes", f"--nodes {made.nodes}"
+    if made.grid:
+        yield "grid", f"--grid {made.grid[0]}x{made.grid[1]}"

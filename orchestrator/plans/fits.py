@@ -1,0 +1,125 @@
+"""What must fit between keys of a run and its site, and so cannot be checked one key at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from orchestrator import schedulers
+from orchestrator.errors import UserError
+from orchestrator.placement.grid import choose
+from orchestrator.plans import fits_command
+from orchestrator.schedulers.seam import not_plain
+from orchestrator.spec.load import Loaded
+from orchestrator.spec.paths import absolute, expanded
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
+
+MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
+
+
+class Misfit(NamedTuple):
+    """A key that does not go with others. `advice` is how to mend it in a file."""
+
+    key: str
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.advice}" if self.advice else self.message
+
+
+def check(loaded: Loaded) -> None:
+    """Raise SpecError with all that does not fit in a run and its site."""
+    if loaded.site.scheduler not in schedulers.KNOWN:
+        raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
+    problems = [loaded.problem(misfit.key, str(misfit)) for misfit in misfits(loaded.run, loaded.site)]
+    of_command = fits_command.misfits(loaded.run, loaded.marks, absolute(loaded.source).parent)
+    problems += [loaded.problem(key, message) for key, message in of_command]
+    problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(loaded.run, loaded.site)]
+    if problems:
+        raise SpecError(problems)
+
+
+def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """Every key of the run that does not go with another, or with the site."""
+    ranks_per_node = run.ranks_per_node or site.node.ranks
+    ranks = run.nodes * ranks_per_node
+    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
+        yield Misfit("nodes", "'nodes' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
+    elif site.launcher == "spawn" and run.nodes != 1:
+        yield Misfit("nodes", "'nodes' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
+    if ranks > MOST_RANKS:
+        most = f"{run.nodes} nodes of {ranks_per_node} ranks are {ranks}; the most is {MOST_RANKS}"
+        yield Misfit("nodes", f"'nodes': {most}")
+        return
+    try:
+        choose(ranks, ranks_per_node, run.grid)
+    except ValueError as error:
+        yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
+    if not run.command and run.train.batch % ranks:
+        near = max(1, round(run.train.batch / ranks)) * ranks
+        yield Misfit("train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks", f"try {near}")
+    if not run.command and run.train.warmup_epochs > run.train.epochs:
+        yield Misfit(
+            "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
+        )
+    if names_account(site) and not (run.account or site.account):
+        yield Misfit(
+            "account",
+            "'account' is missing: the site names it in its request",
+            "write the account to charge",
+        )
+    if run.stop.before_s is not None and run.time_s <= run.stop.before_s:
+        yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
+    elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
+        yield Misfit("time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)")
+    if run.image and is_path(run.image):
+        yield from _not_paths({"image": run.image})
+    yield from _not_words({"queue": run.queue, "account": run.account}, site)
+
+
+def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """The same for keys of the site."""
+    container, topology = site.container, site.topology
+    yield from _not_paths(
+        {
+            "runs": site.runs,
+            "topology.file": topology.file if topology else None,
+            "container.cache": container.cache,
+            "container.stage": container.stage,
+            "container.temporary": container.temporary,
+            "container.host_mpi": container.host_mpi,
+        }
+    )
+    yield from _not_words(
+        {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
+    )
+
+
+def _not_paths(paths: Mapping[str, str | None]) -> Iterator[Misfit]:
+    for key, text in paths.items():
+        try:
+            expanded(text or ".")
+        except UserError as error:
+            yield Misfit(key, f"'{key}': {error}")
+
+
+def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
+    """Queues and accounts that the site's scheduler, or the site's own words for it, cannot carry."""
+    for key, word in words.items():
+        filled_in = key == "account" and names_account(site)
+        refuses = not_plain if filled_in else schedulers.get(site.scheduler).refuses
+        if word and (reason := refuses(word)):
+            yield Misfit(key, f"'{key}': {word!r} {reason}")
+
+
+def names_account(site: Site) -> bool:
+    """Whether the site names the account in its own words for the scheduler."""
+    return any("{account}" in text for text in (*site.ask, *site.submit_args))
+
+
+def is_path(image: str) -> bool:
+    """Whether a run's image is a path, not the name of a recipe."""
+    return "/" in image or image.endswith((".yaml", ".yml", ".sif"))
