@@ -56,8 +56,12 @@ def test_the_directives() -> None:
 
 
 def test_the_directives_of_an_array_that_waits() -> None:
-    lines = ENGINE.directives(request(after=("7", "9"), array=20, parallel=4))
+    lines = ENGINE.directives(request(after=("7",), after_any=("9",), array=20, parallel=4))
     assert {"#$ -hold_jid 7,9", "#$ -t 1-20", "#$ -tc 4"} <= set(lines)
+
+
+def test_hosts_are_left_out_by_name() -> None:
+    assert "#$ -l hostname=!(n3|n7)" in ENGINE.directives(request(exclude=("n3", "n7")))
 
 
 def test_a_job_of_one_slot_need_not_say_how_it_gets_it() -> None:

@@ -30,12 +30,12 @@ def test_without_an_id_there_is_an_error(printed: str) -> None:
 
 
 def test_the_directives() -> None:
-    request = replace(REQUEST, after=("1.s", "2.s"), array=20, parallel=5, extra=("-m e",))
+    request = replace(REQUEST, after=("1.s", "2.s"), after_any=("3.s",), array=20, parallel=5, extra=("-m e",))
     assert PBS().directives(request) == [
         f"#PBS {option}" for option in (
             "-N digits-1", "-l select=4:ncpus=6:mpiprocs=2:ngpus=2:mem=3072mb", "-l place=scatter",
             "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r y", "-q rt_HF", "-P gag1",
-            "-W depend=afterok:1.s:2.s", "-J 0-19%5", "-m e",
+            "-W depend=afterok:1.s:2.s,afterany:3.s", "-J 0-19%5", "-m e",
         )
     ]  # fmt: skip
 

@@ -185,6 +185,13 @@ def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: py
 def test_a_job_waits_for_others_and_is_dropped_with_them() -> None:
     lines = Slurm().directives(request(after=("5", "6")))
     assert "#SBATCH --dependency=afterok:5:6" in lines and "#SBATCH --kill-on-invalid-dep=yes" in lines
+    assert "#SBATCH --dependency=afterany:7" in Slurm().directives(request(after_any=("7",)))
+    both = Slurm().directives(request(after=("5",), after_any=("7", "8")))
+    assert "#SBATCH --dependency=afterok:5,afterany:7:8" in both
+
+
+def test_hosts_are_left_out_by_name() -> None:
+    assert "#SBATCH --exclude=n3,n7" in Slurm().directives(request(exclude=("n3", "n7")))
 
 
 def test_a_site_asks_in_its_own_words() -> None:
