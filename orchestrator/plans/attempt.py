@@ -103,7 +103,8 @@ def _named(misfit: Misfit, made: Changes) -> str:
     """A misfit in the words of the options that caused it."""
     options = dict(_options(made))
     if misfit.key in options:
-        return misfit.message.replace(f"'{misfit.key}'", options[misfit.key], 1)
+        why = misfit.message.removeprefix(f"'{misfit.key}'").lstrip(": ")
+        return f"{options[misfit.key]}: {why}"
     cause = options.get("nodes") or " ".join(options.values())
     return f"{cause}: {misfit.message}{'; give --grid as well' if misfit.key == 'grid' else ''}"
 

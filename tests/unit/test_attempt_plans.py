@@ -112,7 +112,7 @@ def test_a_damaged_plan_of_an_attempt_is_not_believed(damage: dict[str, object],
     ("made", "says"),
     [
         ({"time": "soon"}, "--time: 'soon' is not a duration"),
-        ({"time": "30s"}, "--time 30s must be longer than the site's stop_before (60s)"),
+        ({"time": "30s"}, "--time 30s: must be longer than the site's stop_before (60s)"),
         ({"nodes": 0}, "--nodes must be at least 1, not 0"),
         ({"nodes": 4}, "--nodes 4: 'grid': a grid of 4x2 has 8 ranks, the run has 16; these fit: "),
         ({"nodes": 4}, "; give --grid as well"),
