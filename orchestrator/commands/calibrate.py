@@ -15,10 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.runs.folder import RunFolder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +35,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
-    from orchestrator.calibrating import keep, measure, words
+    from orchestrator.plans.measured import keep, words
 
-    folder = measure(args.file, site=args.site, settings=args.settings, measured=args.measured)
+    folder = _measured(args)
     place, found = keep(args.file, folder, site=args.site, settings=args.settings)
     print(
         json.dumps({"schema": 1, "kept": str(place), **found.as_json()}, indent=1) if args.json else words(place, found)
     )
     return DONE
+
+
+def _measured(args: argparse.Namespace) -> RunFolder:
+    """The folder of a measuring run that is COMPLETED: that of --from, or of a new one, which is waited for."""
+    from orchestrator.api import State, open_run, submit
+    from orchestrator.watch import live
+
+    settings = [*args.settings, "program=measure"]
+    run = open_run(args.measured) if args.measured else submit(args.file, site=args.site, settings=settings)
+    if run.plan.run.program != "measure":
+        raise UserError(f"{run.id} is a training; a measuring run is submitted with --set program=measure")
+    view = live.show(run.folder)
+    if view.state is not State.COMPLETED:
+        raise UserError(f"{run.id} is {view.state.value} ({view.reason}): nothing was measured")
+    return run.folder
 
 
 def _printed(path: Path, as_json: bool) -> int:

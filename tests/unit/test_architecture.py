@@ -14,7 +14,7 @@ PACKAGES = [
     "version", "errors", "states", "process", "private", "defect", "launchers", "spec", "cluster", "placement",
     "predict", "render", "schedulers", "runs", "code",
     "containers", "plans", "programs", "images", "attempts", "job", "watch", "api",
-    "calibrating", "commands", "cli",
+    "commands", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {"submit_command", "status_command", "accounting_command", "find_command", "cancel_command"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}

@@ -1,4 +1,4 @@
-"""From a measuring run to what is kept of it beside its site: links by alpha and beta, compute by step and image."""
+"""What a measuring run says of its site, kept beside the site's file: the links, and the time of a step and an image."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.predict.calibration import Fit, fits, read
-from orchestrator.runs import index, metrics
+from orchestrator.runs import metrics
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import Measured
 from orchestrator.spec.problems import Mark
-from orchestrator.states import State
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,6 @@ class Found:
 
     def as_json(self) -> dict[str, Any]:
         return {**self.__dict__, "links": [fit.__dict__ for fit in self.links]}
-
-
-def measure(path: str, *, site: str | None, settings: Sequence[str], measured: str | None) -> RunFolder:
-    """The folder of a measuring run that is COMPLETED: `measured` if that is one, else a new one, waited for."""
-    from orchestrator.api import Run, submit
-    from orchestrator.watch import live
-
-    measuring = (
-        Run(index.find(measured)) if measured else submit(path, site=site, settings=[*settings, "program=measure"])
-    )
-    if measuring.plan.run.program != "measure":
-        raise UserError(f"{measuring.id} is a training; a measuring run is submitted with --set program=measure")
-    view = live.show(measuring.folder)
-    if view.state is not State.COMPLETED:
-        raise UserError(f"{measuring.id} is {view.state.value} ({view.reason}): nothing was measured")
-    return measuring.folder
 
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator import calibrating
 from orchestrator.cli import main
 from orchestrator.errors import UserError
+from orchestrator.plans import measured
 from orchestrator.predict.constants import number, table
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.load import load, load_site, measured_place
@@ -53,14 +53,14 @@ def run_that_measured(tmp_path: Path, written: list[dict[str, Any]]) -> RunFolde
 
 
 def test_the_constants_come_out_of_the_newest_attempt(tmp_path: Path) -> None:
-    found = calibrating.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
+    found = measured.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
     assert found.step_us == pytest.approx(STEP_S * 1e6) and found.image_us == pytest.approx(IMAGE_S * 1e6)
     for fit in found.links:
         assert (fit.alpha_s, fit.beta_s_per_byte) == (pytest.approx(ALPHA_S), pytest.approx(BETA_S))
 
 
 def test_what_is_kept_is_believed_before_the_sites_file(tmp_path: Path, run_file: Path) -> None:
-    place, _ = calibrating.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    place, _ = measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     site = load(run_file).site
     assert site.node.network_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.network_latency_us == 200.0
     assert site.node.inside_bytes_per_s == pytest.approx(1 / BETA_S)
@@ -80,7 +80,7 @@ def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path)
 def test_predict_and_plan_say_what_the_measured_site_will_take(
     tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calibrating.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     assert main(["predict", str(run_file), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["forward_s"] + said["backward_s"] + said["fixed_s"] == pytest.approx(STEP_S + 16 * IMAGE_S)
@@ -97,7 +97,7 @@ def test_predict_and_plan_say_what_the_measured_site_will_take(
 )
 def test_half_a_measurement_is_none(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        calibrating.of(run_that_measured(tmp_path, written))
+        measured.of(run_that_measured(tmp_path, written))
 
 
 @pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])
