@@ -1,4 +1,4 @@
-"""What a measuring run says of its site, kept beside the site's file: the links, and the time of a step and an image."""
+"""What a measuring run says of its site, kept beside the site's file: links, and the time of a step and an image."""
 
 from __future__ import annotations
 
