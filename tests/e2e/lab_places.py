@@ -19,6 +19,7 @@ class InLab(Place):
     """A lab's cluster: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
 
     layout = "nodes: 2\ngrid: 2x2"
+    excludes = True
 
     def __init__(self, lab: Any, name: str) -> None:
         self.lab = lab

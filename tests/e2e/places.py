@@ -40,12 +40,14 @@ class Place(ABC):
     """A site with a folder of its own for specs, and the means to do harm to a run there.
 
     `digits` are the layouts in which the example is trained; `cluster` is submitit's name for the scheduler.
+    `excludes` says that a job can leave out hosts, of which the place has two more than a run takes.
     """
 
     folder: Path
     layout: str
     digits: list[list[str]]
     cluster: str
+    excludes = False
 
     @abstractmethod
     def run(self, argv: list[str], timeout_s: float = 240) -> Said:

@@ -54,7 +54,9 @@ def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbe
     )
     with open(newest / "state.pt", "r+b") as file:
         file.truncate(1000)
-    stdout = resume_to_the_end(place, run, undisturbed)
+    left_out = place.view(run)["hosts"][1:2] if place.excludes else []
+    stdout = resume_to_the_end(place, run, undisturbed, *(word for host in left_out for word in ("--exclude", host)))
+    assert not {*left_out} & {*ledger(run, "started")[-1]["hosts"]}, "the host was to be left out"
     older = metrics(run, "start")[-1]["resumed_from"]
     assert older < newest.name and f"goes on from {older}" in stdout
 

@@ -12,8 +12,8 @@ from tests.e2e.places import Place, ledger, metrics, until, wait_for_step
 SHORT = ("--set", "train.epochs=2")
 
 
-def submit_after(place: Place, awaited: Path) -> Path:
-    said = place.torusrun("submit", "run.yaml", *SHORT, "--after", awaited.name)
+def submit_after(place: Place, awaited: Path, option: str = "--after") -> Path:
+    said = place.torusrun("submit", "run.yaml", *SHORT, option, awaited.name)
     assert said.returncode == 0, said.stderr
     return Path(place.view(said.stdout.split()[0])["folder"])
 
@@ -27,9 +27,9 @@ def test_a_run_waits_for_another_to_complete(place: Place) -> None:
     assert done_s <= started_s, "the second run began before the first had ended"
 
 
-def test_a_run_whose_dependency_fails_never_runs(place: Place) -> None:
+def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_does(place: Place) -> None:
     first = place.submit()
-    second = submit_after(place, first)
+    second, third = submit_after(place, first), submit_after(place, first, "--after-any")
     wait_for_step(first, 5)
     started = json.loads((first / "attempts/1/ranks/0000.start.json").read_text())
     place.kill(started["host"], started["pid"])
@@ -40,6 +40,8 @@ def test_a_run_whose_dependency_fails_never_runs(place: Place) -> None:
     assert "never ran" in view["reason"] or "Dependency" in view["reason"] or "dependency" in view["reason"], view
     refused = place.torusrun("submit", "run.yaml", "--after", first.name)
     assert refused.returncode == 2 and "can only wait for one to come" in refused.stderr
+    assert place.watch(third).returncode == 0, place.view(third)
+    assert ledger(first, "ended")[-1]["t"] <= ledger(third, "started")[-1]["t"]
 
 
 def test_a_queue_that_there_is_not_is_refused_and_leaves_nothing(place: Place) -> None:
