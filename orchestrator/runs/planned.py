@@ -25,6 +25,7 @@ class Planned:
     grid: tuple[int, int]
     ranks: int
     command_timeout_s: float
+    site: str = ""  # its name, or that of its file; '' where the plan does not say it
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -63,7 +64,16 @@ def read(path: Path) -> Planned | None:
         timeout_s = min(seconds(required(path, site, "command_timeout", str)), LONGEST_TIMEOUT_S)
     except ValueError as error:
         raise damaged(path, f"'command_timeout' {error}") from None
-    return Planned(required(path, kept, "run", str), required(path, site, "scheduler", str), size, ranks, timeout_s)
+    run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
+    return Planned(run, scheduler, size, ranks, timeout_s, _site_name(kept.get("spec")))
+
+
+def _site_name(spec: object) -> str:
+    """The site as the run names it; of a path, the name of the file without its suffix."""
+    named = spec.get("site") if isinstance(spec, dict) else None
+    if type(named) is not str:
+        return ""
+    return Path(named).name.removesuffix(".yaml").removesuffix(".yml")
 
 
 def as_grid(value: object) -> tuple[int, int] | None:

@@ -43,6 +43,22 @@ def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, 
     return Pace(age_s, usual_s, _pause(age_s, usual_s, None if started_s is None else now_s - started_s))
 
 
+def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
+    """The mean time of one step between the first and the last of an attempt's rows, pauses included; None if unknown.
+
+    Not the median: evaluations and checkpoints take their share of the time that is left.
+    """
+    timed = [
+        (row["step"], row["t"])
+        for row in rows
+        if row["event"] == "step" and row.get("attempt") == attempt and row.get("t") is not None
+    ]
+    if not timed:
+        return None
+    (first, began_s), (last, ended_s) = timed[0], timed[-1]
+    return (ended_s - began_s) / (last - first) if last > first and ended_s > began_s else None
+
+
 def _at_its_end(rows: Sequence[dict[str, Any]]) -> bool:
     """Whether an attempt takes no more steps: it has stopped, is done, or has taken its last."""
     newest = metrics.newest(list(rows), "start", "step", "stop", "done")
@@ -60,6 +76,19 @@ def _pause(age_s: float | None, usual_s: float | None, since_start_s: float | No
     if age_s <= max(LEAST_PAUSE_S, TIMES_USUAL * usual_s):
         return ""
     return f"no step for {duration(age_s)}, usual {duration(usual_s)}"
+
+
+def short(seconds: float) -> str:
+    """A time in at most six columns: '40s', '6m', '3h05m', '2d04h', '400d'."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(seconds, 0):.0f}s" if seconds < 59.5 else "1m"
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    days, hours = divmod(minutes // 60, 24)
+    return f"{days}d{hours:02d}h" if days < 100 else f"{days}d"
 
 
 def duration(seconds: float) -> str:

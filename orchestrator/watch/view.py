@@ -18,8 +18,8 @@ from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End, is_done
 from orchestrator.states import State, Status
 from orchestrator.watch.evidence import suspicion
-from orchestrator.watch.pace import Pace, pace
 from orchestrator.watch.plain import plain
+from orchestrator.watch.progress import progress
 
 TAIL_BYTES = 16_384
 RUN_ID = re.compile(r"[\w.-]+")
@@ -32,6 +32,9 @@ class View:
     `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
     `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
     and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
+    `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
+    submitted, `age_s` the time since, `eta_s` the time that its steps still take; None where unknown.
+    `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''.
     """
 
     run: str
@@ -52,6 +55,12 @@ class View:
     last_step_age_s: float | None = None
     usual_step_s: float | None = None
     pause: str = ""
+    site: str = ""
+    submitted_s: float | None = None
+    age_s: float | None = None
+    eta_s: float | None = None
+    loss: float | None = None
+    newest_result: str = ""
 
     @property
     def remarks(self) -> str:
@@ -96,6 +105,16 @@ class Record:
         event = last(self.events, Submitted, self.attempt)
         return self.plan.scheduler if self.plan else event.scheduler if event else ""
 
+    @property
+    def site(self) -> str:
+        """The name of its site; '' where nobody can tell."""
+        return plain(self.plan.site) if self.plan else ""
+
+    @property
+    def submitted_s(self) -> float | None:
+        """When the newest attempt was submitted (of time.time()), None where the ledger does not say it."""
+        return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
+
     def status(self, job: Status | None, now_s: float) -> Status:
         return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
 
@@ -118,15 +137,12 @@ class Record:
     def view(self, status: Status, now_s: float) -> View:
         """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
-        paced, suspected = Pace(), ""
+        suspected = ""
         started = last(self.events, Started, self.attempt)
-        if status.state is State.RUNNING:
-            paced = pace(rows, self.attempt, started.time_s if started else None, now_s)
+        running_s = now_s if status.state is State.RUNNING else None
+        at = progress(rows, self.attempt, started.time_s if started else None, running_s)
         if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
             suspected = suspicion(self.folder.attempt(self.attempt), now_s)
-        at = metrics.newest(rows, "start", "step", "stop", "done") or {}
-        step = metrics.newest(rows, "step") or {}
-        judged = metrics.newest(rows, "eval", "done") or {}
         grid, hosts = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
@@ -138,15 +154,21 @@ class Record:
             grid,
             grid[0] * grid[1] if grid else None,
             hosts or status.hosts,
-            at.get("step"),
-            at.get("total_steps", step.get("total_steps")),
-            step.get("images_per_s"),
-            judged.get("accuracy"),
+            at.step,
+            at.total_steps,
+            at.images_per_s,
+            at.accuracy,
             str(self.folder.folder),
             tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
-            paced.age_s,
-            paced.usual_s,
-            "" if self.end or self.done else paced.pause,
+            at.pace.age_s,
+            at.pace.usual_s,
+            "" if self.end or self.done else at.pace.pause,
+            self.site,
+            self.submitted_s,
+            None if self.submitted_s is None else max(now_s - self.submitted_s, 0.0),
+            at.eta_s,
+            at.loss,
+            at.newest_result,
         )
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
