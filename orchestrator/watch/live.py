@@ -1,40 +1,65 @@
-"""A run on the terminal: a progress bar where there is a terminal, a line now and then where there is none."""
+"""A run on the terminal: one line that is drawn anew, or, where there is no terminal, a new line now and then."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.outcome import DONE
+from orchestrator.watch import terminal
+from orchestrator.watch.bar import ASCII, BLOCKS, line, words
 from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
+from orchestrator.watch.tail import newest_line
 from orchestrator.watch.view import View
+from orchestrator.watch.width import display_width
 
 LINE_EVERY_S = 10.0
+ENDING = f"ending: {DONE}"
+ERASED = "\r\x1b[2K"
 
 
 def show(run: RunFolder) -> View:
     """Follow a run to its end on the terminal; its last view."""
-    return _bar(run) if sys.stderr.isatty() else _lines(run)
+    drawable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return _drawn(run) if drawable else _lines(run)
 
 
-def _bar(run: RunFolder) -> View:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    texts = [TextColumn("{task." + field + "}", markup=False) for field in ("description", "fields[figures]")]
-    columns = (texts[0], BarColumn(), texts[1], TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(plain(run.run_id), total=None, figures="")
+def _drawn(run: RunFolder) -> View:
+    """One line, drawn over and over. A remark that does not fit into it is told once above it."""
+    told = ""
+    try:
         for view in follow(run):
-            progress.update(
-                task,
-                description=f"{plain(run.run_id)} {view.state.value}",
-                total=view.total_steps,
-                completed=view.step or 0,
-                figures=figures(view),
-            )
+            width = terminal.width(sys.stderr) or terminal.USUAL_WIDTH
+            remarks = plain(view.remarks)
+            if (gist := re.sub(r"[0-9]+", "", remarks)) != told:  # 'no step for 4 min' grows by the minute
+                told = gist
+                if remarks not in ("", ENDING) and not view.state.over and not _fits(view, remarks, width):
+                    _draw(f"{remarks}\n")
+            _draw(line(view, _said(run, view), width - 1, _marks()))
+    finally:
+        print(file=sys.stderr, flush=True)
     return view
+
+
+def _draw(text: str) -> None:
+    print(f"{ERASED}{text}", end="", file=sys.stderr, flush=True)
+
+
+def _fits(view: View, remarks: str, width: int) -> bool:
+    return view.step is None and display_width(words(view, "")) < width
+
+
+def _marks() -> tuple[str, str]:
+    """What the terminal's encoding can show a bar with."""
+    try:
+        "".join(BLOCKS).encode(sys.stderr.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return BLOCKS
 
 
 def _lines(run: RunFolder) -> View:
@@ -42,18 +67,10 @@ def _lines(run: RunFolder) -> View:
     for view in follow(run):
         if view.state.value != said or time.monotonic() >= due_s:
             said, due_s = view.state.value, time.monotonic() + LINE_EVERY_S
-            print(f"{plain(run.run_id)} {view.state.value} {figures(view)}".rstrip(), file=sys.stderr, flush=True)
+            print(words(view, _said(run, view)), file=sys.stderr, flush=True)
     return view
 
 
-def figures(view: View) -> str:
-    """Progress in words: 'step 120/460, 812 images/s, accuracy 97.2 %', and what is remarkable about a run not over."""
-    remarks = plain(view.remarks)
-    if view.step is None:
-        return remarks
-    words = [f"step {view.step}/{view.total_steps}"]
-    if view.images_per_s is not None:
-        words.append(f"{view.images_per_s:,.0f} images/s")
-    if view.accuracy is not None:
-        words.append(f"accuracy {view.accuracy:.2%}")
-    return ", ".join(words) + (f"; {remarks}" if remarks and not view.state.over else "")
+def _said(run: RunFolder, view: View) -> str:
+    """The newest line of rank 0's log, of a run that has no step to show."""
+    return newest_line(run.attempt(view.attempt).rank_log(0)) if view.step is None else ""

@@ -1,4 +1,4 @@
-"""How many runs stand, for one scheduler command in all."""
+"""The state of many runs with one query of each scheduler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from orchestrator import schedulers
@@ -24,20 +24,26 @@ SMALLEST_FREE_BYTES = 65_536
 DEFAULT_TIMEOUT_S = 30.0
 
 
-def views(runs: Sequence[RunFolder], now_s: float | None = None) -> list[View]:
-    """Every run as it stands at `now_s` (of time.time(); default: now).
+def views(
+    runs: Sequence[RunFolder], now_s: float | None = None, keep: Callable[[Record], bool] | None = None
+) -> list[View]:
+    """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
 
     The schedulers are asked only about one's own runs that have not settled themselves.
     """
     now_s = time.time() if now_s is None else now_s
-    return [record.view(status, now_s) for record, status in standing(runs, now_s)]
+    return [record.view(status, now_s) for record, status in standing(runs, now_s, keep)]
 
 
-def standing(runs: Sequence[RunFolder], now_s: float) -> list[tuple[Record, Status]]:
+def standing(
+    runs: Sequence[RunFolder], now_s: float, keep: Callable[[Record], bool] | None = None
+) -> list[tuple[Record, Status]]:
     """What the folder of every run says, and the state of its newest attempt, as of `now_s`."""
     records, jobs = [], {}
-    for run in runs:
-        record, answer = look_up(read_record(run), now_s)
+    for read in map(read_record, runs):
+        if keep and not keep(read):
+            continue
+        record, answer = look_up(read, now_s)
         records.append(record)
         if answer:
             jobs[id(record)] = answer

@@ -8,6 +8,7 @@ from orchestrator.errors import SiteError
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import home
+from orchestrator.watch.listing import folded, number, percent
 from orchestrator.watch.plain import plain
 from orchestrator.watch.view import TAIL_BYTES, View
 
@@ -17,13 +18,16 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
     if view.grid:
         x, y = view.grid
-        table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {', '.join(view.hosts) or 'no hosts yet'}")]
+        table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {folded(view.hosts) or 'no hosts yet'}")]
     if view.step is not None:
-        table.append(("steps", f"{view.step} of {view.total_steps}, attempt {view.attempt}"))
+        of = f" of {view.total_steps}" if view.total_steps is not None else ""
+        table.append(("steps", f"{view.step}{of}, attempt {view.attempt}"))
+    if view.loss is not None:
+        table.append(("loss", number(view.loss)))
     if speed := _speed(run) or view.images_per_s:
         table.append(("images/s", f"{speed:,.0f}"))
     if view.accuracy is not None:
-        table.append(("test accuracy", f"{view.accuracy:.2%}"))
+        table.append(("test accuracy", percent(view.accuracy)))
     table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
     table += [("damaged", text) for text in view.damaged]
     return [(name, plain(value)) for name, value in table]
@@ -40,15 +44,8 @@ def _speed(run: RunFolder) -> float | None:
 
 def show(run: RunFolder, view: View) -> None:
     """Print the table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     for name, value in rows(run, view):
-        table.add_row(name, value)
-    Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print(table)
+        print(f"{name:13}  {value}")
 
 
 def _short(path: Path) -> str:

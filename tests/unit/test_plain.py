@@ -51,8 +51,8 @@ def test_a_reason_is_one_line_as_text_and_as_json(run: RunFolder, capsys: pytest
     (reason,) = [view["reason"] for view in json.loads(shown)["runs"]]
     assert reason == plain(EVIL) and "\n" not in reason and not FORBIDDEN & set(shown)
     main(["status", run.run_id])
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.endswith(reason)
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.endswith(f"  {reason}")
 
 
 def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:

@@ -18,8 +18,8 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
+from orchestrator.watch.bar import words
 from orchestrator.watch.follow import follow
-from orchestrator.watch.live import figures
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
@@ -249,9 +249,10 @@ def test_a_running_run_without_new_steps_says_so_beside_its_reason(
     assert view.usual_step_s == pytest.approx(0.25) and view.last_step_age_s == pytest.approx(240, abs=30)
     assert view.as_json()["usual_step_s"] == view.usual_step_s
     main(["status", running.run_id])
-    assert capsys.readouterr().out.endswith(": being deleted; no step for 4 min, usual 0.25 s\n")
-    shown = figures(view)
-    assert shown.startswith("step 40/50, ") and shown.endswith("; being deleted; no step for 4 min, usual 0.25 s")
+    assert capsys.readouterr().out.endswith("\n    being deleted; no step for 4 min, usual 0.25 s\n")
+    shown = words(view, "")
+    assert shown.startswith(f"{running.run_id} RUNNING step 40/50, ")
+    assert shown.endswith(", being deleted; no step for 4 min, usual 0.25 s")
 
 
 def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:

@@ -1,0 +1,94 @@
+"""Which runs a user means: names and patterns, states, a site, and a time since when they were submitted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from orchestrator.errors import UserError
+from orchestrator.runs import index
+from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.kinds import seconds
+from orchestrator.spec.problems import did_you_mean, shown
+from orchestrator.states import State
+from orchestrator.watch.view import Record, View
+
+PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a run must be to be shown; empty and None leave all in. `since_s` is of time.time()."""
+
+    states: frozenset[State] = frozenset()
+    site: str = ""
+    since_s: float | None = None
+
+    def asks_about(self, record: Record) -> bool:
+        """Whether its folder does not rule a run out. One whose time nobody knows is not ruled out by a time."""
+        if self.site and record.site != self.site:
+            return False
+        return self.since_s is None or record.submitted_s is None or record.submitted_s >= self.since_s
+
+    def shows(self, view: View) -> bool:
+        return not self.states or view.state in self.states
+
+
+def named(words: Sequence[str]) -> list[RunFolder]:
+    """The runs that any of these names or patterns mean, in the order of the index; all where there are no words.
+
+    Raises UserError for a name that is no run's and a pattern that matches none.
+    """
+    known = index.runs()
+    if not words:
+        return known
+    wanted = {run.folder: run for word in words for run in _meant(word, known)}
+    return [*(run for run in known if run.folder in wanted), *_not_among(wanted.values(), known)]
+
+
+def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
+    if "/" in word or not PATTERN.search(word):
+        return [index.find(word)]
+    found = [run for run in known if fnmatchcase(run.run_id, word)]
+    if not found:
+        raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")
+    return found
+
+
+def _not_among(runs: Iterable[RunFolder], known: Sequence[RunFolder]) -> list[RunFolder]:
+    folders = {run.folder for run in known}
+    return [run for run in runs if run.folder not in folders]
+
+
+def states(text: str) -> frozenset[State]:
+    """'running,failed' as states. Raises UserError for a word that is none."""
+    words = [word.strip().upper() for word in text.split(",") if word.strip()]
+    known = [state.value for state in State]
+    for word in words:
+        if word not in known:
+            hint = did_you_mean(word, known).lower()
+            one_of = ", ".join(known).lower()
+            raise UserError(f"--state: there is no state {shown(word.lower())}{hint} (states: {one_of})")
+    if not words:
+        raise UserError("--state: name at least one state, as in running,failed")
+    return frozenset(State(word) for word in words)
+
+
+def since(text: str, now_s: float | None = None) -> float:
+    """'2h' before `now_s`, or '2026-11-01' or '2026-11-01T14:30' by this machine's clock, as of time.time().
+
+    Raises UserError for anything else.
+    """
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return (time.time() if now_s is None else now_s) - seconds(text)
+    except ValueError:
+        wanted = "a time ago as in 90m, 2h or 3d, or a date as in 2026-11-01 or 2026-11-01T14:30"
+        raise UserError(f"--since: {shown(text)} is no time; write {wanted}") from None
