@@ -28,7 +28,7 @@ def suspicion(attempt: Attempt, now_s: float) -> str:
     It costs a stat and a listing of a folder while nothing is wrong.
     """
     pulse_age_s = _pulse_age_s(attempt, now_s)
-    ended, told = _recorded(attempt)
+    ended, told = recorded(attempt)
     if pulse_age_s is None and not ended:
         return ""
     from orchestrator.watch import suspect  # with the verdict, which nobody needs while no run is at work
@@ -57,7 +57,7 @@ def _host(attempt: Attempt) -> str:
         return ""
 
 
-def _recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
+def recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
     """(the ranks that recorded how they ended, those that recorded that they were told to)."""
     try:
         with os.scandir(attempt.ranks) as entries:

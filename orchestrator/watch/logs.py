@@ -1,117 +1,141 @@
-"""What the job and its ranks wrote, as one stream of lines with their origin."""
+"""What an attempt wrote: one rank's output, or everything as one stream of lines with their origin."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
-from orchestrator.private import open_regular
+from orchestrator.errors import SiteError, UserError
 from orchestrator.runs import remains
-from orchestrator.runs.copying import written
+from orchestrator.runs.events import Ended
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.ledger import last
+from orchestrator.runs.records import End
+from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
-from orchestrator.watch.view import read_record
+from orchestrator.watch.poll import standing
+from orchestrator.watch.source import Source
+from orchestrator.watch.tail import tail
+from orchestrator.watch.view import Record, read_record
 
-BLOCK_BYTES = 1 << 20
 RANK_LOG = re.compile(r"rank-(\d{4,8})\.log")
+TAIL_LINES = 20
 
 
-@dataclass
-class Source:
-    """One file and how far it has been read. `left` is the line that has begun and has no end yet."""
+@dataclass(frozen=True)
+class Logs:
+    """The logs of one attempt of a run. Lines of a run that is not one's own are made safe to print."""
 
-    origin: str
-    path: Path
-    read_bytes: int = 0
-    left: bytes = b""
-    refused: str = ""
+    record: Record
+    attempt: Attempt
 
-    def new(self, *, whole: bool) -> Iterator[str]:
-        """The lines that were added since the last call; without `whole` the one that has no end yet, too.
+    @property
+    def run(self) -> RunFolder:
+        return self.record.folder
 
-        A file that was cut short is read from its beginning. One that cannot be read is told of once.
+    @property
+    def ranks(self) -> int:
+        return self.record.plan.ranks if self.record.plan else 1
+
+    def lines(
+        self, rank: int | None, *, until_over: bool = False, pattern: re.Pattern[str] | None = None
+    ) -> Iterator[str]:
+        """The lines of a rank, or (None) of the job and all ranks, by file; of these, those that `pattern` matches.
+
+        With `until_over` then those that come, until the run is over. Raises UserError for a rank that there is not.
         """
+        if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
+            raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
+        yield from map(self.safe, self._lines(rank, until_over, pattern))
+
+    def _lines(self, rank: int | None, until_over: bool, pattern: re.Pattern[str] | None) -> Iterator[str]:
+        sources: dict[Path, Source] = {}
+
+        def new(*, whole: bool) -> Iterator[str]:
+            for origin, path in self.files() if rank is None else [("", self.attempt.rank_log(rank))]:
+                yield from sources.setdefault(path, Source(origin, path, pattern)).new(whole=whole)
+
+        if until_over:
+            for _ in follow(self.run):
+                yield from new(whole=True)
+        yield from new(whole=False)
+
+    def files(self) -> list[tuple[str, Path]]:
+        """The files of the job and of all ranks, as far as there are any, with the origin of their lines."""
         try:
-            descriptor = open_regular(self.path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if self.refused != error.strerror:
-                self.refused = str(error.strerror)
-                yield f"{self.origin}torusrun: {self.path} cannot be read: {self.refused}"
-            return
+            names = os.listdir(self.attempt.logs)
+        except OSError:
+            names = []
+        width = len(str(self.ranks - 1))
+        logs = sorted(int(found[1]) for name in names if (found := RANK_LOG.fullmatch(name)))
+        return [("job | ", self.attempt.stdout), ("job | ", self.attempt.stderr)] + [
+            (f"{number:{width}} | ", self.attempt.rank_log(number)) for number in logs
+        ]
+
+    def safe(self, line: str) -> str:
+        return line if self.record.mine else plain(line)
+
+    def wrote(self, rank: int) -> bool:
+        """Whether there is anything in a rank's log."""
         try:
-            if os.fstat(descriptor).st_size < self.read_bytes:
-                self.read_bytes, self.left = 0, b""
-            yield from self._lines(descriptor)
-        finally:
-            os.close(descriptor)
-        if self.left and not whole:
-            yield from self._texts(self.left)
-            self.left = b""
+            return self.attempt.rank_log(rank).lstat().st_size > 0
+        except OSError:
+            return False
 
-    def _lines(self, descriptor: int) -> Iterator[str]:
-        while (start := written(descriptor, self.read_bytes)) is not None:
-            block = os.pread(descriptor, BLOCK_BYTES, start)
-            if not block:
-                return
-            self.read_bytes = start + len(block)
-            lines, _, self.left = (self.left + block).rpartition(b"\n")
-            yield from self._texts(lines)
-            if len(self.left) >= BLOCK_BYTES:  # a line without an end is told in pieces
-                yield from self._texts(self.left)
-                self.left = b""
+    def silence(self, rank: int) -> tuple[str, list[str]]:
+        """Why a rank's log is empty, in one line, and the end of what its job wrote where that explains a failure."""
+        status = self._status()
+        if status.state is State.PENDING:
+            return f"rank {rank} has not begun: {self._words(status)}", []
+        if status.state not in (State.RUNNING, State.COMPLETED):
+            words, lines = self.failure()
+            return f"rank {rank} wrote nothing; {words}", lines
+        wrote = "has written nothing yet" if status.state is State.RUNNING else "wrote nothing"
+        shown = f"; `torusrun watch {plain(self.run.run_id)}` shows its steps" if self.run.metrics.exists() else ""
+        return f"rank {rank} {wrote}{shown}", []
 
-    def _texts(self, lines: bytes) -> Iterator[str]:
-        yield from (f"{self.origin}{line}" for line in lines.decode(errors="replace").splitlines())
+    def failure(self) -> tuple[str, list[str]]:
+        """How the attempt ended and the end of what its job wrote; ('', []) unless it ended, and badly."""
+        status = self._status()
+        if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
+            return "", []
+        name, lines = self._end_of_job()
+        there = f"the end of the job's {name}:" if lines else "its job wrote nothing either"
+        return f"{self._words(status)}; {there}", lines
+
+    def _words(self, status: Status) -> str:
+        because = f", {plain(status.reason)}" if status.reason else ""
+        return f"attempt {self.attempt.number} is {status.state.value}{because}"
+
+    def _status(self) -> Status:
+        """The state of this attempt. Of the newest one its scheduler is asked where need be."""
+        if self.attempt.number == self.record.attempt:
+            ((_, status),) = standing([self.run], time.time())
+            return status
+        with contextlib.suppress(SiteError):
+            if end := End.read(self.attempt.end):
+                return Status(end.state, end.reason)
+        seen = last(self.record.events, Ended, self.attempt.number)
+        return Status(seen.state, seen.reason) if seen else Status(State.UNKNOWN)
+
+    def _end_of_job(self) -> tuple[str, list[str]]:
+        """The end of the job's stderr, or of its stdout if it wrote nothing there."""
+        for name, path in (("stderr", self.attempt.stderr), ("stdout", self.attempt.stdout)):
+            if lines := tail(path, TAIL_LINES):
+                return name, [self.safe(line) for line in lines]
+        return "stdout", []
 
 
-def lines(run: RunFolder, *, attempt: int | None, rank: int | None, until_over: bool) -> Iterator[str]:
-    """The lines written so far, by file; with `until_over` then those that come, until the run is over.
-
-    Lines of a run that is not one's own are made safe to print. Raises UserError for an attempt or a rank that there
-    is not.
-    """
+def logs(run: RunFolder, attempt: int | None = None) -> Logs:
+    """The logs of an attempt, by default of the newest. Raises UserError for an attempt that there is not."""
     record = read_record(run)
-    folder = run.attempt(record.attempt if attempt is None else attempt)
-    there = remains.attempts(run)
-    if folder.number not in there:
-        raise UserError(f"{run.run_id} has no attempt {folder.number} (it has: {', '.join(map(str, there)) or 'none'})")
-    ranks = record.plan.ranks if record.plan else None
-    if rank is not None and (rank < 0 or (ranks is not None and rank >= ranks)):
-        raise UserError(f"{run.run_id} has no rank {rank}: its ranks are 0 to {(ranks or 1) - 1}")
-    found = _lines(run, folder, rank, ranks or 1, until_over)
-    yield from found if record.mine else map(plain, found)
-
-
-def _lines(run: RunFolder, folder: Attempt, rank: int | None, ranks: int, until_over: bool) -> Iterator[str]:
-    sources: dict[Path, Source] = {}
-
-    def new(*, whole: bool) -> Iterator[str]:
-        for origin, path in _sources(folder, ranks, rank):
-            yield from sources.setdefault(path, Source(origin, path)).new(whole=whole)
-
-    if until_over:
-        for _ in follow(run):
-            yield from new(whole=True)
-    yield from new(whole=False)
-
-
-def _sources(folder: Attempt, ranks: int, rank: int | None) -> list[tuple[str, Path]]:
-    """The files to read with their origin; those of the ranks as far as there are any."""
-    if rank is not None:
-        return [("", folder.rank_log(rank))]
-    try:
-        names = os.listdir(folder.logs)
-    except OSError:
-        names = []
-    width = len(str(ranks - 1))
-    logs = sorted(int(found[1]) for name in names if (found := RANK_LOG.fullmatch(name)))
-    return [("job | ", folder.stdout), ("job | ", folder.stderr)] + [
-        (f"{number:{width}} | ", folder.rank_log(number)) for number in logs
-    ]
+    number, there = record.attempt if attempt is None else attempt, remains.attempts(run)
+    if number not in there:
+        raise UserError(f"{run.run_id} has no attempt {number} (it has: {', '.join(map(str, there)) or 'none'})")
+    return Logs(record, run.attempt(number))

@@ -123,7 +123,7 @@ def desk(
 def verbs(run: RunFolder, into: Path) -> list[list[str]]:
     """Every verb that reads this run and does not begin another attempt of it."""
     named = [["status", run.run_id], ["watch", run.run_id], ["logs", run.run_id], ["cancel", run.run_id]]
-    return [*named, ["logs", run.run_id, "--rank", "0"], ["collect", run.run_id, str(into)]]
+    return [*named, ["logs", run.run_id, "--all"], ["logs", run.run_id, "--errors"], ["collect", run.run_id, str(into)]]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,4 +1,4 @@
-"""Logs in bounded blocks: what grows, what is cut short, what is no log at all, and what a stranger wrote."""
+"""Logs: which of them are shown, why there are none, and files that grow, are cut short or are no logs at all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.errors import UserError
+from orchestrator.runs import ledger
+from orchestrator.runs.events import Submitted
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
-from orchestrator.states import State
-from orchestrator.watch.logs import BLOCK_BYTES, Source, lines
+from orchestrator.schedulers.client import Client
+from orchestrator.states import State, Status
+from orchestrator.watch.logs import logs
+from orchestrator.watch.source import BLOCK_BYTES, Source
+from orchestrator.watch.tail import newest_line, tail
 from tests.unit.run_folders import make, write_specs
+
+Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -20,16 +28,98 @@ def run(home: Path) -> RunFolder:
     return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
+@pytest.fixture
+def failed(home: Path) -> RunFolder:
+    run = make(write_specs(home), End(State.FAILED, "rank 1 ended with exit code 1"))
+    for rank in range(4):
+        run.attempt(1).rank_log(rank).write_text("")
+    return run
+
+
 def told(run: RunFolder, rank: int | None = None) -> list[str]:
-    return list(lines(run, attempt=None, rank=rank, until_over=False))
+    return list(logs(run).lines(rank))
 
 
-def test_lines_come_with_their_origin_and_the_last_one_without_an_end_too(run: RunFolder) -> None:
+def test_rank_0_is_shown_as_it_wrote(run: RunFolder, capsys: Said) -> None:
+    assert main(["logs", run.run_id]) == 0
+    assert capsys.readouterr() == ("a line of rank 0\nanother\n", "")
+    assert main(["logs", run.run_id, "--rank", "3"]) == 0
+    assert capsys.readouterr().out == "a line of rank 3\nanother\n"
+
+
+def test_all_lines_come_with_their_origin_and_the_last_one_without_an_end_too(run: RunFolder) -> None:
     with open(run.attempt(1).rank_log(3), "a") as log:
         log.write("cut off here")
     assert told(run)[:3] == ["job | a line of the job", "0 | a line of rank 0", "0 | another"]
     assert told(run)[-1] == "3 | cut off here"
     assert told(run, rank=3) == ["a line of rank 3", "another", "cut off here"]
+
+
+def test_only_lines_that_match(run: RunFolder, capsys: Said) -> None:
+    assert main(["logs", run.run_id, "--all", "--grep", "^a line of rank [13]"]) == 0
+    assert capsys.readouterr().out == "1 | a line of rank 1\n3 | a line of rank 3\n"
+    assert main(["logs", run.run_id, "--grep", "nothing like it"]) == 0
+    assert capsys.readouterr() == ("", "torusrun: no line matches\n")
+    assert main(["logs", run.run_id, "--grep", "("]) == 2
+    assert "--grep '(': this is no regular expression: missing )" in capsys.readouterr().err
+
+
+def test_an_earlier_attempt(run: RunFolder, capsys: Said) -> None:
+    run.attempt(2).logs.mkdir(parents=True)
+    run.attempt(2).rank_log(0).write_text("the second attempt\n")
+    End(State.COMPLETED, "well").write(run.attempt(2).end)
+    ledger.append(run.ledger, Submitted(2, job="999999999.2", scheduler="local"))
+    assert told(run, 0) == ["the second attempt"]
+    main(["logs", run.run_id, "--attempt", "1"])
+    assert capsys.readouterr().out == "a line of rank 0\nanother\n"
+    run.attempt(1).rank_log(0).write_text("")
+    main(["logs", run.run_id, "--attempt", "1"])
+    assert capsys.readouterr().err == f"torusrun: rank 0 wrote nothing; `torusrun watch {run.run_id}` shows its steps\n"
+
+
+def test_a_rank_that_wrote_nothing_and_trained_well(run: RunFolder, capsys: Said) -> None:
+    run.attempt(1).rank_log(0).write_text("")
+    assert main(["logs", run.run_id, "--follow"]) == 0
+    shown = f"torusrun: rank 0 wrote nothing; `torusrun watch {run.run_id}` shows its steps\n"
+    assert capsys.readouterr() == ("", shown)
+    run.metrics.unlink()
+    main(["logs", run.run_id])
+    assert capsys.readouterr() == ("", "torusrun: rank 0 wrote nothing\n")
+
+
+def test_a_rank_that_wrote_nothing_and_an_attempt_that_failed(failed: RunFolder, capsys: Said) -> None:
+    failed.attempt(1).stderr.write_text("".join(f"line {n} of the job\n" for n in range(100)))
+    assert main(["logs", failed.run_id]) == 0
+    said = capsys.readouterr()
+    why = "rank 0 wrote nothing; attempt 1 is FAILED, rank 1 ended with exit code 1; the end of the job's stderr:"
+    assert said.err == f"torusrun: {why}\n"
+    assert said.out.splitlines() == [f"line {n} of the job" for n in range(80, 100)]
+    failed.attempt(1).stderr.write_text("")
+    main(["logs", failed.run_id])
+    said = capsys.readouterr()
+    assert said.err.endswith("; the end of the job's stdout:\n") and said.out == "a line of the job\n"
+    failed.attempt(1).stdout.unlink()
+    main(["logs", failed.run_id])
+    assert capsys.readouterr().err.endswith("; its job wrote nothing either\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (Status(State.PENDING, "it waits for free nodes"), "rank 0 has not begun: attempt 1 is PENDING, it waits for"),
+        (Status(State.RUNNING), "rank 0 has written nothing yet; `torusrun watch"),
+    ],
+)
+def test_a_rank_that_has_not_written_yet(
+    status: Status, says: str, failed: RunFolder, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed.attempt(1).end.unlink()
+    whole = failed.ledger.read_text().splitlines(keepends=True)
+    failed.ledger.write_text("".join(whole[:-1]))
+    monkeypatch.setattr(Client, "poll", lambda client, jobs: dict.fromkeys(jobs, status))
+    assert main(["logs", failed.run_id]) == 0
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"torusrun: {says}")
 
 
 def test_what_is_no_regular_file_is_told_of_once_and_hides_no_other(run: RunFolder) -> None:
@@ -88,11 +178,22 @@ def test_ones_own_logs_are_shown_as_they_are_and_a_strangers_are_not(run: RunFol
 
 def test_an_attempt_or_a_rank_that_there_is_not(run: RunFolder) -> None:
     with pytest.raises(UserError, match=r"has no attempt 2 \(it has: 1\)"):
-        list(lines(run, attempt=2, rank=None, until_over=False))
+        logs(run, 2)
     for rank in (4, -1):
         with pytest.raises(UserError, match=f"has no rank {rank}: its ranks are 0 to 3"):
             told(run, rank)
 
 
 def test_following_a_run_that_is_over_ends(run: RunFolder) -> None:
-    assert list(lines(run, attempt=None, rank=None, until_over=True)) == told(run)
+    assert list(logs(run).lines(None, until_over=True)) == told(run)
+
+
+def test_the_end_of_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    assert newest_line(path) == "" and tail(path, 3) == []
+    path.write_bytes(b"one\ntwo\nthree\n\n  \n")
+    assert newest_line(path) == "three" and tail(path, 2) == ["", "  "]
+    path.write_bytes(b"epoch 1\n 10%|#   \r 20%|##  \x1b[A")
+    assert newest_line(path) == r"20%|##  \x1b[A"
+    path.write_bytes(b"x" * 1_000_000)
+    assert newest_line(path) == "x" * 4096
