@@ -55,6 +55,8 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 
 def _show(chosen: Logs, rank: int | None, pattern: re.Pattern[str] | None, *, follow: bool) -> None:
     """Print the lines, or why there are none."""
+    if follow and rank is not None and not chosen.wrote(rank) and not chosen.status().state.over:
+        _say(chosen.silence(rank)[0])
     shown = False
     for line in chosen.lines(rank, until_over=follow, pattern=pattern):
         shown = True

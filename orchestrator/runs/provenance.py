@@ -15,7 +15,7 @@ from orchestrator.runs import checkout
 from orchestrator.runs.checkout import Checkout
 from orchestrator.version import __version__
 
-PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2", "rich")
+PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 
 
 def gather(source: Path, found: Checkout | None = None) -> tuple[dict[str, Any], str]:

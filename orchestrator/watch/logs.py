@@ -90,7 +90,7 @@ class Logs:
 
     def silence(self, rank: int) -> tuple[str, list[str]]:
         """Why a rank's log is empty, in one line, and the end of what its job wrote where that explains a failure."""
-        status = self._status()
+        status = self.status()
         if status.state is State.PENDING:
             return f"rank {rank} has not begun: {self._words(status)}", []
         if status.state not in (State.RUNNING, State.COMPLETED):
@@ -102,7 +102,7 @@ class Logs:
 
     def failure(self) -> tuple[str, list[str]]:
         """How the attempt ended and the end of what its job wrote; ('', []) unless it ended, and badly."""
-        status = self._status()
+        status = self.status()
         if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
             return "", []
         name, lines = self._end_of_job()
@@ -113,7 +113,7 @@ class Logs:
         because = f", {plain(status.reason)}" if status.reason else ""
         return f"attempt {self.attempt.number} is {status.state.value}{because}"
 
-    def _status(self) -> Status:
+    def status(self) -> Status:
         """The state of this attempt. Of the newest one its scheduler is asked where need be."""
         if self.attempt.number == self.record.attempt:
             ((_, status),) = standing([self.run], time.time())
