@@ -26,6 +26,7 @@ class Planned:
     ranks: int
     command_timeout_s: float
     site: str = ""  # its name, or that of its file; '' where the plan does not say it
+    command: bool = False  # whether the run is a program of the user's, which need not tell of its steps
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -65,15 +66,14 @@ def read(path: Path) -> Planned | None:
     except ValueError as error:
         raise damaged(path, f"'command_timeout' {error}") from None
     run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
-    return Planned(run, scheduler, size, ranks, timeout_s, _site_name(kept.get("spec")))
+    spec = kept.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    return Planned(run, scheduler, size, ranks, timeout_s, _site_name(spec.get("site")), bool(spec.get("command")))
 
 
-def _site_name(spec: object) -> str:
+def _site_name(named: object) -> str:
     """The site as the run names it; of a path, the name of the file without its suffix."""
-    named = spec.get("site") if isinstance(spec, dict) else None
-    if type(named) is not str:
-        return ""
-    return Path(named).name.removesuffix(".yaml").removesuffix(".yml")
+    return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
 
 
 def as_grid(value: object) -> tuple[int, int] | None:

@@ -19,12 +19,12 @@ LEFT_OUT = ("age", "accuracy", "speed", "loss", "eta", "run")
 
 def line(view: View, said: str, width: int, marks: tuple[str, str] = BLOCKS) -> str:
     """The line in at most `width` columns; `said` is the newest line of rank 0's log, for a run without steps."""
-    parts = {"run": plain(view.run), "state": view.state.value, **figures(view)}
+    parts = {"run": plain(view.run), "state": view.state.value, "step": "", "eta": "", **figures(view)}
     if view.step is None:
-        remark = plain(view.remarks) or said
-        return cut(_joined({**parts, "remark": remark}), width)
+        return cut(_joined({**parts, "remark": _remark(view, said)}), width)
     if view.total_steps:  # the same width from step to step, so that the bar keeps its own
         parts["step"] = f"step {view.step:>{len(str(view.total_steps))}}/{view.total_steps}"
+    parts["eta"] = parts["eta"] or plain(view.pause).partition(", ")[0]  # without ', usual 0.2 s'
     left_out = list(LEFT_OUT)
     least = LEAST_BAR + 1 if view.total_steps else 0
     while left_out and display_width(_joined(parts)) + least > width:
@@ -38,9 +38,14 @@ def line(view: View, said: str, width: int, marks: tuple[str, str] = BLOCKS) -> 
 
 def words(view: View, said: str) -> str:
     """The same for a log: all figures, uncut, with what is remarkable about a run that is not over."""
-    remarks = "" if view.state.over and view.step is not None else plain(view.remarks)
-    told = ", ".join(filter(None, [*figures(view).values(), remarks or ("" if view.step is not None else said)]))
+    remark = _remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
+    told = ", ".join(filter(None, [*figures(view).values(), remark]))
     return f"{plain(view.run)} {view.state.value} {told}".rstrip()
+
+
+def _remark(view: View, said: str) -> str:
+    """What to show of a run without steps: why it is as it is, or what it wrote, or that it writes nothing."""
+    return plain(view.reason) or said or plain(view.pause)
 
 
 def figures(view: View) -> dict[str, str]:

@@ -29,16 +29,16 @@ def show(run: RunFolder) -> View:
 
 
 def _drawn(run: RunFolder) -> View:
-    """One line, drawn over and over. A remark that does not fit into it is told once above it."""
-    told = ""
+    """One line, drawn over and over. What is remarkable and does not fit into it is told once above it."""
+    told = {""}
     try:
         for view in follow(run):
             width = terminal.width(sys.stderr) or terminal.USUAL_WIDTH
-            remarks = plain(view.remarks)
-            if (gist := re.sub(r"[0-9]+", "", remarks)) != told:  # 'no step for 4 min' grows by the minute
-                told = gist
-                if remarks not in ("", ENDING) and not view.state.over and not _fits(view, remarks, width):
-                    _draw(f"{remarks}\n")
+            remarks = "" if view.state.over else plain(view.remarks)
+            gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' grows by the minute
+            if gist not in told and remarks != ENDING and not _fits(view, width):
+                told.add(gist)
+                _draw(f"{remarks}\n")
             _draw(line(view, _said(run, view), width - 1, _marks()))
     finally:
         print(file=sys.stderr, flush=True)
@@ -49,7 +49,7 @@ def _draw(text: str) -> None:
     print(f"{ERASED}{text}", end="", file=sys.stderr, flush=True)
 
 
-def _fits(view: View, remarks: str, width: int) -> bool:
+def _fits(view: View, width: int) -> bool:
     return view.step is None and display_width(words(view, "")) < width
 
 

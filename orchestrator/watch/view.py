@@ -162,7 +162,7 @@ class Record:
             tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
             at.pace.age_s,
             at.pace.usual_s,
-            "" if self.end or self.done else at.pace.pause,
+            "" if self.end or self.done or self._tells_no_steps(rows) else at.pace.pause,
             self.site,
             self.submitted_s,
             None if self.submitted_s is None else max(now_s - self.submitted_s, 0.0),
@@ -170,6 +170,10 @@ class Record:
             at.loss,
             at.newest_result,
         )
+
+    def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
+        """Whether the run is a program of the user's that has recorded nothing: that need not be a pause."""
+        return bool(self.plan and self.plan.command and not rows)
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         """The newest metrics, and what is damaged of them."""

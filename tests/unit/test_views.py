@@ -255,6 +255,17 @@ def test_a_running_run_without_new_steps_says_so_beside_its_reason(
     assert shown.endswith(", being deleted; no step for 4 min, usual 0.25 s")
 
 
+def test_a_program_that_tells_no_steps_does_not_pause(running: RunFolder) -> None:
+    running.metrics.unlink()
+    assert views([running])[0].pause == "", "it began a moment ago"
+    later_s = time.time() + 300
+    assert views([running], later_s)[0].pause == "no step yet, started 5 min ago"
+    plan = json.loads(running.plan.read_text())
+    plan["spec"]["command"] = ["true"]
+    running.plan.write_text(json.dumps(plan))
+    assert views([running], later_s)[0].pause == ""
+
+
 def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:
     attempt = running.attempt(1)
     for rank in (0, 2):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
-from orchestrator.watch import terminal
+from orchestrator.watch import live, terminal
 from orchestrator.watch.bar import ASCII, line, words
 from orchestrator.watch.width import display_width
 from tests.unit.run_folders import make, write_specs
@@ -62,6 +62,19 @@ def test_a_run_that_waits_says_why() -> None:
     reason = "it waits for free nodes (Slurm: Resources)"
     assert words(PENDING, "") == f"{NAME} PENDING age 59s, {reason}"
     assert line(PENDING, "", 119) == f"{NAME} PENDING age 59s {reason}"
+
+
+def test_a_pause_stands_where_the_time_left_would() -> None:
+    paused = replace(FAST, eta_s=None, pause="no step for 4 min, usual 0.2 s", reason="being deleted")
+    assert line(paused, "", 79) == f"{NAME} RUNNING ███░░░░░░░░░ step 120/450 no step for 4 min"
+    assert words(paused, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
+
+
+def test_without_steps_a_reason_comes_before_the_log_and_the_log_before_a_pause() -> None:
+    waiting = replace(BARE, pause="no step yet, started 3 min ago")
+    assert line(waiting, "epoch 3", 79) == f"{NAME} RUNNING age 3m epoch 3"
+    assert line(waiting, "", 79) == f"{NAME} RUNNING age 3m no step yet, started 3 min ago"
+    assert words(replace(waiting, reason="being deleted"), "epoch 3").endswith("age 3m, being deleted")
 
 
 VIEWS = st.builds(
@@ -116,6 +129,25 @@ def test_a_terminal_gets_one_line_drawn_anew_that_fits(run: RunFolder) -> None:
     shown = watched(run, PYTHONUTF8="1")
     drawn = shown.rstrip().rpartition("\r\x1b[2K")[2]
     assert drawn.startswith(f"{run.run_id} COMPLETED ██████████") and len(drawn) < 80 and "step 40/40" in drawn
+
+
+def test_what_is_remarkable_is_told_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [replace(FAST, pause=f"no step for {n} min, usual 0.2 s") for n in (4, 5, 6)]
+    seen += [FAST, seen[0], replace(FAST, state=State.COMPLETED, reason="all 4 ranks ended well", eta_s=None)]
+    monkeypatch.setattr("orchestrator.watch.live.follow", lambda run: iter(seen))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    keeper, there = pty.openpty()
+    with os.fdopen(there, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert live.show(run) == seen[-1]
+    shown = os.read(keeper, 1 << 16).decode().split("\r\x1b[2K")
+    os.close(keeper)
+    assert [text.strip() for text in shown if text.endswith("\n")] == [
+        "no step for 4 min, usual 0.2 s",
+        line(seen[-1], "", 79),
+    ]
+    assert shown[3] == line(seen[1], "", 79)
 
 
 def test_a_terminal_that_cannot_draw_gets_lines(run: RunFolder) -> None:
