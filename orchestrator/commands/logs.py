@@ -55,10 +55,11 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 
 def _show(chosen: Logs, rank: int | None, pattern: re.Pattern[str] | None, *, follow: bool) -> None:
     """Print the lines, or why there are none."""
+    lines = chosen.lines(rank, until_over=follow, pattern=pattern)
     if follow and rank is not None and not chosen.wrote(rank) and not chosen.status().state.over:
         _say(chosen.silence(rank)[0])
     shown = False
-    for line in chosen.lines(rank, until_over=follow, pattern=pattern):
+    for line in lines:
         shown = True
         print(line, flush=follow)
     if shown:
@@ -66,9 +67,9 @@ def _show(chosen: Logs, rank: int | None, pattern: re.Pattern[str] | None, *, fo
     if rank is None or chosen.wrote(rank):
         _say("no line matches" if pattern else "nothing was written")
         return
-    why, lines = chosen.silence(rank)
+    why, end = chosen.silence(rank)
     _say(why)
-    for line in lines:
+    for line in end:
         print(line)
 
 
@@ -82,9 +83,9 @@ def _show_errors(chosen: Logs, pattern: re.Pattern[str] | None) -> None:
             print(line)
     if shown:
         return
-    why, lines = chosen.failure()
+    why, end = chosen.failure()
     _say("no line matches" if pattern else f"no traceback, and no rank that ended badly{f'; {why}' if why else ''}")
-    for line in lines if not pattern else []:
+    for line in end if not pattern else []:
         print(line)
 
 

@@ -1,6 +1,8 @@
 """
-AGE is the time since the newest attempt was submitted, ETA the time to the last step at the attempt's own pace.
-A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order. Pipes and --json get everything.
+AGE is the time since the newest attempt was submitted, of a run that is not over.
+ETA is the time to the last step, at the pace of the attempt's newest steps.
+A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
+Pipes and --json get everything.
 
 examples:
   torusrun status

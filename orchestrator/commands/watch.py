@@ -1,6 +1,8 @@
 """
-A narrow terminal leaves out age, accuracy, images/s, loss, ETA and the run's name, in this order; state, bar and step
-stay. Without a terminal, a line now and then. A run without steps shows the newest line of rank 0's log.
+A narrow terminal leaves out age, accuracy, images/s, loss, ETA and the run's
+name, in this order; state, bar and step stay. Without a terminal, a line is
+printed now and then. A run that records no steps shows the newest line of rank
+0's log.
 
 exit codes: 0 the run is COMPLETED, 1 it ended otherwise
 

@@ -52,7 +52,7 @@ class Logs:
         """
         if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
             raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
-        yield from map(self.safe, self._lines(rank, until_over, pattern))
+        return map(self.safe, self._lines(rank, until_over, pattern))
 
     def _lines(self, rank: int | None, until_over: bool, pattern: re.Pattern[str] | None) -> Iterator[str]:
         sources: dict[Path, Source] = {}
