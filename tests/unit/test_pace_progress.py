@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.watch.pace import step_s
@@ -83,7 +83,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ROWS, st.none() | st.floats(-1e14, 1e14))
 def test_whatever_rows_there_are_no_time_is_negative(rows: list[dict[str, Any]], started_s: float | None) -> None:
     found = progress(rows, 1, started_s, NOW_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.states import State
@@ -133,7 +133,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(60, 160))
 def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[Row], width: int) -> None:
     names = {row.cells[0] for row in rows}
@@ -141,7 +140,6 @@ def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[Row], width: i
         assert display_width(line) <= width or line in names, line
 
 
-@settings(deadline=None)
 @given(ROWS, st.none() | st.integers(60, 160))
 def test_no_column_runs_into_another(rows: list[Row], width: int | None) -> None:
     """Every cell lies between the beginnings of its column and of the next, with a gap."""
@@ -169,7 +167,6 @@ def _by_column(line: str) -> dict[int, str]:
     return at
 
 
-@settings(deadline=None)
 @given(st.lists(WORDS, max_size=20).map(" ".join), st.integers(6, 40))
 def test_wrapping_loses_nothing_but_spaces(text: str, width: int) -> None:
     lines = list(wrapped(text, width))

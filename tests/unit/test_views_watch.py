@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.runs.folder import RunFolder
@@ -92,13 +92,11 @@ VIEWS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(VIEWS, st.integers(1, 160))
 def test_every_line_fits(shown: object, width: int) -> None:
     assert display_width(line(shown, "said", width)) <= width  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(VIEWS, st.integers(60, 160))
 def test_the_bar_is_there_wherever_the_steps_are_known(shown: object, width: int) -> None:
     drawn = line(shown, "", width)  # type: ignore[arg-type]
