@@ -90,7 +90,7 @@ def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
     run = place.submit("--set", f"site={place.site('odd.yaml', runs=quoted)}", *SHORT, "--set", hostile)
     assert run.parent == odd
     said = place.watch(run)
-    assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name).stdout
+    assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name, "--all").stdout
     # Jobs and the daemons of a launcher start in the home of their user.
     found = place.run(["sh", "-c", 'find "$HOME" . -name "pwned*"']).stdout
     assert not found and not list(run.rglob("pwned")), f"a part of a path was run by a shell: {found}"

@@ -61,7 +61,7 @@ def test_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:
 def test_logs_are_told_apart_and_collected(local: Local) -> None:
     run = local.submit("--set", "train.epochs=2", "--set", "env.TORCH_CPP_LOG_LEVEL=INFO")
     assert local.watch(run).returncode == 0
-    merged = local.torusrun("logs", run.name).stdout.splitlines()
+    merged = local.torusrun("logs", run.name, "--all").stdout.splitlines()
     assert {"job", "0", "1", "2", "3"} <= {line.split(" | ")[0] for line in merged}
     alone = local.torusrun("logs", run.name, "--rank", "2").stdout.splitlines()
     assert alone == [line.removeprefix("2 | ") for line in merged if line.startswith("2 | ")]

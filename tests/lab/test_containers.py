@@ -62,7 +62,9 @@ class Builder:
         (self.home / "digits.yaml").write_text(example)
         settings = [word for pair in ("nodes=4", "grid=2x4") for word in ("--set", pair)]
         said = self.place.torusrun("submit", "digits.yaml", *settings, *words, "--wait")
-        assert said.returncode == 0, said.stdout + said.stderr + self.place.torusrun("logs", "last").stdout[-3000:]
+        assert said.returncode == 0, (
+            said.stdout + said.stderr + self.place.torusrun("logs", "last", "--all").stdout[-3000:]
+        )
         return Path(self.place.view(said.stdout.split()[0])["folder"])
 
 

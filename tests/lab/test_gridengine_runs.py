@@ -21,7 +21,7 @@ def test_abcis_form_of_asking_trains_on_whole_nodes(place: GridEngine) -> None:
     place.put("abci.yaml", (place.lab.home / "abci.yaml").read_text())
     run = place.submit("--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2", "--set", "train.epochs=2")
     said = place.watch(run)
-    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     assert sorted(place.view(run)["hosts"]) == place.lab.nodes
     script = (run / "attempts/1/job.sh").read_text()
     assert "#$ -l rt_F=4" in script and "-pe" not in script
@@ -32,7 +32,7 @@ def test_host_groups_tell_what_hangs_where(place: GridEngine) -> None:
     site = place.site("racks.yaml", topology="{source: gridengine, uplink: 1/2}")
     run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
     said = place.watch(run)
-    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     assert not ledger(run, "unordered"), "the job asked, and was not told"
     racks = [host in ("node1", "node3") for host in place.view(run)["hosts"]]
     crossings = sum(a != b for a, b in zip(racks, [*racks[1:], racks[0]], strict=True))
@@ -76,4 +76,4 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
 def test_ranks_start_without_ssh_and_without_open_mpis_support_of_grid_engine(place: GridEngine) -> None:
     run = place.submit("--set", f"site={place.site('qrsh.yaml', remote_shell='scheduler')}", "--set", "train.epochs=2")
     said = place.watch(run)
-    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout

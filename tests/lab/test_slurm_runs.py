@@ -31,7 +31,7 @@ def test_ranks_stand_in_the_order_of_the_network(place: Slurm, launcher: str) ->
     site = place.site("racks.yaml", topology=racks, launcher=launcher)
     run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
     said = place.watch(run)
-    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name).stdout
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     (started,) = ledger(run, "started")
     assert started["hosts"] == ["node1", "node3", "node2", "node4"]
     for rank in range(8):

@@ -211,7 +211,7 @@ def test_collecting_a_strangers_run_brings_and_costs_nothing_of_the_victims(
     assert not [path for path in brought if "secret" in path.read_text()]
     assert sum(path.stat().st_size for path in brought) < 1000
     assert (place.folder / ".kept.partial").read_text() == "the victim's own file"
-    for verb in (["status"], ["logs"]):
+    for verb in (["status"], ["logs", "--all"], ["logs", "--errors"]):
         said = victim(place, [torusrun, *verb, f"{stranger.shared}/his"], place.folder, 60)
         assert "secret" not in said.stdout + said.stderr and "Traceback" not in said.stderr, said.stderr
 
