@@ -14,8 +14,9 @@ from typing import Any
 from orchestrator import private
 from orchestrator.code.freeze import freeze
 from orchestrator.errors import SiteError, UserError
+from orchestrator.images import kept as image_kept
 from orchestrator.images import run_image
-from orchestrator.images.run_image import Image
+from orchestrator.images.kept import Image
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.kept import write_attempt
 from orchestrator.plans.plan import Plan
@@ -61,7 +62,7 @@ def _run(
     if diff:
         write_text(made.code_diff, diff)
     if image:
-        run_image.keep(made, image)
+        image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json())
     if first.plan.code:
         _freeze(first.plan, first.plan.code, made)

@@ -7,6 +7,7 @@ import contextlib
 from orchestrator.attempts import submit
 from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import SiteError, UserError
+from orchestrator.images import kept as image_kept
 from orchestrator.images import run_image
 from orchestrator.plans import kept
 from orchestrator.plans.attempt import derive
@@ -69,10 +70,10 @@ def _uncertain(run: RunFolder, seen: Seen) -> str:
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
     """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
-    before = run_image.kept(run)
+    before = image_kept.kept(run)
     if before and new_image:
-        run_image.keep(run, run_image.fitting(plan) or before)
-    elif before and (how := run_image.changed(before)):
+        image_kept.keep(run, run_image.fitting(plan) or before)
+    elif before and (how := image_kept.changed(before)):
         raise UserError(
             f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image takes it as it is"
         )

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.images import run_image
+    from orchestrator.images import building
     from orchestrator.plans.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
@@ -39,12 +39,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         source, site = args.image, load_site(args.site)
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
-    prepared = run_image.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
-    if (args.on or site.container.build_on) == "job" and not run_image.cache(site).get(prepared.key):
+    prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
+    if (args.on or site.container.build_on) == "job" and not building.cache(site).get(prepared.key):
         from orchestrator.images.build_job import build_in_job
 
         build_in_job(prepared, site, site.python or sys.executable, _say)
-    entry = run_image.build(prepared, site, (lambda line: None) if args.quiet else _say)
+    entry = building.build(prepared, site, (lambda line: None) if args.quiet else _say)
     print(entry.path)
     return DONE
 

@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.images import run_image
+    from orchestrator.images import building
     from orchestrator.spec.load import load_site
 
     site = load_site(args.site)
-    cache = run_image.cache(site)
+    cache = building.cache(site)
     if args.what == "ls":
         return _list(cache, args.json)
     if args.image is None:

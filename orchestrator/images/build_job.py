@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orchestrator import private, process
 from orchestrator.errors import SiteError
-from orchestrator.images import run_image
-from orchestrator.images.run_image import Prepared
+from orchestrator.images import building
+from orchestrator.images.building import Prepared
 from orchestrator.plans.request import in_its_words
 from orchestrator.runs.records import End
 from orchestrator.schedulers import client
@@ -38,7 +38,7 @@ class BuildImage:
         from orchestrator.errors import TorusrunError
 
         try:
-            entry = run_image.build(self.prepared, self.site, lambda line: print(line, flush=True))
+            entry = building.build(self.prepared, self.site, lambda line: print(line, flush=True))
             end = End(State.COMPLETED, str(entry.path))
         except TorusrunError as error:
             end = End(State.FAILED, str(error))
@@ -54,7 +54,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     """
     from orchestrator.schedulers.executors import Executor
 
-    cache = run_image.cache(site)
+    cache = building.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
     private.make(folder / "submitit")

@@ -1,97 +1,23 @@
-"""The image of a run: which one its plan means, whether it is built, and how the site's programs run in it."""
+"""Which image a plan means, whether it is built and fits, and how the ranks run in it."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.containers import build as builds
 from orchestrator.containers import check, facts, mounts, recipe, runtime
-from orchestrator.containers.cache import Cache, Entry
+from orchestrator.containers.cache import Entry
 from orchestrator.containers.command import Bind, Container
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
-from orchestrator.containers.inputs import Inputs, collect, file_sum
+from orchestrator.containers.inputs import collect, file_sum
 from orchestrator.containers.mirror import completed
-from orchestrator.errors import SiteError, UserError
+from orchestrator.errors import UserError
+from orchestrator.images.building import cache
+from orchestrator.images.kept import Image
 from orchestrator.plans.plan import Plan
-from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
-from orchestrator.runs.folder import RunFolder
-from orchestrator.spec.paths import absolute, expanded
+from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image that a run uses, as the run folder keeps it."""
-
-    path: str
-    sha256: str
-    name: str
-    key: str = ""
-    bound_training: bool = True
-    labels: dict[str, str] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    definition: str = ""
-
-
-def cache(site: Site) -> Cache:
-    """The site's folder of built images."""
-    return Cache(expanded(site.container.cache))
-
-
-def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
-    """What building the recipe `source` (a name or a path) for a site takes. Raises UserError for what cannot be."""
-    container = site.container
-    options = builds.Options(
-        mode=container.build,
-        compression=container.compression or "",
-        wheelhouse=wheelhouse,
-        temporary=Path(container.temporary) if container.temporary else None,
-    )
-    path = recipe.find(source)
-    name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
-    return Prepared(path, name, inputs, options)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A recipe, ready to be built or to be looked up in the cache."""
-
-    path: Path
-    name: str
-    inputs: Inputs
-    options: builds.Options
-
-    @property
-    def key(self) -> str:
-        return self.inputs.key
-
-
-def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Entry:
-    """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
-
-    def required() -> runtime.Runtime:
-        return runtime.required(site.container.runtime)
-
-    def examine(path: Path) -> dict[str, str]:
-        return facts.image(path, Container(required(), str(path))).versions
-
-    options = replace(prepared.options, temporary=_here(prepared.options.temporary))
-    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
-
-
-def _here(folder: Path | None) -> Path | None:
-    """A folder with the variables filled in that hold where the build runs, which may be in a job."""
-    if folder is None:
-        return None
-    place = os.path.expandvars(expanded(folder))
-    if "$" in place:
-        raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
-    return Path(place)
 
 
 def of_plan(plan: Plan) -> Image | None:
@@ -185,40 +111,3 @@ def _recipe(plan: Plan) -> recipe.Recipe | None:
     """The recipe that a plan's image is built of; None for a SIF, or no image."""
     source = plan.run.image
     return None if source is None or source.endswith(".sif") else recipe.load(recipe.find(source))
-
-
-def keep(run: RunFolder, image: Image) -> None:
-    """Write the image's facts and definition into the run folder."""
-    write_json(run.image, asdict(image))
-    if image.definition:
-        write_text(run.definition, image.definition)
-
-
-def kept(run: RunFolder) -> Image | None:
-    """The image that a run was submitted with; None for a run without one. Raises SiteError when that is damaged."""
-    value = read_object(run.image)
-    if value is None:
-        return None
-    words = {name: required(run.image, value, name, str) for name in ("path", "sha256", "name", "key", "definition")}
-    told = {name: required(run.image, value, name, dict) for name in ("labels", "versions")}
-    if not re.fullmatch("[0-9a-f]{64}", words["sha256"]):
-        raise damaged(run.image, "'sha256' is no SHA-256")
-    return Image(**words, **told, bound_training=required(run.image, value, "bound_training", bool))
-
-
-def changed(image: Image) -> str | None:
-    """How the file of an image differs from what it was, in words; None when it is the same."""
-    try:
-        found = file_sum(Path(image.path))
-    except OSError as error:
-        raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
-    return None if found == image.sha256 else f"its sum is {found[:12]}, and was {image.sha256[:12]}"
-
-
-def verify(image: Image) -> None:
-    """Read the file of a run's image to its end. Raises SiteError where it is not the one that was submitted."""
-    if how := changed(image):
-        raise SiteError(
-            f"{image.path}: this is not the image that the run was submitted with: {how}; put the old one back, or "
-            f"`torusrun resume RUN --new-image`"
-        )

@@ -9,7 +9,7 @@ from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
 from orchestrator.containers.inputs import training as own_training
 from orchestrator.images import run_image
-from orchestrator.images.run_image import Image
+from orchestrator.images.kept import Image
 from orchestrator.launchers.launcher import Launcher
 from orchestrator.placement.binding import beside
 from orchestrator.placement.files import hostfile

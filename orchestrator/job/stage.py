@@ -31,7 +31,7 @@ from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
 
 if TYPE_CHECKING:
-    from orchestrator.images.run_image import Image
+    from orchestrator.images.kept import Image
     from orchestrator.schedulers.seam import Scheduler
 
 BROADCAST_S = 1800.0

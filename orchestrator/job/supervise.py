@@ -14,8 +14,8 @@ from types import FrameType
 
 from orchestrator import defect, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.images import run_image
-from orchestrator.images.run_image import Image
+from orchestrator.images import kept as image_kept
+from orchestrator.images.kept import Image
 from orchestrator.job import gather, stage
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
@@ -83,7 +83,7 @@ class Supervisor:
         if end := self._wait_for_earlier():
             return end
         placement = self._place()
-        image = run_image.kept(self.folder)
+        image = image_kept.kept(self.folder)
         starter = launcher(self.plan, os.environ)
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image:
@@ -140,7 +140,7 @@ class Supervisor:
         """Send the image to the nodes, which verify their copies, or verify the one that all ranks start."""
         folder = self.plan.site.container.stage
         if not folder:
-            run_image.verify(image)
+            image_kept.verify(image)
         else:
             scheduler = schedulers.get(self.plan.site.scheduler)
             stage.broadcast(scheduler, image, folder, self.plan.python, self.attempt.folder)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from orchestrator import launchers
-from orchestrator.images.run_image import Image
+from orchestrator.images.kept import Image
 from orchestrator.job.prepare import prepare
 from orchestrator.placement.mapping import place
 from orchestrator.plans.plan import plan as planned

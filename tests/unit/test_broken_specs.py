@@ -307,7 +307,7 @@ def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
         pytest.skip("only root can become somebody else")
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
-    needed = "orchestrator.commands.image, orchestrator.images.run_image, orchestrator.spec.load"
+    needed = "orchestrator.commands.image, orchestrator.images.building, orchestrator.spec.load"
     program = f"import os, {needed}; os.setuid(65534); from orchestrator.cli import main; raise SystemExit(main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}

@@ -13,7 +13,7 @@ from orchestrator.containers.cache import Cache
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError, UserError
-from orchestrator.images import run_image
+from orchestrator.images import building
 from orchestrator.images.build_job import build_in_job
 from orchestrator.spec.load import load_site
 
@@ -119,7 +119,7 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
     (tmp_path / "site.yaml").write_text(text)
     site = load_site(str(tmp_path / "site.yaml"))
     with pytest.raises(SiteError, match="/no/such/apptainer: not found on this machine"):
-        build_in_job(run_image.prepare(str(small), site), site, sys.executable, lambda line: None)
+        build_in_job(building.prepare(str(small), site), site, sys.executable, lambda line: None)
     (folder,) = (tmp_path / "images" / "jobs").iterdir()
     made = [folder.parent, folder, *folder.rglob("*")]
     assert any(path.suffix == ".pkl" for path in made)
@@ -156,7 +156,7 @@ def test_what_cannot_be_built_is_said_first(small: Path, options: Options, varia
 
 def test_the_temporary_folder_is_the_one_of_the_job_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE_OF_THE_JOB", "/local/12")
-    assert run_image._here(Path("$PLACE_OF_THE_JOB/build")) == Path("/local/12/build")
+    assert building._here(Path("$PLACE_OF_THE_JOB/build")) == Path("/local/12/build")
     monkeypatch.delenv("PLACE_OF_THE_JOB")
     with pytest.raises(UserError, match="a variable that is not set here: build in a job"):
-        run_image._here(Path("$PLACE_OF_THE_JOB"))
+        building._here(Path("$PLACE_OF_THE_JOB"))

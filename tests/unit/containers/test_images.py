@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.containers.inputs import file_sum
 from orchestrator.errors import SiteError
-from orchestrator.images import run_image
-from orchestrator.images.run_image import Image
+from orchestrator.images import kept as image_kept
+from orchestrator.images.kept import Image
 from orchestrator.runs.folder import RunFolder
 
 
@@ -23,7 +23,7 @@ def image(tmp_path: Path) -> Image:
 
 
 def test_an_image_that_is_as_it_was_is_used(image: Image) -> None:
-    run_image.verify(image)
+    image_kept.verify(image)
 
 
 def test_an_image_that_was_replaced_since_submission_is_refused(image: Image) -> None:
@@ -31,21 +31,21 @@ def test_an_image_that_was_replaced_since_submission_is_refused(image: Image) ->
     with pytest.raises(
         SiteError, match=r"x\.sif: this is not the image that the run was submitted with: .*--new-image"
     ):
-        run_image.verify(image)
+        image_kept.verify(image)
     Path(image.path).unlink()
     with pytest.raises(SiteError, match="cannot be read: No such file or directory"):
-        run_image.verify(image)
+        image_kept.verify(image)
     os.mkfifo(image.path)
     with pytest.raises(SiteError, match="cannot be read: this is no regular file"):
-        run_image.verify(image)
+        image_kept.verify(image)
 
 
 def test_a_kept_image_comes_back_as_it_went_in(image: Image, tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     run.folder.mkdir()
-    assert run_image.kept(run) is None
-    run_image.keep(run, image)
-    assert run_image.kept(run) == image
+    assert image_kept.kept(run) is None
+    image_kept.keep(run, image)
+    assert image_kept.kept(run) == image
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_damaged_record_of_an_image_is_one_message(image: Image, tmp_path: Pat
     run = RunFolder(tmp_path)
     run.image.write_text(json.dumps({**asdict(image), **change}))
     with pytest.raises(SiteError, match=r"image\.json: this is damaged: "):
-        run_image.kept(run)
+        image_kept.kept(run)

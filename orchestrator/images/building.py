@@ -1,0 +1,74 @@
+"""From a recipe to a built image in the site's cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.containers import build as builds
+from orchestrator.containers import facts, recipe, runtime
+from orchestrator.containers.cache import Cache, Entry
+from orchestrator.containers.command import Container
+from orchestrator.containers.definition import Variant
+from orchestrator.containers.inputs import Inputs
+from orchestrator.errors import UserError
+from orchestrator.spec.paths import expanded
+from orchestrator.spec.site import Site
+
+
+def cache(site: Site) -> Cache:
+    """The site's folder of built images."""
+    return Cache(expanded(site.container.cache))
+
+
+def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
+    """What building the recipe `source` (a name or a path) for a site takes. Raises UserError for what cannot be."""
+    container = site.container
+    options = builds.Options(
+        mode=container.build,
+        compression=container.compression or "",
+        wheelhouse=wheelhouse,
+        temporary=Path(container.temporary) if container.temporary else None,
+    )
+    path = recipe.find(source)
+    name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
+    return Prepared(path, name, inputs, options)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recipe, ready to be built or to be looked up in the cache."""
+
+    path: Path
+    name: str
+    inputs: Inputs
+    options: builds.Options
+
+    @property
+    def key(self) -> str:
+        return self.inputs.key
+
+
+def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Entry:
+    """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
+
+    def required() -> runtime.Runtime:
+        return runtime.required(site.container.runtime)
+
+    def examine(path: Path) -> dict[str, str]:
+        return facts.image(path, Container(required(), str(path))).versions
+
+    options = replace(prepared.options, temporary=_here(prepared.options.temporary))
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
+
+
+def _here(folder: Path | None) -> Path | None:
+    """A folder with the variables filled in that hold where the build runs, which may be in a job."""
+    if folder is None:
+        return None
+    place = os.path.expandvars(expanded(folder))
+    if "$" in place:
+        raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
+    return Path(place)
