@@ -29,18 +29,27 @@ def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> l
     rows = []
     for key, value in described["properties"].items():
         inner = value.get("anyOf", [value])[0]
-        if "properties" in value:
-            rows += _rows(f"{prefix}{key}.", value, defaults[key])
+        if "properties" in inner and isinstance(defaults.get(key), dict):
+            rows += _rows(f"{prefix}{key}.", inner, defaults[key])
             continue
         default = "required" if key in described["required"] else _default(defaults.get(key))
-        choices = f": {', '.join(value['enum'])}" if "enum" in value and ":" not in value["description"] else ""
-        rows.append(f"| `{prefix}{key}` | {value['description']}{choices} | {default} |")
+        rows.append(f"| `{prefix}{key}` | {value['description']}{_choices(value)} | {default} |")
         # A record that may be left out, or a list of them: its own keys follow.
         if "properties" in inner:
             rows += _rows(f"{prefix}{key}.", inner, {})
         elif "properties" in value.get("items", {}):
             rows += _rows(f"{prefix}{key}[].", value["items"], {})
     return rows
+
+
+def _choices(value: dict[str, Any]) -> str:
+    """The values that there are, where the description does not tell them."""
+    first, *others = value.get("anyOf", [value])
+    choices = [
+        *first.get("enum", []),
+        *(["package.module:function"] if any("pattern" in each for each in others) else []),
+    ]
+    return f": {', '.join(choices)}" if choices and ": " not in value["description"] else ""
 
 
 def _default(value: Any) -> str:

@@ -27,7 +27,7 @@ class Learner:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data = Digits(self._train.seed)
         self.model = small_resnet(self._data.classes, self._train.seed).to(device)
-        self._optimizer = SGD(self.model, self._train.momentum, self._train.weight_decay)
+        self._optimizer = SGD(self.model, self._train.optimizer.momentum, self._train.optimizer.weight_decay)
         self._gradients = FlatGradients(self.model, Torus(*config.grid))
         self.steps_done = 0
         self.total_steps = order.total_steps(self._train.epochs, self._train.batch, self._data.train_samples)
@@ -49,7 +49,8 @@ class Learner:
     def rate(self, steps: float) -> float:
         """The learning rate after so many steps."""
         train = self._train
-        return learning_rate(self.epoch(steps), peak=train.lr, epochs=train.epochs, warmup_epochs=train.warmup_epochs)
+        warmup_epochs, lr = train.schedule.warmup_epochs, train.optimizer.lr
+        return learning_rate(self.epoch(steps), peak=lr, epochs=train.epochs, warmup_epochs=warmup_epochs)
 
     def step(self, stop: bool) -> bool:
         """Take one step; true on all ranks if any rank said `stop`."""

@@ -55,7 +55,7 @@ def _compute(config: Config, ranks: Ranks, device: torch.device) -> Iterator[dic
         train = replace(config.train, batch=factor * config.train.batch)
         learner = Learner(replace(config, train=train), ranks, device)
         step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
-        yield {"model": train.model, "batch": train.batch // ranks.world, "time_s": step_s}
+        yield {"model": train.model.name, "batch": train.batch // ranks.world, "time_s": step_s}
 
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:

@@ -102,8 +102,8 @@ def _command(planned: Plan) -> dict[str, str]:
 
 
 def _training(planned: Plan) -> dict[str, str]:
-    run = planned.run
+    train = planned.run.train
     return {
-        "training": f"{run.train.model} on {run.train.data}, {run.train.epochs} epochs, batch {run.train.batch} "
-        f"({run.train.batch // planned.ranks} per rank), lr {run.train.lr:g}",
+        "training": f"{train.model.name} on {train.data.name}, {train.epochs} epochs, batch {train.batch} "
+        f"({train.batch // planned.ranks} per rank), lr {train.optimizer.lr:g}",
     }

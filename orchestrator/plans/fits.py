@@ -61,10 +61,9 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if not run.command and run.train.batch % ranks:
         near = max(1, round(run.train.batch / ranks)) * ranks
         yield Misfit("train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks", f"try {near}")
-    if not run.command and run.train.warmup_epochs > run.train.epochs:
-        yield Misfit(
-            "train.warmup_epochs", f"'train.warmup_epochs' is longer than the {run.train.epochs} epochs of the run"
-        )
+    if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
+        key = "train.schedule.warmup_epochs"
+        yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",

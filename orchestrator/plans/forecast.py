@@ -41,7 +41,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
-    trained = workload(other.workload or plan.run.train.model)
+    trained = workload(other.workload or plan.run.train.model.name)
     named = network(other.network) if other.network else None
     return forecast(
         Asked(

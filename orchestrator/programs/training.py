@@ -11,6 +11,7 @@ from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import Meaning
 from orchestrator.spec.write import as_written
+from training.config import SCHEMA as CONFIG_SCHEMA
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
@@ -39,7 +40,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, python: str) -> Progra
 def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
     """All that `python -m training` is told."""
     return {
-        "schema": 1,
+        "schema": CONFIG_SCHEMA,
         "run": plan.run_id,
         "attempt": attempt.number,
         "grid": [plan.grid.x, plan.grid.y],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.spec import variables
+from training.recipe.limits import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS_BYTES = {
@@ -41,31 +42,6 @@ class Kind:
     pattern: str
     parse: Callable[[str], Any]
     write: Callable[[Any], str] = str
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The values a number may take, both ends included unless `above` is given (then the low end is not)."""
-
-    at_least: float | None = None
-    at_most: float | None = None
-    above: float | None = None
-
-    def complaint(self, value: float) -> str | None:
-        """What is wrong with `value`, or None."""
-        if self.above is not None and not value > self.above:
-            return f"must be above {self.above:.15g}"
-        if self.at_least is not None and not value >= self.at_least:
-            return f"must be at least {self.at_least:.15g}"
-        if self.at_most is not None and not value <= self.at_most:
-            return f"must be at most {self.at_most:.15g}"
-        return None
-
-    def checked(self, value: float, unit: str) -> float:
-        """`value` in `unit`, as it is. Raises ValueError where it is beyond the limits."""
-        if complaint := self.complaint(value):
-            raise ValueError(f"{complaint} {unit}")
-        return value
 
 
 # Wider than any machine is, and narrow enough that nothing computed from them overflows or takes for ever.

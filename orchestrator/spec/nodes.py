@@ -138,6 +138,8 @@ def from_value(value: Any, name: str) -> yaml.Node:
         return yaml.SequenceNode("", [from_value(v, name) for v in value], at, at)
     if isinstance(value, str):
         return yaml.ScalarNode("", value, at, at, style='"')
+    if isinstance(value, bool):
+        return yaml.ScalarNode("", "true" if value else "false", at, at)
     return yaml.ScalarNode("", "" if value is None else str(value), at, at)
 
 

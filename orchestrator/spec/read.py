@@ -14,18 +14,17 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
-from orchestrator.spec.kinds import Kind, Limits, decimal, whole
+from orchestrator.spec.kinds import Kind, decimal, whole
+from orchestrator.spec.names import near_key, with_names
 from orchestrator.spec.nodes import checked, compose, form, from_value, is_null, mark_of, override, override_text
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean, shown
+from training.recipe.key import key_of, may_be_left_out
+from training.recipe.limits import Constraint, Limits
+from training.recipe.names import Names
 
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
 MISSING: Any = object()
-
-
-def key_of(field: dataclasses.Field[Any]) -> str:
-    """The key a field has in YAML: `time` for `time_s`."""
-    return str(field.metadata.get("key", field.name))
 
 
 def read(
@@ -36,11 +35,11 @@ def read(
     `settings` are `key.sub=value` words that replace what the text says, `texts` are values of keys that are not read
     as YAML. Raises SpecError with every mistake found.
     """
-    root = compose(text, source)
+    root = with_names(cls, compose(text, source))
     for setting in settings:
-        root = override(root, setting, source)
+        root = with_names(cls, override(root, setting, source))
     for key, given in (texts or {}).items():
-        root = override_text(root, key, given, source)
+        root = with_names(cls, override_text(root, key, given, source))
     reader = _Reader()
     value = reader.record(cls, root, "") if root else reader.build(cls, {}, Mark(source), "")
     if reader.problems:
@@ -51,7 +50,7 @@ def read(
 def read_value(cls: type[T], value: Any, source: str) -> T:
     """Read plain values as a `cls`: the inverse of `write.as_written`. Raises SpecError with every mistake found."""
     reader = _Reader()
-    record = reader.record(cls, checked(from_value(value, source)), "")
+    record = reader.record(cls, with_names(cls, checked(from_value(value, source))), "")
     if reader.problems:
         raise SpecError(reader.problems)
     return record
@@ -79,7 +78,7 @@ class _Reader:
             if key not in fields:
                 where = f"in {path!r}" if path else "here"
                 valid = ", ".join(fields)
-                self.wrong(key_node, f"unknown key {shown(key)}{did_you_mean(key, fields)} (valid {where}: {valid})")
+                self.wrong(key_node, f"unknown key {shown(key)}{near_key(key, cls)} (valid {where}: {valid})")
                 continue
             dotted = f"{path}.{key}" if path else key
             self.marks[dotted] = mark_of(value_node)
@@ -88,8 +87,7 @@ class _Reader:
 
     def build(self, cls: type[T], values: dict[str, Any], mark: Mark, path: str) -> T:
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-            if field.name not in values and not optional:
+            if field.name not in values and not may_be_left_out(field):
                 name = f"{path}.{key_of(field)}" if path else key_of(field)
                 self.problems.append(
                     Problem(mark, f"{name!r} is missing: {field.metadata.get('help', 'it is required')}")
@@ -116,7 +114,7 @@ class _Reader:
     def value(self, hint: Any, node: yaml.Node, path: str) -> Any:
         """A node as the type `hint`, or MISSING after its problem has been noted."""
         origin, args = get_origin(hint), get_args(hint)
-        if origin in (types.UnionType, typing.Union):  # only `X | None` is used
+        if origin in (types.UnionType, typing.Union) and type(None) in args:  # of these, only `X | None` is used
             return None if is_null(node) else self.value(args[0], node, path)
         if is_null(node):
             return self.wrong(node, f"{shown(path)} has no value; give it one or leave the key out")
@@ -130,20 +128,40 @@ class _Reader:
             return self._table(args, node, path)
         if dataclasses.is_dataclass(hint):
             return self.record(hint, node, path)  # type: ignore[arg-type]
+        if origin in (types.UnionType, typing.Union):
+            return self._any_of(args, node, path)
         return self._scalar(hint, node, path)
 
     def _annotated(self, base: Any, extra: Any, node: yaml.Node, path: str) -> Any:
-        if isinstance(extra, Limits):
-            number = self._scalar(base, node, path)
-            complaint = None if number is MISSING else extra.complaint(number)
-            return self.wrong(node, f"{shown(path)} {complaint}, not {node.value}") if complaint else number
-        assert isinstance(extra, Kind)
+        if not isinstance(extra, Kind):
+            return self._constrained(base, extra, node, path)
         if not isinstance(node, yaml.ScalarNode):
             return self.wrong(node, f"{shown(path)} must be {extra.means}, not {form(node)}")
         try:
             return extra.parse(node.value)
         except ValueError as error:
             return self.wrong(node, f"{shown(path)}: {shown(node.value)} {error}")
+
+    def _constrained(self, base: Any, constraint: Constraint, node: yaml.Node, path: str) -> Any:
+        value = self._scalar(base, node, path)
+        complaint = None if value is MISSING else constraint.complaint(value)
+        if not complaint:
+            return value
+        given = node.value if isinstance(constraint, Limits) else shown(node.value)
+        hint = did_you_mean(node.value, constraint.known) if isinstance(constraint, Names) else ""
+        return self.wrong(node, f"{shown(path)} {complaint}, not {given}{hint}")
+
+    def _any_of(self, kinds: tuple[type, ...], node: yaml.Node, path: str) -> Any:
+        """The first of these types that the text can be read as; text in quotes is text."""
+        if not isinstance(node, yaml.ScalarNode):
+            wanted = " or ".join(_NAMES[kind] for kind in kinds)
+            return self.wrong(node, f"{shown(path)} must be {wanted}, not {form(node)}")
+        for kind in (bool, int, float) if node.style not in ("'", '"') else ():
+            try:
+                return _PARSERS[kind](node.value)
+            except ValueError:
+                continue
+        return node.value
 
     def _choice(self, choices: tuple[str, ...], node: yaml.Node, path: str) -> Any:
         if isinstance(node, yaml.ScalarNode) and node.value in choices:

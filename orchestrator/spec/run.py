@@ -17,46 +17,9 @@ from orchestrator.spec.kinds import (
     SIZE,
     VALUE,
     VARIABLE,
-    Limits,
 )
 from orchestrator.spec.program import Checkpoints, ExitCodes, Metrics, Stop
-
-
-@dataclass(frozen=True)
-class Train:
-    """What the ranks do; handed to `python -m training` as it is."""
-
-    model: Literal["resnet-digits"] = field(default="resnet-digits", metadata=about("the network"))
-    data: Literal["digits"] = field(default="digits", metadata=about("the data set"))
-    device: Literal["auto", "cpu", "cuda"] = field(default="auto", metadata=about("auto takes a GPU if there is one"))
-    epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = field(
-        default=20, metadata=about("passes over the training set")
-    )
-    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
-        default=64, metadata=about("images per step, over all ranks")
-    )
-    lr: Annotated[float, Limits(above=0, at_most=1e9)] = field(
-        default=0.1, metadata=about("learning rate after the warm-up")
-    )
-    momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = field(default=0.9, metadata=about("of SGD"))
-    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] = field(
-        default=1e-4, metadata=about("L2, not on batch norm")
-    )
-    warmup_epochs: Annotated[float, Limits(at_least=0, at_most=1e6)] = field(
-        default=1.0, metadata=about("epochs of linear warm-up")
-    )
-    label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = field(
-        default=0.1, metadata=about("share of the target spread over all classes")
-    )
-    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = field(
-        default=1, metadata=about("of weights, order and shifts")
-    )
-    checkpoint_every_steps: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
-        default=50, metadata=about("steps between")
-    )
-    log_every_steps: Annotated[int, Limits(at_least=1, at_most=10**9)] = field(
-        default=5, metadata=about("steps between metrics")
-    )
+from training.recipe.train import Train
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import types
 import typing
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from orchestrator.spec.kinds import Limits
-from orchestrator.spec.read import key_of
+from orchestrator.spec.kinds import Kind
+from orchestrator.spec.names import has_short_form
+from training.recipe.key import described, key_of, may_be_left_out
+from training.recipe.limits import Constraint
 
 NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 
@@ -22,8 +24,8 @@ def _record(cls: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
     properties, required = {}, []
     for field in dataclasses.fields(cls):
-        properties[key_of(field)] = {**_value(hints[field.name]), "description": field.metadata["help"]}
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+        properties[key_of(field)] = {**_value(hints[field.name]), "description": described(field)}
+        if not may_be_left_out(field):
             required.append(key_of(field))
     return {
         "type": "object",
@@ -37,22 +39,30 @@ def _record(cls: type[Any]) -> dict[str, Any]:
 def _value(hint: Any) -> dict[str, Any]:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return {"anyOf": [_value(args[0]), {"type": "null"}]}
+        return _union(args)
     if origin is Annotated:
-        return (
-            _limited(args[0], args[1])
-            if isinstance(args[1], Limits)
-            else {"type": "string", "pattern": args[1].pattern}
-        )
+        base, extra = args
+        return {"type": "string", "pattern": extra.pattern} if isinstance(extra, Kind) else _limited(base, extra)
     if origin is Literal:
         return {"enum": list(args)}
     if origin is tuple:
         return {"type": "array", "items": _value(args[0])}
     if origin is dict:
         return {"type": "object", "propertyNames": _value(args[0]), "additionalProperties": _value(args[1])}
-    return _record(hint) if dataclasses.is_dataclass(hint) else {"type": NAMES[hint]}  # type: ignore[arg-type]
+    return _section(hint) if dataclasses.is_dataclass(hint) else {"type": NAMES[hint]}  # type: ignore[arg-type]
 
 
-def _limited(base: type[Any], limits: Limits) -> dict[str, Any]:
-    keys = {"minimum": limits.at_least, "maximum": limits.at_most, "exclusiveMinimum": limits.above}
-    return {"type": NAMES[base], **{k: v for k, v in keys.items() if v is not None}}
+def _union(args: tuple[Any, ...]) -> dict[str, Any]:
+    if type(None) in args:
+        return {"anyOf": [_value(args[0]), {"type": "null"}]}
+    return {"type": [NAMES[kind] for kind in args]}
+
+
+def _section(cls: type[Any]) -> dict[str, Any]:
+    """A record, or its name alone where that stands for it."""
+    record = _record(cls)
+    return {"anyOf": [record, record["properties"]["name"]]} if has_short_form(cls) else record
+
+
+def _limited(base: type[Any], constraint: Constraint) -> dict[str, Any]:
+    return {"type": NAMES[base], **constraint.schema()}

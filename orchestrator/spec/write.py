@@ -8,7 +8,7 @@ import typing
 from typing import Annotated, Any, get_args, get_origin
 
 from orchestrator.spec.kinds import Kind
-from orchestrator.spec.read import key_of
+from training.recipe.key import key_of
 
 
 def as_written(record: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ time: 10m
 train:
   epochs: {epochs}
   batch: {batch}
-  lr: 0.1
+  optimizer: {{lr: 0.1}}
   checkpoint_every_steps: 25
   log_every_steps: 1
 """

@@ -54,6 +54,7 @@ def test_the_python_of_the_readme_runs(shell: dict[str, str]) -> None:
 
 def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
     run, site = blocks("yaml")
+    assert run == (ROOT / "examples" / "digits.yaml").read_text(), "the README shows the example as it is"
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20

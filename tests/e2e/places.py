@@ -30,7 +30,7 @@ time: 10m
 train:
   epochs: 30
   batch: 32
-  lr: 0.1
+  optimizer: {{lr: 0.1}}
   checkpoint_every_steps: 25
   log_every_steps: 1
 """

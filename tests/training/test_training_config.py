@@ -24,16 +24,26 @@ MISTAKES = [
     (change(train=change(learning=1)), "unknown key train.learning"),
     (change(train=change(epochs="many")), "train.epochs must be an integer, not 'many'"),
     (change(train=change(epochs=True)), "train.epochs must be an integer, not True"),
-    (change(train=change(lr=0)), "train.lr must be above 0"),
-    (change(train=change(lr=float("nan"))), "train.lr must be above 0"),
-    (change(train=change(momentum=1.0)), "train.momentum must be below 1"),
-    (change(train=change(model="vgg")), "train.model must be one of resnet-digits"),
+    (change(train=change(lr=0.1)), "unknown key train.lr"),
+    (change(train=change(optimizer=change(lr=0))), "train.optimizer.lr must be above 0, not 0"),
+    (change(train=change(optimizer=change(lr=float("nan")))), "train.optimizer.lr must be above 0"),
+    (change(train=change(optimizer=change(lr="fast"))), "train.optimizer.lr must be a number, not 'fast'"),
+    (change(train=change(optimizer=change(momentum=1.0))), "train.optimizer.momentum must be at most 0.9999"),
+    (change(train=change(optimizer=change(options=[1]))), "train.optimizer.options must be an object, not a list"),
+    (change(train=change(optimizer=change(options={"a-b": 1}))), "must be the name of an argument, not 'a-b'"),
+    (change(train=change(optimizer=change(options={"a": [1]}))), "options.a must be a string, a number or a boolean"),
+    (
+        change(train=change(model=change(name="vgg"))),
+        "train.model.name must be one of resnet-digits, or package.module",
+    ),
+    (change(train=change(model="vgg")), "train.model must be an object, not a string"),
+    (change(train=change(device="tpu")), "train.device must be one of auto, cpu, cuda, not 'tpu'"),
     (change(train=change(batch=63)), "train.batch 63 does not divide by the 4 ranks"),
     (change(grid=[3, 2]), "grid 3 x 2 does not hold the 4 ranks"),
     (change(grid=[4]), "grid must be two integers"),
     (change(grid=[-2, -2]), "grid -2 x -2"),
     (change(interface=3), "interface must be a string or null"),
-    (change(schema=2), "schema 2 is not known"),
+    (change(schema=1), "schema 1 is not known; this training reads schema 2"),
     (change(checkpoints=""), "checkpoints must be a path"),
     (change(done=""), "done must be a path"),
     (change(train=1), "train must be an object, not a number"),
@@ -45,11 +55,18 @@ NOT_TOKENS = [
 
 def written(folder: Path, changes: dict[str, Any]) -> Path:
     document = config(folder, (2, 2))
-    train = changes.get("train", {})
-    train = {**document["train"], **train} if isinstance(train, dict) else train
     path = folder / "config.json"
-    path.write_text(json.dumps({**document, **changes, "train": train}))
+    path.write_text(json.dumps(changed(document, changes)))
     return path
+
+
+def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`document` with some of its values replaced, at any depth."""
+    replaced = dict(document)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(document.get(key), dict)
+        replaced[key] = changed(document[key], value) if both else value
+    return replaced
 
 
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
@@ -88,7 +105,7 @@ def test_a_good_one(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, {"interface": None}), world=4)
     assert isinstance(loaded, Config) and loaded.grid == (2, 2) and loaded.interface is None
     assert loaded.token == TOKEN and loaded.done == tmp_path / "attempts/1/done.json"
-    assert loaded.train.lr == 0.2 and loaded.checkpoints == tmp_path / "checkpoints"
+    assert loaded.train.optimizer.lr == 0.2 and loaded.checkpoints == tmp_path / "checkpoints"
 
 
 @pytest.mark.parametrize(

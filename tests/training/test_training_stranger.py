@@ -19,9 +19,10 @@ from torch._C._distributed_c10d import Store
 from training_runs import LIMIT_S, ROOT, Launch, config, launched
 
 from training.checkpoint.manifest import compose, name_of
+from training.recipe.train import Schedule
 
 STRANGER = str(Path(__file__).with_name("stranger.py"))
-SHORT = {"epochs": 1, "warmup_epochs": 0.5}
+SHORT = {"epochs": 1, "schedule": Schedule(warmup_epochs=0.5)}
 LISTENING = "0A"
 REFUSED = "someone else writes to the store of this attempt"
 

@@ -10,30 +10,31 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from training.config import SCHEMA
+from training.recipe.train import Optimizer, Schedule, Train
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90.0
-TRAIN = {
-    "model": "resnet-digits", "data": "digits", "device": "cpu", "epochs": 20, "batch": 64, "lr": 0.2,
-    "momentum": 0.9, "weight_decay": 0.0001, "warmup_epochs": 2.0, "label_smoothing": 0.1, "seed": 1,
-    "checkpoint_every_steps": 50, "log_every_steps": 5,
-}  # fmt: skip
-TINY = {"epochs": 2, "warmup_epochs": 1.0, "checkpoint_every_steps": 7, "log_every_steps": 1}
+# The digits on the CPU; tests replace some of it.
+TRAIN = Train(device="cpu", optimizer=Optimizer(lr=0.2), schedule=Schedule(warmup_epochs=2.0))
+TINY = {"epochs": 2, "schedule": Schedule(), "checkpoint_every_steps": 7, "log_every_steps": 1}
 TINY_STEPS = 45
 TOKEN = "0123456789abcdef" * 4
 
 
 def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **train: Any) -> dict[str, Any]:
     return {
-        "schema": 1, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
+        "schema": SCHEMA, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
         "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
         "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
         "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"),
-        "train": {**TRAIN, **train},
+        "train": asdict(replace(TRAIN, **train)),
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 from hypothesis import strategies as st
 
 from orchestrator.spec.kinds import Kind
-from orchestrator.spec.read import key_of
+from training.recipe.key import key_of
 
 Key = tuple[str | int, ...]
 PRINTABLE = [

@@ -31,9 +31,18 @@ BROKEN = [
     ("quoted number", GOOD + "nodes: '4'\n", "3:8", "not text in quotes ('4')"),
     ("fraction for a whole number", GOOD + "nodes: 1.5\n", "3:8", "'nodes' must be a whole number"),
     ("zero nodes", GOOD + "nodes: 0\n", "3:8", "'nodes' must be at least 1, not 0"),
-    ("negative lr", GOOD + "train: {lr: -0.1}\n", "3:13", "'train.lr' must be above 0"),
-    ("lr not a number", GOOD + "train: {lr: .nan}\n", "3:13", "'train.lr' must be a number"),
-    ("infinite lr", GOOD + "train: {lr: inf}\n", "3:13", "'train.lr' must be a number, not 'inf'"),
+    ("negative lr", GOOD + "train: {optimizer: {lr: -0.1}}\n", "3:25", "'train.optimizer.lr' must be above 0"),
+    ("lr not a number", GOOD + "train: {optimizer: {lr: .nan}}\n", "3:25", "'train.optimizer.lr' must be a number"),
+    ("infinite lr", GOOD + "train: {optimizer: {lr: inf}}\n", "3:25", "must be a number, not 'inf'"),
+    *[(f"{key} at its old place", GOOD + f"train: {{{key}: 0.1}}\n", "3:9", f"; did you mean '{section}.{key}'?")
+      for key, section in (("lr", "optimizer"), ("momentum", "optimizer"), ("weight_decay", "optimizer"),
+                           ("warmup_epochs", "schedule"))],
+    ("a list for a model", GOOD + "train: {model: [a]}\n", "3:16", "train.model must be keys and values, not a list"),
+    ("no model", GOOD + "train: {model: }\n", "3:15", "'train.model' has no value"),
+    ("an option that is a list", GOOD + "train: {model: {options: {a: [1]}}}\n", "3:30", "true or false, not a list"),
+    ("an option that is no argument", GOOD + "train: {data: {options: {a-b: 1}}}\n", "3:26", "the name of an argument"),
+    ("half a name of one's own", GOOD + "train: {model: 'mine:'}\n", "3:16", "or package.module:function"),
+    ("an optimizer misspelt", GOOD + "train: {optimizer: sdg}\n", "3:20", "did you mean 'sgd'?"),
     ("list for a number", GOOD + "nodes: [1]\n", "3:8", "'nodes' must be a whole number, not a list"),
     ("number for a section", GOOD + "train: 5\n", "3:8", "train must be keys and values, not the value '5'"),
     ("bad duration unit", GOOD + "time: 10 parsecs\n", "3:7", "write 90s, 10m, 1h30m, 2d or HH:MM:SS"),
@@ -46,17 +55,17 @@ BROKEN = [
     ("grid that does not fit", GOOD + "grid: 3x2\n", "3:7", "these fit: 1x4, 2x2, 4x1"),
     ("batch that does not divide", GOOD + "train: {batch: 30}\n", "3:16", "does not divide by 4 ranks; try 32"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),
-    ("long warm-up", GOOD + "train: {epochs: 1, warmup_epochs: 2}\n", "3:35", "longer than the 1 epochs"),
+    ("long warm-up", GOOD + "train: {epochs: 1, schedule: {warmup_epochs: 2}}\n", "3:46", "longer than the 1 epochs"),
     ("unknown site", "name: digits\nsite: locl\n", "2:7", "local, slurm, slurm-v100); did you mean 'local'"),
     ("missing site file", "name: digits\nsite: ./no.yaml\n", "2:7", "no.yaml does not exist"),
-    ("unknown model", GOOD + "train: {model: resnet50}\n", "3:16", "'train.model' must be one of resnet-digits"),
+    ("unknown model", GOOD + "train: {model: resnet50}\n", "3:16", "'train.model.name' must be one of resnet-digits"),
     ("key twice", GOOD + "site: slurm\n", "3:1", "'site' stands twice (first on line 2)"),
     ("value left out", "name: digits\nsite:\n", "2:6", "'site' has no value"),
     ("bad name", "name: my run\nsite: local\n", "1:7", "'my run' is not a name"),
     ("name with a command in it", "name: $(touch pwned)\nsite: local\n", "1:7", "is not a name"),
     ("bad variable", GOOD + "env: {A-B: c}\n", "3:7", "is not an environment variable's name"),
     ("queue with a line break", GOOD + 'queue: "a\\n#SBATCH -w x"\n', "3:8", "is not one line of text"),
-    ("tab for indentation", GOOD + "train:\n\tlr: 1\n", "4:1", "this is not YAML"),
+    ("tab for indentation", GOOD + "train:\n\tseed: 1\n", "4:1", "this is not YAML"),
     ("bracket left open", GOOD + "env: {A: b\n", "4:1", "this is not YAML"),
     ("unknown alias", GOOD + "nodes: *x\n", "3:8", "this is not YAML: found undefined alias"),
     ("control character", GOOD + "queue: a\x07b\n", "3:9", "this is not YAML"),
@@ -76,10 +85,12 @@ BROKEN = [
                         ("ranks_per_node", "9" * 5000), ("time", "١٠m"), ("time", "1_0m"), ("time", "9" * 400 + "m"),
                         ("time", "11111d"), ("time", "9" * 38 + "d"), ("time", "0.0000001s"), ("grid", "١x٢"),
                         ("grid", "9" * 400 + "x1"), ("nodes", "100001"), ("ranks_per_node", "1000000000000"))],
+    *[(f"a number too large, {key}: {text[:9]}", GOOD + f"train: {{optimizer: {{{key}: {text}}}}}\n", "3:",
+       f"'train.optimizer.{key}'")
+      for key, text in (("lr", "9" * 400), ("lr", "1e400"), ("lr", "1_0.0"), ("lr", "١.٠"), ("weight_decay", "1e300"))],
     *[(f"a number too large, {key}: {text[:9]}", GOOD + f"train: {{{key}: {text}}}\n", "3:", f"'train.{key}'")
       for key, text in (("epochs", "9" * 400), ("epochs", "1000001"), ("batch", "9" * 400), ("batch", "10000000000"),
-                        ("lr", "9" * 400), ("lr", "1e400"), ("lr", "1_0.0"), ("lr", "١.٠"), ("seed", "4294967296"),
-                        ("log_every_steps", "9" * 20), ("warmup_epochs", "1e300"), ("weight_decay", "1e300"))],
+                        ("seed", "4294967296"), ("log_every_steps", "9" * 20))],
     ("ranks beyond counting", GOOD + "nodes: 100000\nranks_per_node: 1024\n", "3:8", "the most is 1000000"),
     ("many grids that fit", GOOD + "ranks_per_node: 840\ngrid: 7x1\n", "4:7",
      "14x60, 15x56, 20x42, 21x40 (the nearest of 32)"),
@@ -168,11 +179,11 @@ def test_the_corpus_is_large_enough() -> None:
 
 def test_several_mistakes_are_reported_together(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "run.yaml"
-    spec.write_text("nam: x\nsite: local\nnodes: many\ntime: soon\ntrain:\n  lr: 0\n  epok: 1\n")
+    spec.write_text("nam: x\nsite: local\nnodes: many\ntime: soon\ntrain:\n  batch: 0\n  epok: 1\n")
     assert main(["plan", str(spec)]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert [line.split(str(spec))[1].split(": ")[0] for line in lines] == [
-        ":1:1", ":1:1", ":3:8", ":4:7", ":6:7", ":7:3",
+        ":1:1", ":1:1", ":3:8", ":4:7", ":6:10", ":7:3",
     ]  # fmt: skip
 
 
@@ -207,7 +218,9 @@ def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path,
         ("nodes", "write it as key=value"),
         ("=3", "write it as key=value"),
         ("nodes.x=3", "'nodes' holds no keys to set"),
-        ("train.lr=fast", "--set train.lr=fast: 'train.lr' must be a number"),
+        ("train.optimizer.lr=fast", "--set train.optimizer.lr=fast: 'train.optimizer.lr' must be a number"),
+        ("train.lr=0.1", "did you mean 'optimizer.lr'?"),
+        ("train.model=vgg", "--set train.model=vgg: 'train.model.name' must be one of resnet-digits"),
         ("trian.lr=1", "did you mean 'train'?"),
         ("grid=[", "this is not YAML"),
         ("queue=a\udcff", "this is not UTF-8 text"),

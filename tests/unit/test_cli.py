@@ -43,7 +43,7 @@ def test_a_plan_in_words_and_as_json(home: Path, capsys: pytest.CaptureFixture[s
     assert "2x2: 2 rows of 2 ranks" in capsys.readouterr().out
     assert main(["plan", DIGITS, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert (plan["schema"], plan["grid"], plan["ranks"], plan["spec"]["train"]["momentum"]) == (1, [2, 2], 4, 0.9)
+    assert (plan["schema"], plan["grid"], plan["ranks"], plan["spec"]["train"]["seed"]) == (1, [2, 2], 4, 1)
     assert list(home.iterdir()) == []
 
 

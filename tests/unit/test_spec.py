@@ -13,10 +13,11 @@ from orchestrator.plans.plan import plan
 from orchestrator.spec.kinds import bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value
-from orchestrator.spec.run import RunSpec, Train
+from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.write import as_written
+from training.recipe.train import Model, Optimizer, Train
 
 RUN = "name: digits\nsite: local\n"
 
@@ -40,6 +41,7 @@ def test_a_grid_is_row_length_by_column_length() -> None:
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
 values = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 finite = st.floats(min_value=1e-9, max_value=1e9)
+options = st.booleans() | st.integers(-(10**9), 10**9) | finite | values
 
 
 @given(
@@ -53,7 +55,12 @@ finite = st.floats(min_value=1e-9, max_value=1e9)
         time_s=st.integers(1, 10**9).map(lambda n: n / 1000),
         queue=st.none() | texts.filter(lambda text: not text.startswith("-")),
         env=st.dictionaries(st.from_regex(r"X[A-Z0-9_]{0,8}", fullmatch=True), values),
-        train=st.builds(Train, lr=finite, seed=st.integers(0, 2**31)),
+        train=st.builds(
+            Train,
+            optimizer=st.builds(Optimizer, lr=finite),
+            model=st.builds(Model, options=st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), options)),
+            seed=st.integers(0, 2**31),
+        ),
     )
 )
 def test_a_spec_survives_writing_and_reading(spec: RunSpec) -> None:
@@ -61,9 +68,37 @@ def test_a_spec_survives_writing_and_reading(spec: RunSpec) -> None:
 
 
 def test_a_setting_replaces_and_adds() -> None:
-    spec, marks = read(RunSpec, RUN + "nodes: 2\n", "run.yaml", ["nodes=4", "train.lr=0.5", "env.A=b"])
-    assert (spec.nodes, spec.train.lr, spec.env) == (4, 0.5, {"A": "b"})
+    spec, marks = read(RunSpec, RUN + "nodes: 2\n", "run.yaml", ["nodes=4", "train.optimizer.lr=0.5", "env.A=b"])
+    assert (spec.nodes, spec.train.optimizer.lr, spec.env) == (4, 0.5, {"A": "b"})
     assert str(marks["nodes"]) == "--set nodes=4"
+
+
+def test_a_name_alone_is_a_section_with_that_name() -> None:
+    mine = "train: {model: my.nets:wide, optimizer: sgd}\n"
+    spec, marks = read(RunSpec, RUN + mine, "run.yaml", ["train.optimizer.lr=0.5", "train.schedule=polynomial"])
+    assert spec.train.model == Model("my.nets:wide")
+    assert spec.train.optimizer == Optimizer("sgd", lr=0.5), "a key can be set beside a name that stands alone"
+    assert spec.train.schedule.name == "polynomial"
+    assert str(marks["train.model.name"]) == "run.yaml:3:16"
+
+
+def test_a_name_alone_leaves_what_is_written_by_an_alias_elsewhere() -> None:
+    text = RUN + "env: &mine {model: resnet-digits}\ntrain: *mine\n"
+    spec, _ = read(RunSpec, text, "run.yaml")
+    assert spec.env == {"model": "resnet-digits"} and spec.train.model == Model("resnet-digits")
+
+
+def test_an_option_is_a_number_a_boolean_or_text() -> None:
+    text = RUN + "train: {model: {options: {a: 1, b: 1.5, c: true, d: wide, e: '1', f: yes}}}\n"
+    found = read(RunSpec, text, "run.yaml")[0].train.model.options
+    assert found == {"a": 1, "b": 1.5, "c": True, "d": "wide", "e": "1", "f": "yes"}
+    assert type(found["a"]) is int and type(found["c"]) is bool
+
+
+def test_the_schema_takes_a_name_alone_or_a_section() -> None:
+    section, alone = schema(Train, "x")["properties"]["model"]["anyOf"]
+    assert "options" in section["properties"]
+    assert alone["type"] == "string" and alone["anyOf"][0] == {"enum": ["resnet-digits"]}
 
 
 def test_a_null_is_the_default_only_where_there_may_be_none() -> None:
@@ -75,7 +110,7 @@ def test_every_value_of_yaml_1_1_that_surprises_stays_text() -> None:
     assert spec.env == {"A": "on", "B": "0777", "C": "1:30", "D": "~x", "E": "1e3"}
 
 
-@pytest.mark.parametrize("cls", [RunSpec, Train, Site, Node])
+@pytest.mark.parametrize("cls", [RunSpec, Train, Optimizer, Site, Node])
 def test_the_schema_has_every_key_with_its_meaning(cls: type) -> None:
     described = schema(cls, "x")
     keys = {f.metadata.get("key", f.name) for f in dataclasses.fields(cls)}

@@ -1,0 +1,64 @@
+"""Keys and values by a shorter way: `model: resnet-digits` for `model: {name: resnet-digits}`; where a key moved to."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import yaml
+
+from orchestrator.spec.nodes import is_null
+from orchestrator.spec.problems import did_you_mean
+from training.recipe.key import key_of, may_be_left_out
+
+NAME = "name"
+Root = TypeVar("Root", yaml.Node, "yaml.Node | None")
+
+
+def with_names(cls: type[Any], root: Root) -> Root:
+    """The tree of a `cls` with every short form written out. Aliased nodes stay as they are elsewhere."""
+    return _written_out(cls, root) if isinstance(root, yaml.MappingNode) else root
+
+
+def has_short_form(cls: type[Any]) -> bool:
+    """Whether a value alone stands for a `cls` with this name: it has a key `name`, and no other must be given."""
+    fields = dataclasses.fields(cls)
+    return any(key_of(field) == NAME for field in fields) and all(map(may_be_left_out, fields))
+
+
+def near_key(key: str, cls: type[Any]) -> str:
+    """'; did you mean X?' for a key that `cls` does not have, where X may be a key of one of its sections."""
+    inner = {f"{section}.{key}" for section, held in _sections(cls) if key in _keys(held)}
+    return f"; did you mean {' or '.join(map(repr, sorted(inner)))}?" if inner else did_you_mean(key, _keys(cls))
+
+
+def _keys(cls: type[Any]) -> list[str]:
+    return [key_of(field) for field in dataclasses.fields(cls)]
+
+
+def _written_out(cls: type[Any], node: yaml.Node) -> Any:
+    if isinstance(node, yaml.ScalarNode) and not is_null(node) and has_short_form(cls):
+        at = node.start_mark, node.end_mark
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", NAME, *at)
+        return yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], *at)
+    if not isinstance(node, yaml.MappingNode):
+        return node
+    sections = dict(_sections(cls))
+    pairs = [(k, _written_out(sections[k.value], v) if _is_in(k, sections) else v) for k, v in node.value]
+    return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
+
+
+def _is_in(key: yaml.Node, sections: dict[str, type[Any]]) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value in sections
+
+
+def _sections(cls: type[Any]) -> Iterator[tuple[str, type[Any]]]:
+    """The keys of `cls` that hold keys of their own, with their classes."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        for kind in (hint, *typing.get_args(hint)):
+            if dataclasses.is_dataclass(kind) and typing.get_origin(hint) is not tuple:
+                yield key_of(field), typing.cast(type[Any], kind)

@@ -1,0 +1,32 @@
+"""How a key of a recipe is declared: `momentum: Annotated[float, Limits(...)] = key(0.9, "of the velocity")`."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def key(default: T, help_: str, *, unit: str | None = None, source: str | None = None) -> T:
+    """A dataclass field with its `default`, what it means, what it is counted in, and where it is published."""
+    metadata = {"help": help_, "unit": unit, "source": source}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)  # type: ignore[return-value]
+    return field(default=default, metadata=metadata)
+
+
+def key_of(declared: Field[Any]) -> str:
+    """The key a field has where a user writes it: `time` for `time_s`."""
+    return str(declared.metadata.get("key", declared.name))
+
+
+def described(declared: Field[Any]) -> str:
+    """What a field means, in one line."""
+    unit, source = declared.metadata.get("unit"), declared.metadata.get("source")
+    return "".join([str(declared.metadata["help"]), f", in {unit}" if unit else "", f" ({source})" if source else ""])
+
+
+def may_be_left_out(declared: Field[Any]) -> bool:
+    """Whether a field has a default."""
+    return declared.default is not MISSING or declared.default_factory is not MISSING

@@ -1,0 +1,64 @@
+"""Which values a key may take: `Annotated[float, Limits(at_least=0)]`, `Annotated[str, Pattern(...)]`.
+
+A constraint says what is wrong with a value (`complaint`) and describes itself in JSON schema (`schema`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Constraint(Protocol):
+    """What may follow the type in `Annotated`."""
+
+    def complaint(self, value: Any) -> str | None:
+        """What is wrong with `value` ('must be above 0'), or None."""
+
+    def schema(self) -> dict[str, Any]:
+        """The same as JSON schema, without the type."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The values a number may take, both ends included unless `above` is given (then the low end is not)."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+
+    def complaint(self, value: float) -> str | None:
+        if self.above is not None and not value > self.above:
+            return f"must be above {self.above:.15g}"
+        if self.at_least is not None and not value >= self.at_least:
+            return f"must be at least {self.at_least:.15g}"
+        if self.at_most is not None and not value <= self.at_most:
+            return f"must be at most {self.at_most:.15g}"
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        keys = {"minimum": self.at_least, "maximum": self.at_most, "exclusiveMinimum": self.above}
+        return {key: value for key, value in keys.items() if value is not None}
+
+    def checked(self, value: float, unit: str) -> float:
+        """`value` in `unit`, as it is. Raises ValueError where it is beyond the limits."""
+        if complaint := self.complaint(value):
+            raise ValueError(f"{complaint} {unit}")
+        return value
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Text that matches `pattern` from end to end; `means` says what it is. No message shows a `secret`."""
+
+    means: str
+    pattern: str
+    secret: bool = False
+
+    def complaint(self, value: str) -> str | None:
+        return None if re.fullmatch(self.pattern, value) else f"must be {self.means}"
+
+    def schema(self) -> dict[str, Any]:
+        return {"pattern": f"^{self.pattern}$"}

@@ -1,0 +1,42 @@
+"""What a recipe can name: a built-in of torusrun, or a function of the user's own as `package.module:function`.
+
+A name stands for the function that builds the thing. Its module is imported when it is built, and not before: torch
+stays out of what runs on the login node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+OWN = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The built-ins of one kind by their names, each with its builder as 'module:function'."""
+
+    known: Mapping[str, str]
+
+    def complaint(self, value: str) -> str | None:
+        if value in self.known or is_own(value):
+            return None
+        return f"must be one of {', '.join(self.known)}, or package.module:function for one of your own"
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(self.known)}, {"pattern": f"^{OWN}$"}]}
+
+
+def is_own(name: str) -> bool:
+    """Whether `name` is a function of the user's, as 'package.module:function'."""
+    return len(name) <= 300 and re.fullmatch(OWN, name) is not None
+
+
+MODELS = Names({"resnet-digits": "training.models.resnet_digits:build"})
+DATA_SETS = Names({"digits": "training.data.digits:build"})
+OPTIMIZERS = Names({"sgd": "training.optim.sgd:build"})
+SCHEDULES = Names(
+    {"cosine": "training.schedule.learning_rate:cosine", "polynomial": "training.schedule.learning_rate:polynomial"}
+)

@@ -1,0 +1,109 @@
+"""JSON into frozen dataclasses, strictly: every key present, no key unknown, every value within its limits."""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from training.recipe.limits import Constraint, Pattern
+
+T = TypeVar("T")
+WORDS: dict[Any, str] = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+    tuple[int, int]: "two integers",
+    str | None: "a string or null",
+}
+
+
+class ConfigError(ValueError):
+    """The config cannot be used; the message is one line and names the key."""
+
+
+def record(cls: type[T], document: object, where: str = "") -> T:
+    """`document` as a `cls`; `where` is the dotted key it has in the config. Raises ConfigError."""
+    if not isinstance(document, dict):
+        raise ConfigError(f"{where or 'the config'} must be an object, not {_json_type(document)}")
+    names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+    at = f"{where}." if where else ""
+    for key in document:
+        if key not in names:
+            raise ConfigError(f"unknown key {at}{key}; known are {', '.join(names)}")
+    for name in names:
+        if name not in document:
+            raise ConfigError(f"key {at}{name} is missing")
+    hints = get_type_hints(cls, include_extras=True)
+    return cls(**{name: _value(hints[name], document[name], at + name) for name in names})
+
+
+def _json_type(document: object) -> str:
+    """What the document is, without its content: it may hold the token."""
+    return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(type(document), "a number")
+
+
+def _value(hint: Any, value: Any, key: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _constrained(args[0], args[1], value, key)
+    if origin is Literal:
+        return _choice(args, value, key)
+    if origin is dict:
+        return _table(args, value, key)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return record(hint, value, key)
+    if type(None) in args and get_origin(args[0]) is Annotated:
+        return None if value is None else _value(args[0], value, key)
+    if _fits(hint, value):
+        return _converted(hint, value)
+    raise ConfigError(f"{key} must be {_in_words(hint)}, not {value!r}")
+
+
+def _constrained(base: Any, constraint: Constraint, value: Any, key: str) -> Any:
+    if isinstance(constraint, Pattern) and constraint.secret:
+        if not isinstance(value, str) or constraint.complaint(value):
+            raise ConfigError(f"{key} must be {constraint.means}; it is a secret and not shown here")
+        return value
+    found = _value(base, value, key)
+    if complaint := constraint.complaint(found):
+        raise ConfigError(f"{key} {complaint}, not {value!r}")
+    return found
+
+
+def _choice(choices: tuple[Any, ...], value: Any, key: str) -> Any:
+    if value in choices:
+        return value
+    raise ConfigError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{key} must be an object, not {_json_type(value)}")
+    return {
+        _value(args[0], name, f"{key}: the key"): _value(args[1], held, f"{key}.{name}") for name, held in value.items()
+    }
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a JSON value is of this type; true is no integer, and an integer is a number."""
+    if get_origin(hint) in (types.UnionType, typing.Union):
+        return any(_fits(one, value) for one in get_args(hint))
+    if hint == tuple[int, int]:
+        return isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value)
+    if hint is Path:
+        return isinstance(value, str) and value != ""
+    return type(value) is hint or (hint is float and type(value) is int)
+
+
+def _converted(hint: Any, value: Any) -> Any:
+    if hint in (float, Path):
+        return hint(value)
+    return tuple(value) if hint == tuple[int, int] else value
+
+
+def _in_words(hint: Any) -> str:
+    return WORDS.get(hint, "a string, a number or a boolean")

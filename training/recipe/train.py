@@ -1,0 +1,76 @@
+"""The keys of `train:`, each declared here and nowhere else.
+
+The reader of run files, the training, the JSON schema and docs/spec.md take them from these classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from training.recipe.key import key
+from training.recipe.limits import Limits, Pattern
+from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES
+
+Option = str | int | float | bool
+Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
+STEPS = Limits(at_least=1, at_most=10**9)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    name: Annotated[str, MODELS] = key("resnet-digits", "the network")
+    options: Options = key({}, "arguments of its builder")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data set."""
+
+    name: Annotated[str, DATA_SETS] = key("digits", "the data set")
+    options: Options = key({}, "arguments of its builder")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How gradients move the weights."""
+
+    name: Annotated[str, OPTIMIZERS] = key("sgd", "the optimizer")
+    lr: Annotated[float, Limits(above=0, at_most=1e9)] = key(0.1, "learning rate after the warm-up")
+    momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = key(0.9, "share of the velocity that a step keeps")
+    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
+        1e-4, "L2, not on batch norm and biases", source="Goyal et al. 2017, section 5.3"
+    )
+    options: Options = key({}, "arguments of its builder")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the learning rate changes."""
+
+    name: Annotated[str, SCHEDULES] = key("cosine", "the decay after the warm-up")
+    warmup_epochs: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
+        1.0, "linear warm-up", unit="epochs", source="Goyal et al. 2017, section 2.2"
+    )
+    options: Options = key({}, "arguments of its builder")
+
+
+@dataclass(frozen=True)
+class Train:
+    """What the ranks do; handed to `python -m training` as it is."""
+
+    model: Model = key(Model(), "the network")
+    data: Data = key(Data(), "the data set")
+    optimizer: Optimizer = key(Optimizer(), "how gradients move the weights")
+    schedule: Schedule = key(Schedule(), "how the learning rate changes")
+    device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
+    epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
+    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
+    label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
+        0.1, "share of the target spread over all classes"
+    )
+    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "of weights, order and shifts")
+    checkpoint_every_steps: Annotated[int, STEPS] = key(50, "between checkpoints", unit="steps")
+    log_every_steps: Annotated[int, STEPS] = key(5, "between rows of metrics", unit="steps")
