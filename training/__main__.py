@@ -23,13 +23,12 @@ def main(arguments: list[str]) -> int:
     faulthandler.register(signal.SIGUSR1)  # asked for when a run hangs: where is this rank?
     try:
         config, ranks = read(arguments)
+        from training.loop import run
+
+        return run(config, ranks, stop)
     except ConfigError as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
-    from training.loop import run
-
-    try:
-        return run(config, ranks, stop)
     except Exception as error:
         traceback.print_exc()
         return EXIT_CUT_OFF if cut_off(error) else EXIT_FAILED

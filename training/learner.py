@@ -10,12 +10,10 @@ from torch.nn import functional
 
 from training.config import Config
 from training.data import order
-from training.data.digits import Digits
 from training.evaluate import accuracy
-from training.models.resnet import small_resnet
-from training.optim.sgd import SGD
+from training.parts import Parts
+from training.progress import Progress
 from training.ranks import Ranks
-from training.schedule.learning_rate import learning_rate
 from training.sync.gradients import FlatGradients
 from training.sync.torus import Torus
 
@@ -23,13 +21,13 @@ from training.sync.torus import Torus
 class Learner:
     """One rank's replica after `steps_done` of `total_steps` steps; all ranks hold the same bits."""
 
-    def __init__(self, config: Config, ranks: Ranks, device: torch.device) -> None:
+    def __init__(self, config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> None:
         self._train, self._ranks, self.device = config.train, ranks, device
-        self._data = Digits(self._train.seed)
-        self.model = small_resnet(self._data.classes, self._train.seed).to(device)
-        self._optimizer = SGD(self.model, self._train.optimizer.momentum, self._train.optimizer.weight_decay)
+        self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
+        self._rate_at = parts.rate_at
         self._gradients = FlatGradients(self.model, Torus(*config.grid))
         self.steps_done = 0
+        self.last_rate = 0.0
         self.total_steps = order.total_steps(self._train.epochs, self._train.batch, self._data.train_samples)
 
     @property
@@ -46,17 +44,13 @@ class Learner:
         """The epochs seen after so many steps."""
         return steps * self._train.batch / self._data.train_samples
 
-    def rate(self, steps: float) -> float:
-        """The learning rate after so many steps."""
-        train = self._train
-        warmup_epochs, lr = train.schedule.warmup_epochs, train.optimizer.lr
-        return learning_rate(self.epoch(steps), peak=lr, epochs=train.epochs, warmup_epochs=warmup_epochs)
-
     def step(self, stop: bool) -> bool:
         """Take one step; true on all ranks if any rank said `stop`."""
         loss = self._backward()
         self._gradients.average(loss, stop)
-        self._optimizer.step(self.rate(self.steps_done + 0.5))
+        progress = Progress(self.steps_done, self.steps_done * self._train.batch)
+        self.last_rate = self._rate_at(progress.middle_of_step(self._train.batch, self._data.train_samples))
+        self._optimizer.step(self.last_rate)
         self.steps_done += 1
         return self._gradients.stop
 

@@ -10,16 +10,21 @@ from training.config import Config
 from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED
 from training.learner import Learner
 from training.meter import Meter
+from training.parts import build_parts
 from training.ranks import Ranks
 from training.reporter import Reporter
 from training.stop import StopRequest
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
-    """Train as one of `ranks`; returns the exit code, the same on every rank."""
+    """Train as one of `ranks`; returns the exit code, the same on every rank.
+
+    Raises ConfigError, before the ranks meet, for a model, data set, optimizer or schedule that cannot be built.
+    """
     device = devices.prepare(config.train.device, ranks.local)
+    parts = build_parts(config.train, device)  # before the ranks meet: what is wrong with one is told by all
     meeting = rendezvous.join(config, ranks, devices.backend(device))
-    learner = Learner(config, ranks, device)
+    learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)
     checkpoints = saver.open_folder(config, ranks)
     reporter.start(saver.resume(config, meeting, learner, checkpoints), device)

@@ -22,6 +22,7 @@ from training.config import Config, ConfigError
 from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.metrics import Metrics
+from training.parts import Parts, build_parts
 from training.ranks import Ranks
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
@@ -33,14 +34,15 @@ def main(arguments: list[str]) -> int:
     """Measure as one rank; SIGTERM ends it at once, for there is nothing to save."""
     try:
         config, ranks = read(arguments)
+        device = devices.prepare(config.train.device, ranks.local)
+        parts = build_parts(config.train, device)
     except ConfigError as error:
         print(f"training.measure: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
-    device = devices.prepare(config.train.device, ranks.local)
     rendezvous.join(config, ranks, devices.backend(device))
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
-    for found in (*_compute(config, ranks, device), *_links(ranks, device)):
+    for found in (*_compute(config, ranks, device, parts), *_links(ranks, device)):
         metrics.write("measured", step=0, **found)
     recorded = done.record(config, ranks, device, 1)
     if recorded:
@@ -49,11 +51,11 @@ def main(arguments: list[str]) -> int:
     return EXIT_DONE if recorded else EXIT_NO_CHECKPOINT
 
 
-def _compute(config: Config, ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
+def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
     """A step without its all-reduce, at the run's batch and at twice that: from two a line can be drawn."""
     for factor in (1, 2):
         train = replace(config.train, batch=factor * config.train.batch)
-        learner = Learner(replace(config, train=train), ranks, device)
+        learner = Learner(replace(config, train=train), ranks, device, parts)
         step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
         yield {"model": train.model.name, "batch": train.batch // ranks.world, "time_s": step_s}
 

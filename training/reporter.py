@@ -42,7 +42,7 @@ class Reporter:
             total_steps=learner.total_steps,
             epoch=round(learner.epoch(learner.steps_done), 4),
             loss=round(learner.mean_loss, 5),
-            lr=round(learner.rate(learner.steps_done - 0.5), 6),
+            lr=round(learner.last_rate, 6),
             images_per_s=meter.recent_images_per_s(),
         )
 

@@ -15,6 +15,11 @@ WITHOUT_TORCH = [
     "training.metrics",
     "training.checkpoint.manifest",
     "training.data.order",
+    "training.data.digits",
+    "training.models.resnet_digits",
+    "training.recipe.build",
+    "training.recipe.protocols",
+    "training.recipe.train",
     "training.schedule.learning_rate",
     "training.__main__",
 ]

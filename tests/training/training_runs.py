@@ -80,7 +80,7 @@ class Launch:
 
 def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> subprocess.Popen[bytes]:
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT),
+        **os.environ, "PYTHONPATH": f"{ROOT}:{path.parent}",
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
     }  # fmt: skip
     command = [*prefix, sys.executable, "-m", "training", str(path)]

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from training.models.resnet_digits import WIDTHS
+
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions around a shortcut; a stride halves the image on both paths."""
@@ -26,7 +28,7 @@ class Block(nn.Module):
 class SmallResNet(nn.Module):
     """[N, 1, 8, 8] to [N, classes]: stem, then one block per width, halving 8 to 4 to 2 pixels."""
 
-    def __init__(self, classes: int, widths: tuple[int, ...] = (16, 32, 64)) -> None:
+    def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]))
         inputs = (widths[0], *widths)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.recipe.train import Train
+
 
 class SGD:
     """v = momentum * v + g + weight_decay * w; w = w - rate * v: the rate outside the momentum, as in torch.
@@ -42,3 +44,8 @@ class SGD:
         if weight.ndim > 1:
             velocity.add_(weight, alpha=self._weight_decay)
         weight.add_(velocity, alpha=-rate)
+
+
+def build(model: nn.Module, train: Train) -> SGD:
+    """As `train.optimizer` says."""
+    return SGD(model, train.optimizer.momentum, train.optimizer.weight_decay)

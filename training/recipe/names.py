@@ -38,5 +38,8 @@ MODELS = Names({"resnet-digits": "training.models.resnet_digits:build"})
 DATA_SETS = Names({"digits": "training.data.digits:build"})
 OPTIMIZERS = Names({"sgd": "training.optim.sgd:build"})
 SCHEDULES = Names(
-    {"cosine": "training.schedule.learning_rate:cosine", "polynomial": "training.schedule.learning_rate:polynomial"}
+    {
+        "cosine": "training.schedule.learning_rate:build_cosine",
+        "polynomial": "training.schedule.learning_rate:build_polynomial",
+    }
 )

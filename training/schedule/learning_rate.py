@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from training.progress import Moment
+from training.recipe.protocols import Schedule
+from training.recipe.train import Train
+
 Decay = Callable[[float], float]
 
 
@@ -28,3 +32,22 @@ def learning_rate(epoch: float, *, peak: float, epochs: float, warmup_epochs: fl
     if epoch >= epochs:
         return 0.0
     return peak * decay((epoch - warmup_epochs) / (epochs - warmup_epochs))
+
+
+def build_cosine(train: Train) -> Schedule:
+    """Warm-up, then half a cosine."""
+    return _schedule(train, cosine)
+
+
+def build_polynomial(train: Train, power: float = 2.0) -> Schedule:
+    """Warm-up, then a polynomial of this power."""
+    return _schedule(train, polynomial(power))
+
+
+def _schedule(train: Train, decay: Decay) -> Schedule:
+    peak, epochs, warmup_epochs = train.optimizer.lr, train.epochs, train.schedule.warmup_epochs
+
+    def rate_at(moment: Moment) -> float:
+        return learning_rate(moment.epochs, peak=peak, epochs=epochs, warmup_epochs=warmup_epochs, decay=decay)
+
+    return rate_at

@@ -1,0 +1,171 @@
+"""A recipe's names become what they stand for: torusrun's own, and functions of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from training_runs import TRAIN, config, finish, launched
+
+from training.parts import build_parts
+from training.progress import Moment
+from training.recipe.build import build
+from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
+from training.recipe.reading import ConfigError
+from training.recipe.train import Data, Model, Optimizer, Schedule, Train
+
+CPU = torch.device("cpu")
+OWN = '''
+import torch
+
+class Blobs:
+    """Two classes of points, told apart by their sign."""
+
+    classes, shape, test_samples = 2, (3,), 20
+
+    def __init__(self, seed, train_samples):
+        draw = torch.Generator().manual_seed(seed)
+        self.train_samples = train_samples
+        self.labels = torch.randint(2, (train_samples + 20,), generator=draw)
+        self.points = torch.rand(train_samples + 20, 3, generator=draw) + 0.1
+        self.points[self.labels == 1] *= -1
+
+    def train_batch(self, samples):
+        index = torch.tensor([sample for _, sample in samples])
+        return self.points[index], self.labels[index]
+
+    def test_shard(self, rank, world):
+        return self.points[-20:][rank::world], self.labels[-20:][rank::world]
+
+
+class SignDescent:
+    def __init__(self, model, scale):
+        self.model, self.scale = model, scale
+
+    @torch.no_grad()
+    def step(self, rate):
+        for weight in self.model.parameters():
+            weight -= self.scale * rate * weight.grad.sign()
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def linear(classes, shape, seed, bias=True):
+    return torch.nn.Linear(*shape, classes, bias=bias)
+
+def blobs(seed, train_samples=64):
+    return Blobs(seed, train_samples)
+
+def sign_descent(model, train, scale=1.0):
+    return SignDescent(model, scale)
+
+def halves(train):
+    return lambda moment: train.optimizer.lr * 0.5 ** int(moment.epochs)
+
+def number(**anything):
+    return 7
+
+def nothing(*parts):
+    return None
+
+constant = 3
+'''
+MINE = {
+    "model": Model("own:linear", {"bias": False}),
+    "data": Data("own:blobs", {"train_samples": 32}),
+    "optimizer": Optimizer("own:sign_descent", lr=0.5, options={"scale": 0.1}),
+    "schedule": Schedule("own:halves"),
+}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a user's module; the ranks of `launched` find it there."""
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [("model", MODELS), ("data", DATA_SETS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)],
+)
+def test_every_built_in_is_there(key: str, names: Names) -> None:
+    for name in names.known:
+        parts = build_parts(replace(TRAIN, **{key: replace(getattr(TRAIN, key), name=name)}), CPU)
+        assert parts.rate_at(Moment(1.0, 64.0, 1.0)) > 0
+        inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
+        assert inputs.shape[1:] == parts.data.shape and parts.model(inputs).shape == (2, parts.data.classes)
+        assert sum(len(parts.data.test_shard(rank, 3)[1]) for rank in range(3)) == parts.data.test_samples
+        assert labels.shape == (2,)
+
+
+def test_a_model_data_optimizer_and_schedule_of_the_users_own(own: Path) -> None:
+    run = finish(config(own, (2, 1), epochs=4, batch=8, log_every_steps=1, **MINE))
+    assert run.events("start")[0]["params"] == 6, "three weights for each of two classes, and no bias"
+    assert [event["lr"] for event in run.events("step")] == [0.5] * 4 + [0.25] * 4 + [0.125] * 4 + [0.0625] * 4
+    assert run.events("done")[0]["accuracy"] == 1.0, "points that one plane parts are learned"
+
+
+def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> None:
+    with launched(config(own, (2, 1), model=Model("own:linar"))) as launch:
+        assert launch.codes() == [2, 2], "a wrong name is a mistake in the config"
+    for log in launch.logs:
+        (line,) = [line for line in log.read_text().splitlines() if line.startswith("training:")]
+        assert "train.model.name: module 'own'" in line and "did you mean 'linear'?" in line
+        assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"model": Model("no_such.nets:wide")}, "train.model.name: there is no module 'no_such' on the ranks' Python"),
+        ({"model": Model("own.nets:wide")}, "train.model.name: there is no module 'own.nets'"),
+        ({"data": Data("own:constant")}, "train.data.name: module 'own' .* has no function 'constant'"),
+        ({"data": Data("own:blob")}, "did you mean 'blobs'"),
+        (
+            {"model": Model("own:number")},
+            "train.model: own:number must return a torch.nn.Module with parameters, not 7",
+        ),
+        (
+            {"data": Data("own:number")},
+            "train.data: own:number returned 'int', which is not a data set: it has no train_s",
+        ),
+        (
+            {"optimizer": Optimizer("own:nothing")},
+            "train.optimizer: own:nothing .* is not an optimizer: it has no step",
+        ),
+        ({"schedule": Schedule("own:nothing")}, "train.schedule: own:nothing .* is not a function"),
+        ({"model": Model("own:linear", {"bais": 1})}, "train.model: .* from train.model.options.*'bais'"),
+        ({"model": Model("own:blobs")}, r"train.model: own:blobs is called with \(classes, shape, seed\)"),
+        ({"model": Model(options={"depth": 3})}, "train.model: resnet-digits is called with .*'depth'"),
+        ({"data": Data("own:blobs")}, r"train.model: resnet-digits takes samples of shape \(1, height, width\)"),
+    ],
+)
+def test_a_builder_that_does_not_fit_is_told_by_its_key(
+    own: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, object], message: str
+) -> None:
+    monkeypatch.syspath_prepend(own)
+    monkeypatch.delitem(__import__("sys").modules, "own", raising=False)
+    with pytest.raises(ConfigError, match=message) as caught:
+        build_parts(replace(TRAIN, **parts), CPU)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_the_users_module_is_not_taken_for_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking.py").write_text("import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        build("train.model", Model("lacking:build"), MODELS)
+
+
+def test_options_reach_a_schedule() -> None:
+    train = Train(epochs=11, optimizer=Optimizer(lr=8.0), schedule=Schedule("polynomial", 1.0, {"power": 1.0}))
+    assert build_parts(train, CPU).rate_at(Moment(0, 0, 6.0)) == pytest.approx(4.0)

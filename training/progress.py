@@ -1,0 +1,35 @@
+"""How far a training is, in steps and in samples: the batch may change from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Moment(NamedTuple):
+    """A point of the training, which may lie within a step: what a schedule is a function of."""
+
+    steps: float
+    samples: float
+    epochs: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`steps` taken, and `samples` seen by all ranks together."""
+
+    steps: int = 0
+    samples: int = 0
+
+    def after(self, batch: int) -> Progress:
+        """After one more step of `batch` samples."""
+        return Progress(self.steps + 1, self.samples + batch)
+
+    def epochs(self, epoch_samples: int) -> float:
+        """Passes over a training set of `epoch_samples`."""
+        return self.samples / epoch_samples
+
+    def middle_of_step(self, batch: int, epoch_samples: int) -> Moment:
+        """The middle of the next step, of `batch` samples."""
+        samples = self.samples + 0.5 * batch
+        return Moment(self.steps + 0.5, samples, samples / epoch_samples)

@@ -1,0 +1,65 @@
+"""Calls the builder that a section of a recipe names. Every error is a ConfigError with the key."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from training.recipe.names import Names
+from training.recipe.reading import ConfigError
+
+
+class Section(Protocol):
+    """A section of a recipe that names a builder."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+def build(key: str, section: Section, names: Names, *arguments: Any, **keywords: Any) -> Any:
+    """What the builder of `section`, which is at `key` of the config, returns."""
+    function = _function(f"{key}.name", names.known.get(section.name, section.name))
+    try:
+        inspect.signature(function).bind(*arguments, **keywords, **section.options)
+    except TypeError as error:
+        given = [*(type(each).__name__ for each in arguments), *keywords, *section.options]
+        raise ConfigError(
+            f"{key}: {section.name} is called with ({', '.join(given)}), where {', '.join(section.options) or 'none'} "
+            f"come from {key}.options, and does not take that: {error}"
+        ) from None
+    return function(*arguments, **keywords, **section.options)
+
+
+def expect(key: str, section: Section, built: object, wanted: str, attributes: Iterable[str]) -> None:
+    """Raises ConfigError unless `built` has all `attributes` of what is `wanted`."""
+    missing = [name for name in attributes if not hasattr(built, name)]
+    if missing:
+        raise ConfigError(
+            f"{key}: {section.name} returned {type(built).__name__!r}, which is not {wanted}: it has no "
+            f"{', '.join(missing)}; training/recipe/protocols.py says what it needs"
+        )
+
+
+def _function(key: str, target: str) -> Callable[..., Any]:
+    module_name, _, name = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and what it imports is not
+        raise ConfigError(
+            f"{key}: there is no module {error.name!r} on the ranks' Python path; "
+            "put it beside the run's code, or install it where the ranks run"
+        ) from None
+    found: Callable[..., Any] | None = getattr(module, name, None)
+    if found is None or not callable(found):
+        near = get_close_matches(name, dir(module), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; define it there"
+        raise ConfigError(f"{key}: module {module_name!r} ({module.__file__}) has no function {name!r}{hint}")
+    return found

@@ -1,0 +1,55 @@
+"""What the four builders that a recipe names are called with, and what they return.
+
+Each is a function in a module on the ranks' Python path, named as `package.module:function`. Its `options` in the
+recipe come as keyword arguments beside those listed here.
+
+model      `build(*, classes: int, shape: tuple[int, ...], seed: int, **options) -> torch.nn.Module`
+           `shape` is that of one sample. The module takes [N, *shape] to logits [N, classes].
+data       `build(*, seed: int, **options) -> DataSet`
+optimizer  `build(model: torch.nn.Module, train: Train, **options) -> Optimizer`
+schedule   `build(train: Train, **options) -> Schedule`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from training.progress import Moment
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Schedule = Callable[[Moment], float]
+"""The learning rate at a point of the training. A pure function: a resumed run asks again from the middle."""
+
+
+class DataSet(Protocol):
+    """Samples to train on, numbered from 0 to `train_samples` - 1, and samples to test on.
+
+    `shape` is that of one sample, labels are numbers from 0 to `classes` - 1.
+    """
+
+    train_samples: int
+    test_samples: int
+    classes: int
+    shape: tuple[int, ...]
+
+    def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        """Inputs [B, *shape] and labels [B] of (epoch, sample) pairs; random changes are functions of both."""
+
+    def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:
+        """The test samples of one of `world` ranks, and their labels; together the ranks have each sample once."""
+
+
+class Optimizer(Protocol):
+    """Moves the weights of the model it was built for, along the `.grad` of each."""
+
+    def step(self, rate: float) -> None:
+        """Take one step at this learning rate."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps; only what `torch.load(weights_only=True)` reads."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict`."""
