@@ -18,7 +18,7 @@ from orchestrator.predict.forecast import Asked, Forecast, forecast
 from orchestrator.predict.network import Level, Network
 from orchestrator.predict.networks import network, with_ranks_per_node
 from orchestrator.predict.schemes import Cost
-from orchestrator.predict.workload import Workload, workload
+from orchestrator.predict.workload import Workload, workload, workload_of
 
 Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
 
@@ -41,7 +41,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
-    trained = workload(other.workload or plan.run.train.model.name)
+    trained = workload(other.workload) if other.workload else workload_of(plan.run.train)
     named = network(other.network) if other.network else None
     return forecast(
         Asked(

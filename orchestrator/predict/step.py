@@ -8,6 +8,7 @@ from typing import Literal
 from orchestrator.predict.compute import Device
 from orchestrator.predict.overlap import plan, shape, tensors
 from orchestrator.predict.schemes import Cost
+from training.recipe.facts import Tensor
 
 Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]
 EXACT: Grouping = ("exact",)
@@ -31,7 +32,7 @@ def step(
     batch: float,
     cost_s: Cost,
     *,
-    network: tuple[tensors.Tensor, ...] | None = None,
+    network: tuple[Tensor, ...] | None = None,
     bytes_per_parameter: float = 2.0,
     grouping: Grouping = EXACT,
     overlap: bool = True,

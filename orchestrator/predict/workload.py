@@ -1,4 +1,4 @@
-"""What is trained: its tensors and its images."""
+"""What is trained: its tensors and its samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from orchestrator.errors import UserError
 from orchestrator.predict import epochs
 from orchestrator.predict.overlap import tensors
-from orchestrator.predict.overlap.tensors import Tensor
+from training.recipe.facts import Tensor, data_facts, model_facts
+from training.recipe.names import MODELS
+from training.recipe.train import Model, Train
+
+RESNET50 = "resnet50"
+BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
 
 
 @dataclass(frozen=True)
@@ -27,18 +32,27 @@ class Workload:
 
 
 def workload(name: str) -> Workload:
-    """`resnet50` on ImageNet in half precision, or `resnet-digits`, the demo, in single. Raises UserError.
+    """`resnet50` on ImageNet in half precision, or a built-in model on the default data set. Raises UserError."""
+    if name == RESNET50:
+        return Workload(name, tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True)
+    if name not in MODELS.known:
+        raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
+    return workload_of(Train(model=Model(name)))
 
-    The demo's training sends running statistics, the loss and a flag along with its gradients (training/sync).
-    """
-    known = {
-        "resnet50": lambda: Workload(
-            "resnet50", tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True
-        ),
-        "resnet-digits": lambda: Workload(
-            "resnet-digits", (*tensors.small_resnet(), tensors.small_resnet_statistics()), 1437, 360, 4.0, False
-        ),
-    }
-    if name not in known:
-        raise UserError(f"--workload {name}: there is none of that name; there are: {', '.join(known)}")
-    return known[name]()
+
+def workload_of(train: Train) -> Workload:
+    """What a recipe trains, in single precision and without overlap, as training/sync does. Raises UserError."""
+    data = data_facts(train)
+    model = model_facts(train, data) if data else None
+    if data is None or model is None:
+        unknown = f"data {train.data.name}" if data is None else f"model {train.model.name}"
+        raise UserError(
+            f"what the {unknown} of your own would take is not known; --workload NAME predicts one of: {_known()}"
+        )
+    beside = Tensor(model.statistics + BESIDE_GRADIENTS, 0)
+    layers = (*reversed(model.tensors), beside)
+    return Workload(train.model.name, layers, data.train_samples, data.test_samples, 4.0, overlaps=False)
+
+
+def _known() -> str:
+    return ", ".join([RESNET50, *MODELS.known])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from training.recipe.facts import DataFacts
+
 if TYPE_CHECKING:
     from training.data.digits_images import Digits
 
-TRAIN_SAMPLES, TEST_SAMPLES = 1437, 360
-CLASSES = 10
-SHAPE = (1, 8, 8)
+FACTS = DataFacts(train_samples=1437, test_samples=360, classes=10, shape=(1, 8, 8))
 
 
 def build(*, seed: int) -> Digits:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.predict.overlap import plan, shape, tensors
+from training.data.digits import FACTS
 
 
 def every_plan(count: int) -> list[tuple[int, ...]]:
@@ -48,12 +49,18 @@ def test_resnet50_is_itself() -> None:
 
 def test_the_demos_network_is_itself() -> None:
     torch = pytest.importorskip("torch")
-    from training.models import resnet
+    from training.models.resnet_digits import build, facts
 
-    model = resnet.small_resnet(10, 1)
-    assert torch is not None
-    expected = sorted(p.numel() for p in model.parameters())
-    assert sorted(layer.parameters for layer in tensors.small_resnet()) == expected
+    model, told = build(classes=10, shape=(1, 8, 8), seed=1), facts(FACTS)
+    assert [tensor.parameters for tensor in told.tensors] == [p.numel() for p in model.parameters()]
+    statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    assert told.statistics == sum(buffer.numel() for buffer in statistics)
+    counted: list[int] = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
+            module.register_forward_hook(lambda m, _, out: counted.append(m.weight.numel() * out[0, 0].numel()))
+    model(torch.zeros(1, *FACTS.shape))
+    assert sum(tensor.work for tensor in told.tensors) == sum(counted)
 
 
 def test_groups_that_are_in_use() -> None:

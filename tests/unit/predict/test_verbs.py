@@ -99,6 +99,8 @@ def test_the_published_table(capsys: Said) -> None:
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
         ([DIGITS, "--workload", "vgg"], "there are: resnet50"),
         ([DIGITS, "--workload", "resnet50"], "give --gpu NAME"),
+        ([DIGITS, "--set", "train.model=my.nets:wide"], "the model my.nets:wide of your own would take is not known"),
+        ([DIGITS, "--set", "train.data=my.sets:all"], "the data my.sets:all of your own would take is not known"),
         ([DIGITS, "--network", "nowhere"], "there are: abci-v"),
         ([DIGITS, "--hosts", "nowhere.txt"], "--hosts nowhere.txt: cannot be read"),
     ],

@@ -1,0 +1,57 @@
+"""What a prediction needs to know of a model and of a data set, told by the modules of their builders, without torch.
+
+A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `FACTS`. Functions of the user's own have
+neither: their modules are not imported where nothing is trained.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from training.recipe.names import DATA_SETS, MODELS
+from training.recipe.train import Train
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """A data set: how many samples, and what one is. `shape` is that of one sample."""
+
+    train_samples: int
+    test_samples: int
+    classes: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter tensor, and the multiply-adds that it takes part in during a forward pass of one sample."""
+
+    parameters: int
+    work: float
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """`tensors` in the order of the model's parameters, and how many numbers its running statistics are."""
+
+    tensors: tuple[Tensor, ...]
+    statistics: int
+
+
+def data_facts(train: Train) -> DataFacts | None:
+    """What is known of the recipe's data set; None for the user's own."""
+    target = DATA_SETS.known.get(train.data.name)
+    if target is None:
+        return None
+    facts: DataFacts = importlib.import_module(target.partition(":")[0]).FACTS
+    return facts
+
+
+def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
+    """What is known of the recipe's model when it learns `data`; None for the user's own."""
+    target = MODELS.known.get(train.model.name)
+    if target is None:
+        return None
+    facts: ModelFacts = importlib.import_module(target.partition(":")[0]).facts(data)
+    return facts
