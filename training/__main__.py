@@ -9,6 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from training.checkpoint.manifest import OtherSchema
 from training.config import Config, ConfigError, load
 from training.cut_off import cut_off
 from training.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED
@@ -26,7 +27,7 @@ def main(arguments: list[str]) -> int:
         from training.loop import run
 
         return run(config, ranks, stop)
-    except ConfigError as error:
+    except (ConfigError, OtherSchema) as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
     except Exception as error:
@@ -44,7 +45,11 @@ def read(arguments: list[str]) -> tuple[Config, Ranks]:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    if code in (EXIT_FAILED, EXIT_CUT_OFF):  # threads that still wait for other ranks would abort the interpreter's end
+    if code in (
+        EXIT_FAILED,
+        EXIT_BAD_CONFIG,
+        EXIT_CUT_OFF,
+    ):  # threads that still wait for other ranks would abort the interpreter's end
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -10,21 +10,23 @@ import torch
 from training import files
 from training.agree import agreed
 from training.config import Config
+from training.progress import Progress
 from training.ranks import Ranks
 
 SCHEMA = 1
 
 
-def record(config: Config, ranks: Ranks, device: torch.device, steps: int) -> bool:
-    """Rank 0 writes `config.done` after the last of `steps` steps; false on every rank if it could not.
+def record(config: Config, ranks: Ranks, device: torch.device, progress: Progress) -> bool:
+    """Rank 0 writes `config.done` at the end of the training; false on every rank if it could not.
 
     All ranks must call it together. An attempt without this file does not count as complete.
     """
-    return agreed(_write(config, steps) if ranks.rank == 0 else True, device)
+    return agreed(_write(config, progress) if ranks.rank == 0 else True, device)
 
 
-def _write(config: Config, steps: int) -> bool:
-    content = {"schema": SCHEMA, "attempt": config.attempt, "step": steps, "total_steps": steps}
+def _write(config: Config, progress: Progress) -> bool:
+    steps, samples = progress.steps, progress.samples
+    content = {"schema": SCHEMA, "attempt": config.attempt, "step": steps, "total_steps": steps, "samples": samples}
     try:
         files.put(config.done, json.dumps(content).encode())
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -19,16 +20,16 @@ from training.sync.torus import Torus
 
 
 class Learner:
-    """One rank's replica after `steps_done` of `total_steps` steps; all ranks hold the same bits."""
+    """One rank's replica, which has come as far as `progress`; all ranks hold the same bits."""
 
     def __init__(self, config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> None:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
-        self._rate_at = parts.rate_at
+        self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
         self._gradients = FlatGradients(self.model, Torus(*config.grid))
-        self.steps_done = 0
+        self.progress = Progress()
         self.last_rate = 0.0
-        self.total_steps = order.total_steps(self._train.epochs, self._train.batch, self._data.train_samples)
+        self.total_samples = self._train.epochs * self._data.train_samples
 
     @property
     def parameters(self) -> int:
@@ -40,23 +41,43 @@ class Learner:
         """The loss of the last step, mean over all ranks."""
         return self._gradients.mean_loss
 
-    def epoch(self, steps: float) -> float:
-        """The epochs seen after so many steps."""
-        return steps * self._train.batch / self._data.train_samples
+    @property
+    def batch(self) -> int:
+        """Samples of the next step, over all ranks."""
+        batch = self._batch_at(self.progress)
+        if batch < 1 or batch % self._ranks.world:
+            after = f"after {self.progress.samples} samples"
+            raise ValueError(f"the batch {after} is {batch}, which does not divide by the {self._ranks.world} ranks")
+        return batch
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sample was seen in every epoch; the last batch may reach into one epoch more."""
+        return self.progress.samples >= self.total_samples
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole training, if the batch stays what it is now."""
+        return self.progress.steps_at(self.total_samples, self.batch)
+
+    @property
+    def epochs(self) -> float:
+        """Passes over the training set so far."""
+        return self.progress.epochs(self._data.train_samples)
 
     def step(self, stop: bool) -> bool:
         """Take one step; true on all ranks if any rank said `stop`."""
-        loss = self._backward()
+        batch = self.batch
+        loss = self._backward(batch)
         self._gradients.average(loss, stop)
-        progress = Progress(self.steps_done, self.steps_done * self._train.batch)
-        self.last_rate = self._rate_at(progress.middle_of_step(self._train.batch, self._data.train_samples))
+        self.last_rate = self._rate_at(self.progress.middle_of_step(batch, self._data.train_samples))
         self._optimizer.step(self.last_rate)
-        self.steps_done += 1
+        self.progress = self.progress.after(batch)
         return self._gradients.stop
 
     def step_alone(self) -> None:
         """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
-        self._backward()
+        self._backward(self.batch)
         self._optimizer.step(0.0)
 
     def accuracy(self) -> float:
@@ -65,16 +86,16 @@ class Learner:
         return accuracy(self.model, images.to(self.device), labels.to(self.device))
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs; the sample order and the rates follow from the number of steps."""
+        """All that a resumed run needs; the sample order and the rates follow from the progress."""
         return {
-            "steps_done": self.steps_done,
+            "progress": asdict(self.progress),
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a `state`."""
-        self.steps_done = state["steps_done"]
+        self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
 
@@ -83,18 +104,18 @@ class Learner:
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0)
 
-    def _backward(self) -> torch.Tensor:
-        """Gradients of the next batch; returns the loss."""
-        images, labels = self._batch()
+    def _backward(self, batch: int) -> torch.Tensor:
+        """Gradients of the next `batch` samples; returns the loss."""
+        images, labels = self._next(batch)
         self._gradients.clear()
         loss = functional.cross_entropy(self.model(images), labels, label_smoothing=self._train.label_smoothing)
         torch.autograd.backward(loss)
         return loss
 
-    def _batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _next(self, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         samples = order.rank_batch(
-            self.steps_done,
-            batch=self._train.batch,
+            self.progress.samples,
+            batch=batch,
             rank=self._ranks.rank,
             world=self._ranks.world,
             samples=self._data.train_samples,

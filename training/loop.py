@@ -41,33 +41,28 @@ def _train(
     checkpoints: CheckpointFolder | None,
     stop: StopRequest,
 ) -> int:
-    train = config.train
-    meter = Meter(train.batch)
-    accuracy = None
-    while learner.steps_done < learner.total_steps:
-        with meter:
+    train, meter, accuracy = config.train, Meter(), None
+    while not learner.finished:
+        whole_epochs = int(learner.epochs)
+        with meter.step(learner.batch):
             stopping = learner.step(stop.requested)
-        finished = learner.steps_done == learner.total_steps
-        if learner.steps_done % train.log_every_steps == 0:
+        finished, steps = learner.finished, learner.progress.steps
+        if steps % train.log_every_steps == 0:
             reporter.step(meter)
         if stopping or finished:
             if not saver.save(checkpoints, learner, reporter, last=True):
                 return EXIT_NO_CHECKPOINT
-        elif learner.steps_done % train.checkpoint_every_steps == 0:
+        elif steps % train.checkpoint_every_steps == 0:
             saver.save(checkpoints, learner, reporter, last=False)
         if stopping and not finished:
             reporter.stop()
             return EXIT_STOPPED
-        if _an_epoch_ended(learner):
+        if int(learner.epochs) > whole_epochs:
             accuracy = learner.accuracy()
             reporter.evaluation(accuracy)
     if accuracy is None:  # resumed after the last step
         accuracy = learner.accuracy()
-    if not done.record(config, ranks, learner.device, learner.total_steps):
+    if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
-    reporter.done(accuracy, meter, name_of(learner.total_steps))
+    reporter.done(accuracy, meter, name_of(learner.progress.steps))
     return EXIT_DONE
-
-
-def _an_epoch_ended(learner: Learner) -> bool:
-    return int(learner.epoch(learner.steps_done)) > int(learner.epoch(learner.steps_done - 1))

@@ -23,6 +23,7 @@ from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.metrics import Metrics
 from training.parts import Parts, build_parts
+from training.progress import Progress, always
 from training.ranks import Ranks
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
     for found in (*_compute(config, ranks, device, parts), *_links(ranks, device)):
         metrics.write("measured", step=0, **found)
-    recorded = done.record(config, ranks, device, 1)
+    recorded = done.record(config, ranks, device, Progress(steps=1))
     if recorded:
         metrics.write("done", step=1, total_steps=1)
     rendezvous.leave()
@@ -54,10 +55,10 @@ def main(arguments: list[str]) -> int:
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
     """A step without its all-reduce, at the run's batch and at twice that: from two a line can be drawn."""
     for factor in (1, 2):
-        train = replace(config.train, batch=factor * config.train.batch)
-        learner = Learner(replace(config, train=train), ranks, device, parts)
+        batch = factor * config.train.batch
+        learner = Learner(config, ranks, device, replace(parts, batch_at=always(batch)))
         step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
-        yield {"model": train.model.name, "batch": train.batch // ranks.world, "time_s": step_s}
+        yield {"model": config.train.model.name, "batch": batch // ranks.world, "time_s": step_s}
 
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Meter:
-    """`with meter:` around a step of `batch` images; evaluation and checkpoints outside do not count."""
+    """`with meter.step(batch):` around a step of `batch` images; evaluation and checkpoints outside do not count."""
 
-    def __init__(self, batch: int) -> None:
-        self._batch = batch
+    def __init__(self) -> None:
         self._recent = self._total = (0, 0.0)
-        self._started_s = 0.0
 
-    def __enter__(self) -> None:
-        self._started_s = time.perf_counter()
-
-    def __exit__(self, *_exception: object) -> None:
-        spent_s = time.perf_counter() - self._started_s
-        self._recent = _add(self._recent, self._batch, spent_s)
-        self._total = _add(self._total, self._batch, spent_s)
+    @contextmanager
+    def step(self, batch: int) -> Iterator[None]:
+        """Time one step."""
+        started_s = time.perf_counter()
+        yield
+        spent_s = time.perf_counter() - started_s
+        self._recent = _add(self._recent, batch, spent_s)
+        self._total = _add(self._total, batch, spent_s)
 
     def recent_images_per_s(self) -> float:
         """The rate since the last call."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from training.progress import BatchAt, always
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer, Schedule
@@ -25,13 +26,14 @@ class Parts:
     model: nn.Module
     optimizer: Optimizer
     rate_at: Schedule
+    batch_at: BatchAt
 
 
 def build_parts(train: Train, device: torch.device) -> Parts:
     """The parts of a training, the model on `device`. Raises ConfigError that names the key of what cannot be built."""
     data = _data(train)
     model = _model(train, data).to(device)
-    return Parts(data, model, _optimizer(train, model), _schedule(train))
+    return Parts(data, model, _optimizer(train, model), _schedule(train), always(train.batch))
 
 
 def _data(train: Train) -> DataSet:

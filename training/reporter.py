@@ -32,6 +32,7 @@ class Reporter:
             backend=devices.backend(device),
             params=self._learner.parameters,
             total_steps=self._learner.total_steps,
+            total_samples=self._learner.total_samples,
             torch=torch.__version__.split("+")[0],
         )
 
@@ -40,15 +41,15 @@ class Reporter:
         self._write(
             "step",
             total_steps=learner.total_steps,
-            epoch=round(learner.epoch(learner.steps_done), 4),
+            total_samples=learner.total_samples,
+            epoch=round(learner.epochs, 4),
             loss=round(learner.mean_loss, 5),
             lr=round(learner.last_rate, 6),
             images_per_s=meter.recent_images_per_s(),
         )
 
     def evaluation(self, accuracy: float) -> None:
-        whole_epochs = int(self._learner.epoch(self._learner.steps_done))
-        self._write("eval", epoch=float(whole_epochs), accuracy=round(accuracy, 5))
+        self._write("eval", epoch=float(int(self._learner.epochs)), accuracy=round(accuracy, 5))
 
     def checkpoint(self, name: str, spent_s: float) -> None:
         self._write("checkpoint", path=name, seconds=round(spent_s, 4))
@@ -58,7 +59,7 @@ class Reporter:
 
     def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
         """The last checkpoint of the attempt failed: say so where the user looks."""
-        step, folder = self._learner.steps_done, self._config.checkpoints
+        step, folder = self._learner.progress.steps, self._config.checkpoints
         where = f"the checkpoint of step {step} could not be written to {folder}"
         newest_name = newest.name if newest else "none"
         todo = f"newest complete checkpoint: {newest_name}; free space there and resume the run"
@@ -71,4 +72,5 @@ class Reporter:
         self._write("done", accuracy=round(accuracy, 5), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
     def _write(self, event: str, **values: object) -> None:
-        self._metrics.write(event, step=self._learner.steps_done, **values)
+        progress = self._learner.progress
+        self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)

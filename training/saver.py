@@ -8,7 +8,7 @@ import torch
 
 from training.agree import agreed
 from training.checkpoint.loading import load
-from training.checkpoint.manifest import STATE, name_of
+from training.checkpoint.manifest import STATE
 from training.checkpoint.store import CheckpointFolder
 from training.config import Config
 from training.learner import Learner
@@ -53,11 +53,10 @@ def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, 
 
 def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
     started_s = time.perf_counter()
-    step = learner.steps_done
     try:
-        folder.save(learner.state(), step=step, epoch=round(learner.epoch(step), 4))
+        name = folder.save(learner.state(), progress=learner.progress, epoch=round(learner.epochs, 4))
     except OSError as error:
         reporter.failed_checkpoint(error)
         return error
-    reporter.checkpoint(name_of(step), time.perf_counter() - started_s)
+    reporter.checkpoint(name, time.perf_counter() - started_s)
     return None

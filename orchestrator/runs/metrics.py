@@ -11,7 +11,7 @@ from orchestrator.runs.lines import last_lines
 
 LARGEST_BYTES = 64 * 1024 * 1024
 LARGEST = 1e15
-WHOLE = ("step", "total_steps", "attempt")
+WHOLE = ("step", "total_steps", "samples", "total_samples", "attempt")
 NUMBERS = ("t", "loss", "lr", "epoch", "images_per_s", "accuracy", "time_s", "batch", "bytes", "ranks")
 
 

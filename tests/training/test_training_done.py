@@ -25,7 +25,9 @@ def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
 def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     document = config(tmp_path)
     launch = finish(document, *MEASURE)
-    assert json.loads(Path(document["done"]).read_text()) == {"schema": 1, "attempt": 1, "step": 1, "total_steps": 1}
+    assert json.loads(Path(document["done"]).read_text()) == {
+        "schema": 1, "attempt": 1, "step": 1, "total_steps": 1, "samples": 0,
+    }  # fmt: skip
     assert launch.events()[-1]["event"] == "done"
 
 

@@ -12,6 +12,7 @@ import torch
 
 from training.checkpoint.loading import RefusedCheckpoint, load
 from training.checkpoint.store import CheckpointFolder
+from training.progress import Progress
 
 CPU = torch.device("cpu")
 STRANGER = 12345
@@ -21,7 +22,7 @@ NAME = "step-00000007"
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Path, str]:
     folder = CheckpointFolder(tmp_path / "checkpoints", attempt=1)
-    folder.save({"steps_done": 7, "weights": torch.arange(3)}, step=7, epoch=0.5)
+    folder.save({"seed": 7, "weights": torch.arange(3)}, progress=Progress(7, 448), epoch=0.5)
     assert folder.newest is not None
     return tmp_path / "checkpoints", folder.newest.sha256["state.pt"]
 
@@ -29,7 +30,7 @@ def saved(tmp_path: Path) -> tuple[Path, str]:
 def test_the_very_checkpoint_of_this_run(saved: tuple[Path, str]) -> None:
     folder, sha256 = saved
     state = load(folder, NAME, sha256, CPU)
-    assert state["steps_done"] == 7 and torch.equal(state["weights"], torch.arange(3))
+    assert state["seed"] == 7 and torch.equal(state["weights"], torch.arange(3))
     reopened = CheckpointFolder(folder, attempt=2).newest
     assert reopened is not None and reopened.sha256["state.pt"] == sha256, "what is saved and what is read must agree"
 
@@ -70,7 +71,7 @@ def make_the_state_a_folder(path: Path) -> None:
 
 
 def write_another_state(path: Path) -> None:
-    torch.save({"steps_done": 8}, path / "state.pt")
+    torch.save({"seed": 8}, path / "state.pt")
 
 
 def lose_all(path: Path) -> None:

@@ -17,6 +17,7 @@ from training.checkpoint.manifest import (
     newest_complete,
     verify,
 )
+from training.progress import Progress
 
 STATE = b"weights" * 100
 
@@ -25,7 +26,9 @@ def write(folder: Path, step: int) -> Path:
     path = folder / name_of(step)
     path.mkdir(parents=True)
     (path / "state.pt").write_bytes(STATE)
-    (path / "manifest.json").write_text(json.dumps(compose(step, step / 10, 2, {"state.pt": STATE})))
+    (path / "manifest.json").write_text(
+        json.dumps(compose(Progress(step, 64 * step), step / 10, 2, {"state.pt": STATE}))
+    )
     return path
 
 
@@ -51,11 +54,11 @@ def cut_the_manifest(path: Path) -> None:
 
 
 def list_nothing(path: Path) -> None:
-    (path / "manifest.json").write_text(json.dumps(compose(20, 2.0, 2, {})))
+    (path / "manifest.json").write_text(json.dumps(compose(Progress(20, 1280), 2.0, 2, {})))
 
 
 def claim_another_step(path: Path) -> None:
-    (path / "manifest.json").write_text(json.dumps(compose(21, 2.0, 2, {"state.pt": STATE})))
+    (path / "manifest.json").write_text(json.dumps(compose(Progress(21, 1280), 2.0, 2, {"state.pt": STATE})))
 
 
 def write_a_list(path: Path) -> None:
@@ -96,7 +99,7 @@ def huge(path: Path) -> None:
 
 def name_a_file_elsewhere(path: Path) -> None:
     (path.parent / "elsewhere").write_bytes(STATE)
-    (path / "manifest.json").write_text(json.dumps(compose(20, 2.0, 2, {"../elsewhere": STATE})))
+    (path / "manifest.json").write_text(json.dumps(compose(Progress(20, 1280), 2.0, 2, {"../elsewhere": STATE})))
 
 
 def nest_deeply(path: Path) -> None:

@@ -23,6 +23,7 @@ from training.checkpoint.manifest import (
     step_of,
     verify,
 )
+from training.progress import Progress
 
 STATE = b"weights" * 100
 
@@ -31,12 +32,14 @@ def write(folder: Path, step: int) -> Path:
     path = folder / name_of(step)
     path.mkdir(parents=True)
     (path / "state.pt").write_bytes(STATE)
-    (path / "manifest.json").write_text(json.dumps(compose(step, step / 10, 2, {"state.pt": STATE})))
+    (path / "manifest.json").write_text(
+        json.dumps(compose(Progress(step, 64 * step), step / 10, 2, {"state.pt": STATE}))
+    )
     return path
 
 
 def changed(path: Path, **values: Any) -> None:
-    listing = {**compose(20, 2.0, 2, {"state.pt": STATE}), **values}
+    listing = {**compose(Progress(20, 1280), 2.0, 2, {"state.pt": STATE}), **values}
     (path / "manifest.json").write_text(json.dumps(listing))
 
 
@@ -93,7 +96,7 @@ def loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-WHOLE = json.dumps(compose(20, 2.0, 2, {"state.pt": STATE})).encode()
+WHOLE = json.dumps(compose(Progress(20, 1280), 2.0, 2, {"state.pt": STATE})).encode()
 PLANTED = {
     "linked checkpoint": link_the_checkpoint,
     "checkpoint is a file": file_the_checkpoint,
@@ -110,12 +113,15 @@ PLANTED = {
     "number": raw(b"7"),
     "null": raw(b"null"),
     "long number": raw(WHOLE.replace(b'"step": 20', b'"step": ' + b"2" * 5000)),
-    "schema 2": claims(schema=2),
+    "schema 3": claims(schema=3),
+    "schema far away": claims(schema=10**400),
     "schema true": claims(schema=True),
     "schema list": claims(schema=[1]),
     "step text": claims(step="20"),
     "step fraction": claims(step=20.0),
     "step null": claims(step=None),
+    "samples text": claims(samples="1280"),
+    "samples negative": claims(samples=-1),
     "epoch text": claims(epoch="2"),
     "epoch true": claims(epoch=True),
     "epoch NaN": claims(epoch=float("nan")),

@@ -19,6 +19,7 @@ from torch._C._distributed_c10d import Store
 from training_runs import LIMIT_S, ROOT, Launch, config, launched
 
 from training.checkpoint.manifest import compose, name_of
+from training.progress import Progress
 from training.recipe.train import Schedule
 
 STRANGER = str(Path(__file__).with_name("stranger.py"))
@@ -41,7 +42,7 @@ def planted(folder: Path) -> tuple[Path, Path]:
     evil.mkdir(parents=True)
     state = pickle.dumps(Payload(trace))
     (evil / "state.pt").write_bytes(state)
-    (evil / "manifest.json").write_text(json.dumps(compose(1, 0.1, 1, {"state.pt": state})))
+    (evil / "manifest.json").write_text(json.dumps(compose(Progress(1, 64), 0.1, 1, {"state.pt": state})))
     return evil, trace
 
 

@@ -20,6 +20,7 @@ from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.metrics import Metrics
+from training.progress import Progress
 
 STEPS = 40
 SITE = """scheduler: local
@@ -94,4 +95,4 @@ def _train(run: RunFolder, done: bool) -> None:
         checkpoint.mkdir(parents=True)
         state = b"weights" * 1000
         (checkpoint / "state.pt").write_bytes(state)
-        (checkpoint / MANIFEST).write_text(json.dumps(compose(step, 1.0, 1, {"state.pt": state})))
+        (checkpoint / MANIFEST).write_text(json.dumps(compose(Progress(step, 64 * step), 1.0, 1, {"state.pt": state})))

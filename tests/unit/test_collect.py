@@ -17,6 +17,7 @@ from orchestrator.runs.records import End
 from orchestrator.states import State
 from tests.unit.run_folders import make, write_specs
 from training.checkpoint.manifest import compose
+from training.progress import Progress
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_checkpoint_is_copied_without_what_a_stranger_put_there(run: RunFolder
     newest = run.checkpoints / "step-00000040"
     (newest / "state.pt").unlink()
     (newest / "state.pt").symlink_to(tmp_path / "secret")
-    listing = compose(40, 1.0, 1, {"state.pt": b"not for strangers"})
+    listing = compose(Progress(40, 2560), 1.0, 1, {"state.pt": b"not for strangers"})
     (newest / "manifest.json").write_text(json.dumps(listing))
     told: list[str] = []
     into = collect(run, tmp_path / "kept", "newest", told.append)

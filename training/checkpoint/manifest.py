@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from training.files import open_file, open_folder
+from training.progress import Progress
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 STATE = "state.pt"
 LARGEST_MANIFEST_BYTES = 1_000_000
@@ -32,18 +33,27 @@ class IncompleteCheckpoint(ValueError):
     """The folder is no complete checkpoint; the message says why."""
 
 
+class OtherSchema(IncompleteCheckpoint):
+    """The folder is the checkpoint of another version of torusrun."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: the state after `step` steps, at a fractional `epoch`, written by `attempt`.
+    """A complete checkpoint: the state at `progress`, at a fractional `epoch`, written by `attempt`.
 
     `sha256` holds the checksum of every file by its name.
     """
 
     path: Path
-    step: int
+    progress: Progress
     epoch: float
     attempt: int
     sha256: dict[str, str]
+
+    @property
+    def step(self) -> int:
+        """Steps taken."""
+        return self.progress.steps
 
     @property
     def name(self) -> str:
@@ -61,12 +71,13 @@ def step_of(name: str) -> int | None:
     return int(match[1]) if match and name_of(int(match[1])) == name else None
 
 
-def compose(step: int, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
+def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
     """The manifest of files given by name and content."""
     listing = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
     }
-    return {"schema": SCHEMA, "step": step, "epoch": epoch, "attempt": attempt, "files": listing}
+    counted = {"step": progress.steps, "samples": progress.samples, "epoch": epoch}
+    return {"schema": SCHEMA, **counted, "attempt": attempt, "files": listing}
 
 
 def verify(path: Path) -> Checkpoint:
@@ -102,6 +113,17 @@ def _complete(folder: Path) -> Iterator[Checkpoint]:
             continue
 
 
+def refuse_other_schemas(folder: Path) -> None:
+    """Raises OtherSchema where a checkpoint in `folder` was written by another version of torusrun."""
+    for path in candidates(folder):
+        try:
+            verify(path)
+        except OtherSchema:
+            raise
+        except IncompleteCheckpoint:
+            continue
+
+
 def candidates(folder: Path) -> list[Path]:
     """Everything in `folder` with the name of a checkpoint, the newest first, complete or not.
 
@@ -130,14 +152,17 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
     """What the manifest claims, and the size of every file in bytes."""
     try:
         manifest = json.loads(content.decode())
-        step, epoch, attempt = manifest["step"], manifest["epoch"], manifest["attempt"]
+        _check_schema(path, manifest["schema"])
+        step, samples, epoch, attempt = (manifest[key] for key in ("step", "samples", "epoch", "attempt"))
         listing = manifest["files"]
         sizes_bytes = {name: entry["bytes"] for name, entry in listing.items()}
         sha256 = {name: entry["sha256"] for name, entry in listing.items()}
-        claims = [_whole(manifest["schema"]), _whole(step), _finite(epoch), _whole(attempt)]
+        claims = [_whole(step), _whole(samples), _finite(epoch), _whole(attempt)]
+    except OtherSchema:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IncompleteCheckpoint(f"{path}: the manifest does not parse: {_reason(error)}") from error
-    if not all(claims) or manifest["schema"] != SCHEMA or step != step_of(path.name) or not listing:
+    if not all(claims) or step != step_of(path.name) or not listing:
         raise IncompleteCheckpoint(f"{path}: the manifest belongs to something else")
     for name in listing:
         if not _FILE_NAME.fullmatch(name):
@@ -146,7 +171,17 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no size in bytes")
         if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no SHA-256")
-    return Checkpoint(path, step, float(epoch), attempt, sha256), sizes_bytes
+    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sha256), sizes_bytes
+
+
+def _check_schema(path: Path, schema: object) -> None:
+    if not _whole(schema):
+        raise ValueError("its schema is no number")
+    if schema != SCHEMA:
+        raise OtherSchema(
+            f"{path}: this checkpoint has schema {str(schema)[:20]}, and this torusrun reads schema {SCHEMA}; "
+            "end the run with the torusrun that began it, or submit it anew"
+        )
 
 
 def _whole(value: object) -> bool:

@@ -15,6 +15,7 @@ import torch
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
 from training.files import sync_folder
+from training.progress import Progress
 
 KEEP = 3
 
@@ -23,35 +24,38 @@ class CheckpointFolder:
     """The checkpoints below `folder`, as the one process that writes them sees them.
 
     `newest` is the newest complete checkpoint. Opening removes what dead attempts left half-written. RuntimeError
-    when the folder cannot be read: to take it for an empty one would begin the training anew.
+    when the folder cannot be read, OtherSchema when all in it was written by another version: to take it for an empty
+    one would begin the training anew.
     """
 
     def __init__(self, folder: Path, attempt: int) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
         complete = manifest.complete_checkpoints(folder)
+        if not complete:
+            manifest.refuse_other_schemas(folder)
         self.newest = complete[0] if complete else None
         self._steps = [checkpoint.step for checkpoint in complete]
         self._folder = folder
         self._attempt = attempt
 
-    def save(self, state: dict[str, Any], *, step: int, epoch: float) -> str:
-        """Write the checkpoint of `step`, then delete those older than the newest KEEP; returns its name.
+    def save(self, state: dict[str, Any], *, progress: Progress, epoch: float) -> str:
+        """Write the checkpoint at `progress`, then delete those older than the newest KEEP; returns its name.
 
         OSError means that nothing was added (disk full, quota, ...): the temporary folder is gone again.
         """
-        name = manifest.name_of(step)
+        name = manifest.name_of(progress.steps)
         temporary = self._folder / f"{manifest.TEMPORARY_PREFIX}{name}-{self._attempt}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.mkdir(mode=0o700, exist_ok=True)
-            sha256 = _write_files(temporary, state, step, epoch, self._attempt)
+            sha256 = _write_files(temporary, state, progress, epoch, self._attempt)
             _put_in_place(temporary, self._folder / name)
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        self.newest = manifest.Checkpoint(self._folder / name, step, epoch, self._attempt, sha256)
-        self._steps = [step, *self._steps][:KEEP]
+        self.newest = manifest.Checkpoint(self._folder / name, progress, epoch, self._attempt, sha256)
+        self._steps = [progress.steps, *self._steps][:KEEP]
         self._prune()
         return name
 
@@ -80,14 +84,14 @@ def _remove_leftovers(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _write_files(folder: Path, state: dict[str, Any], step: int, epoch: float, attempt: int) -> dict[str, str]:
+def _write_files(folder: Path, state: dict[str, Any], progress: Progress, epoch: float, attempt: int) -> dict[str, str]:
     """Returns the checksums by file name."""
     # Through memory: torch's own file writer turns a full disk into a RuntimeError without a reason.
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
     _write(folder / STATE, content)
-    listing = manifest.compose(step, epoch, attempt, {STATE: content})
+    listing = manifest.compose(progress, epoch, attempt, {STATE: content})
     _write(folder / manifest.MANIFEST, json.dumps(listing).encode())
     sync_folder(folder)
     return {STATE: listing["files"][STATE]["sha256"]}

@@ -1,8 +1,8 @@
 """Which sample comes when: pure functions of the seed and the position, without torch.
 
-The epochs' permutations stand one after the other in an endless stream. Step s takes positions s * batch to
-(s + 1) * batch of it, so every batch is full, every sample comes once per epoch, and a resumed run sees the
-rest. `random.Random(text).random()` is promised by Python to give the same numbers in every version.
+The epochs' permutations follow one another in an endless stream. A step takes the next `batch` positions of it, so
+every batch is full, every sample comes once per epoch even where the batch changes, and a resumed run sees the rest.
+`random.Random(text).random()` is promised by Python to give the same numbers in every version.
 """
 
 from __future__ import annotations
@@ -19,16 +19,11 @@ def permutation(samples: int, key: str) -> tuple[int, ...]:
     return tuple(sorted(range(samples), key=weights.__getitem__))
 
 
-def rank_batch(step: int, *, batch: int, rank: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:
-    """(epoch, sample) of the batch / world images that `rank` takes at `step`; `batch` is global."""
+def rank_batch(seen: int, *, batch: int, rank: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:
+    """(epoch, sample) of the batch / world samples that `rank` takes when `seen` were taken; `batch` is global."""
     share = batch // world
-    first = step * batch + rank * share
+    first = seen + rank * share
     return [_sample_at(position, samples, seed) for position in range(first, first + share)]
-
-
-def total_steps(epochs: int, batch: int, samples: int) -> int:
-    """Steps until every sample was seen `epochs` times; the last batch may reach into one epoch more."""
-    return -(-epochs * samples // batch)
 
 
 @lru_cache(maxsize=4)
