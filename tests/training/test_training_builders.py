@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
-from training_runs import TRAIN, config, finish, launched
+from training_runs import ROOT, TRAIN, config, finish, launched
 
+from orchestrator.spec.load import load
 from training.parts import build_parts
 from training.progress import Moment
 from training.recipe.build import build
@@ -110,6 +112,18 @@ def test_a_model_data_optimizer_and_schedule_of_the_users_own(own: Path) -> None
     assert run.events("start")[0]["params"] == 6, "three weights for each of two classes, and no bias"
     assert [event["lr"] for event in run.events("step")] == [0.5] * 4 + [0.25] * 4 + [0.125] * 4 + [0.0625] * 4
     assert run.events("done")[0]["accuracy"] == 1.0, "points that one plane parts are learned"
+
+
+def test_the_example_of_the_page_learns(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    module, keys = (
+        re.findall(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0] for kind in ("python", "yaml")
+    )
+    (tmp_path / "mine.py").write_text(module)
+    (tmp_path / "run.yaml").write_text(f"name: mine\nsite: local\n{keys}")
+    train = replace(load(tmp_path / "run.yaml").run.train, device="cpu")
+    done = finish({**config(tmp_path, (2, 1)), "train": asdict(train)}).events("done")[0]
+    assert done["accuracy"] > 0.9 and done["samples"] == 10 * 128
 
 
 def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> None:
