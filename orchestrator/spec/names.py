@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 import typing
-from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 import yaml
@@ -30,7 +31,8 @@ def has_short_form(cls: type[Any]) -> bool:
 
 def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have, where X may be a key of one of its sections."""
-    inner = {f"{section}.{key}" for section, held in _sections(cls) if key in _keys(held)}
+    sections = _sections(cls)  # type: ignore[arg-type]
+    inner = {f"{section}.{key}" for section, held in sections.items() if key in _keys(held)}
     return f"; did you mean {' or '.join(map(repr, sorted(inner)))}?" if inner else did_you_mean(key, _keys(cls))
 
 
@@ -45,7 +47,7 @@ def _written_out(cls: type[Any], node: yaml.Node) -> Any:
         return yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], *at)
     if not isinstance(node, yaml.MappingNode):
         return node
-    sections = dict(_sections(cls))
+    sections = _sections(cls)  # type: ignore[arg-type]
     pairs = [(k, _written_out(sections[k.value], v) if _is_in(k, sections) else v) for k, v in node.value]
     return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
 
@@ -54,11 +56,14 @@ def _is_in(key: yaml.Node, sections: dict[str, type[Any]]) -> bool:
     return isinstance(key, yaml.ScalarNode) and key.value in sections
 
 
-def _sections(cls: type[Any]) -> Iterator[tuple[str, type[Any]]]:
+@cache
+def _sections(cls: Any) -> dict[str, type[Any]]:
     """The keys of `cls` that hold keys of their own, with their classes."""
     hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        hint = hints[field.name]
-        for kind in (hint, *typing.get_args(hint)):
-            if dataclasses.is_dataclass(kind) and typing.get_origin(hint) is not tuple:
-                yield key_of(field), typing.cast(type[Any], kind)
+    held = {key_of(field): _optional(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {key: kind for key, kind in held.items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+
+
+def _optional(hint: Any) -> Any:
+    """`X` for the type `X | None`."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) in (types.UnionType, typing.Union) else hint

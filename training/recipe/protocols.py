@@ -43,7 +43,7 @@ class DataSet(Protocol):
 
 
 class Optimizer(Protocol):
-    """Moves the weights of the model it was built for, along the `.grad` of each."""
+    """Moves the weights of the model it was built for, along the `.grad` of each, which it must leave in place."""
 
     def step(self, rate: float) -> None:
         """Take one step at this learning rate."""
