@@ -58,7 +58,7 @@ class Run:
         return metrics.read(self.folder.metrics)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest complete checkpoint."""
+        """The newest complete checkpoint of a training."""
         return newest_complete(self.folder.checkpoints)
 
     def cancel(self) -> None:
@@ -74,8 +74,8 @@ class Run:
         exclude: Sequence[str] = (),
         force: bool = False,
         new_image: bool = False,
-    ) -> Checkpoint | None:
-        """Submit the next attempt; the checkpoint from which it goes on, None for step 0.
+    ) -> Path | None:
+        """Submit the next attempt; the checkpoint from which it goes on, None for the beginning.
 
         `time` ('2h'), `nodes` and `grid` ('4x2') hold for this attempt and those after it; these are not given the
         hosts in `exclude` ('n3', 'n[3-5]'). Raises UserError as `attempts.resume.resume` does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from orchestrator.attempts import submit
 from orchestrator.attempts.seen import Look, Seen
@@ -12,21 +13,23 @@ from orchestrator.images import run_image
 from orchestrator.plans import kept
 from orchestrator.plans.attempt import derive
 from orchestrator.plans.plan import Plan
+from orchestrator.programs import command
 from orchestrator.runs import claim, index, ledger, lock
 from orchestrator.runs.changes import Changes
 from orchestrator.runs.events import Started
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
 from orchestrator.schedulers import client
 from orchestrator.states import State
-from training.checkpoint.manifest import Checkpoint, newest_complete
+from training.checkpoint.manifest import newest_complete
 
 FORCE = "if you know that it is not at work any more, resume it with --force"
 
 
 def resume(
     run: RunFolder, look: Look, changes: Changes, *, force: bool = False, new_image: bool = False
-) -> Checkpoint | None:
-    """Submit the next attempt, with these changes; the checkpoint from which it goes on, None for step 0.
+) -> Path | None:
+    """Submit the next attempt, with these changes; the checkpoint from which it goes on, None for the beginning.
 
     Raises UserError when the run is COMPLETED, when the changes do not fit, or when it is not certain that its newest
     attempt is over. `force` says that the user knows better: should that attempt be at work all the same, it ends when
@@ -37,16 +40,16 @@ def resume(
         return _resume(run, look(run), changes, force, new_image)
 
 
-def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool) -> Checkpoint | None:
+def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool) -> Path | None:
     if seen.state is State.COMPLETED:
         raise UserError(f"{run.run_id} is COMPLETED: there is nothing left to resume")
-    if not force and (why := _uncertain(run, seen)):
+    if not force and (why := _uncertain(run, seen) or _never_again(run, seen)):
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason or f'attempt {seen.attempt}'}): {why}")
     history = kept.history(run, ledger.events(run.ledger))
     planned = derive(kept.read_first(run, seen.attempt), history, seen.attempt + 1, changes)
     _same_image(run, planned.plan, new_image)
-    checkpoint = newest_complete(run.checkpoints)
-    submit.later(planned, run, checkpoint.path.name if checkpoint else None)
+    checkpoint = _checkpoint(run, planned.plan)
+    submit.later(planned, run, checkpoint.name if checkpoint else None)
     if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
         with contextlib.suppress(SiteError):
             client.of(planned.plan.site).cancel(seen.job)
@@ -66,6 +69,22 @@ def _uncertain(run: RunFolder, seen: Seen) -> str:
     if seen.state is State.LOST and seen.job and not (begun and at_work is False):
         return f"nobody can say that its job is gone; {FORCE}"
     return ""
+
+
+def _never_again(run: RunFolder, seen: Seen) -> str:
+    """Why another attempt would fail as this one did, by the program's own exit code; '' where it did not say so."""
+    try:
+        end = End.read(run.attempt(seen.attempt).end)
+    except SiteError:
+        return ""
+    return "" if end is None or end.again else "its exit code asks for no other attempt; mend it, then resume --force"
+
+
+def _checkpoint(run: RunFolder, plan: Plan) -> Path | None:
+    if plan.run.command:
+        return command.newest_checkpoint(plan, run)
+    newest = newest_complete(run.checkpoints)
+    return newest.path if newest else None
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         force=args.force,
         new_image=args.new_image,
     )
-    origin = checkpoint.path.name if checkpoint else "the beginning: it has no complete checkpoint"
+    origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
     print(f"{resumed.id} goes on from {origin}")
     if not args.wait:
         return DONE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 
+from orchestrator import process
 from orchestrator.cluster.profile import node_type
 from orchestrator.containers import runtime
 from orchestrator.containers.definition import TRAINING
@@ -56,8 +58,20 @@ def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None
         program = command.program(plan, run, attempt, for_scripts)
         return replace(program, environment={**_threads(plan), **program.environment})
     program = training.program(plan, run, attempt, "python3" if image else plan.python)
-    own = {"PYTHONPATH": TRAINING} if image and image.bound_training else {}
-    return replace(program, environment={**_threads(plan), **own, **program.environment, **plan.environment})
+    path = _python_path(plan, run, image)
+    own = {"PYTHONPATH": path} if path else {}
+    return replace(program, environment={**_threads(plan), **program.environment, **plan.environment, **own})
+
+
+def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
+    """The path to our training, to what the user names and to the copy of the user's code; '' to change nothing."""
+    own = plan.environment.get("PYTHONPATH")
+    entries = [TRAINING] if image and image.bound_training else []
+    if own or (plan.code and not image):
+        entries.append(process.absolute_only(own or os.environ.get("PYTHONPATH", "")))
+    if plan.code:
+        entries.append(str(run.code))
+    return os.pathsep.join(filter(None, entries))
 
 
 def _threads(plan: Plan) -> dict[str, str]:

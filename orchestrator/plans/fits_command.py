@@ -1,4 +1,4 @@
-"""What must fit between the keys of a run that has a command."""
+"""What must fit between the keys of a run that has a command, or code of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import RunSpec
 
 NO_CODE = "none"
-OF_A_COMMAND = ("code", "code_limit", "stop", "checkpoints", "exit_codes", "metrics")
+OF_CODE = ("code", "code_limit")
+OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
 
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
     """(key, what is wrong) for the keys of a command. The run's file lies in `folder`, and has the keys `written`."""
+    if run.command or run.train.needs_code:
+        if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
+            yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
+    else:
+        for key in OF_CODE:
+            if key in written:
+                yield key, f"{key!r} belongs to a 'command', or to a 'train' with a function of yours (module:function)"
     if not run.command:
         yield from _without_command(written)
         return
@@ -23,8 +31,6 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
         yield "program", f"'program: {run.program}' and 'command' exclude each other; leave one out"
     if not run.command[0]:
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
-    if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
-        yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
     codes = run.exit_codes
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:

@@ -50,7 +50,7 @@ class Plan:
     @property
     def code(self) -> Path | None:
         """The folder whose code is copied at submit; None where there is none."""
-        return Path(self.run.code) if self.run.command and self.run.code not in (None, NO_CODE) else None
+        return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
 
     @property
     def hang_timeout_s(self) -> float:
@@ -97,4 +97,4 @@ def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
     image = str(absolute(run.image, folder)) if run.image and is_path(run.image) else run.image
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
-    return replace(run, image=image, code=code if run.command else None)
+    return replace(run, image=image, code=code if run.command or run.train.needs_code else None)

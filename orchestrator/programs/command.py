@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -11,11 +10,10 @@ from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.plans.plan import Plan
 from orchestrator.programs.program import Metrics, Program
+from orchestrator.runs.checkpoints import newest
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import Meaning
 from orchestrator.spec.program import ExitCodes
-
-UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete")
 
 
 def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
@@ -73,15 +71,9 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
     return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
 
 
-def newest(folder: Path) -> Path | None:
-    """The entry of a folder that was changed last, without hidden and unfinished ones; None where there is none."""
-    found = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED):
-                with contextlib.suppress(OSError):
-                    found.append((entry.stat().st_mtime, entry.name))
-    return folder / max(found)[1] if found else None
+def newest_checkpoint(plan: Plan, run: RunFolder) -> Path | None:
+    """The checkpoint that the command's next attempt is handed; None where there is none."""
+    return newest(checkpoints(plan, run))
 
 
 def _keep(kept: Path, directory: Path, folder: str | None) -> None:

@@ -68,8 +68,8 @@ class RunSpec:
     code: Annotated[str, LINE] | None = field(
         default=None,
         metadata=about(
-            "folder of the command's code: it is copied at submit, and the command runs in the copy; none: there is "
-            "none; default: the folder of the run's file"
+            "folder of your code, for a command or a module:function in train: it is copied at submit, and the copy is "
+            "used; none: there is none; default: the folder of the run's file"
         ),
     )
     code_limit_bytes: Annotated[int, SIZE] = field(

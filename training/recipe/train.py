@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from training.recipe.key import key
 from training.recipe.limits import Limits, Pattern
-from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES
+from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, is_own
 
 Option = str | int | float | bool
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
@@ -74,3 +74,8 @@ class Train:
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "of weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] = key(50, "between checkpoints", unit="steps")
     log_every_steps: Annotated[int, STEPS] = key(5, "between rows of metrics", unit="steps")
+
+    @property
+    def needs_code(self) -> bool:
+        """Whether it names a function of the user's own."""
+        return any(is_own(part.name) for part in (self.model, self.data, self.optimizer, self.schedule))
