@@ -23,6 +23,8 @@ def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None)
         entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
         modules=plan.site.modules,
+        purge_modules=plan.site.purge_modules,
+        setup=(*plan.site.setup, *plan.run.setup),
         environment={**_python_path(), **plan.environment},
     )
 

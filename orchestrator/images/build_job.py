@@ -63,7 +63,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
         client.of(site).scheduler, request, attempt=folder,
         entry=process.module(python, "submitit.core._submit", folder / "submitit"),
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
-        environment=site.env,
+        environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
     )  # fmt: skip
     executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
     callers = os.umask(private.UMASK)  # submitit writes its files with the umask that it finds

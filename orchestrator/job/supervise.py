@@ -148,6 +148,8 @@ class Supervisor:
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
         hosts = scheduler.hosts(os.environ, socket.gethostname())
+        if short := scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank):
+            print(f"torusrun: {short}", file=sys.stderr, flush=True)
         return place(self.plan.grid, self._ordered(hosts), self.plan.ranks_per_node)
 
     def _ordered(self, hosts: list[str]) -> Sequence[str]:

@@ -30,6 +30,7 @@ def request(
         ranks_per_node=plan.ranks_per_node,
         cpus_per_rank=node.cpus_per_rank,
         gpus_per_node=node.gpus,
+        gpu_type=node.gpu_type,
         memory_bytes=node.memory_bytes,
         time_s=plan.run.time_s,
         queue=plan.run.queue or site.queue,

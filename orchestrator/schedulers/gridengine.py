@@ -154,6 +154,15 @@ class GridEngine(Scheduler):
         path = environment.get("PE_HOSTFILE") or environment.get("SGE_JOB_HOSTLIST")
         return listed_hosts(path) if path else [this_host]  # without a parallel environment there is no list
 
+    def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
+        slots, hosts = environment.get("NSLOTS", ""), environment.get("NHOSTS", "")
+        if not (slots.isdigit() and hosts.isdigit()) or int(slots) == int(hosts) or int(slots) >= cpus:
+            return ""  # one slot on each host stands for a whole one
+        return (
+            f"Grid Engine gave {slots} slots, and the ranks use {cpus} cores: unless a slot is more than a core here, "
+            "write {cpus} in the site's 'ask', or lower cpus_per_rank"
+        )
+
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["qrsh", "-inherit", "-nostdin", host, command]  # which a shell over there reads
 

@@ -149,9 +149,11 @@ def _chunks(request: Request) -> tuple[str, ...]:
     chunk = f"{request.nodes}:ncpus={request.ranks_per_node * request.cpus_per_rank}:mpiprocs={request.ranks_per_node}"
     if request.gpus_per_node:
         chunk += f":ngpus={request.gpus_per_node}"
+        chunk += f":gpu_type={request.gpu_type}" if request.gpu_type else ""
     if request.memory_bytes:
         chunk += f":mem={math.ceil(request.memory_bytes / 2**20)}mb"
-    return (f"-l select={chunk}", "-l place=scatter")
+    placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second one
+    return (f"-l select={chunk}", *(() if placed else ("-l place=scatter",)))
 
 
 def _checked(said: Finished) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,8 +19,13 @@ def job_script(
     title: str,
     modules: Sequence[str],
     environment: Mapping[str, str],
+    purge_modules: bool = False,
+    setup: Sequence[str] = (),
 ) -> str:
-    """The script's text: it runs `entry` in the folder `attempt`, where it records its end."""
+    """The script's text: it runs `entry` in the folder `attempt`, where it records its end.
+
+    Before that it loads `modules` and runs the lines of `setup`; the first one that fails ends it, and is named.
+    """
     return render(
         scheduler.template,
         title=Text(title),
@@ -28,11 +34,20 @@ def job_script(
         stdout=request.stdout,
         stderr=request.stderr,
         modules=modules,
+        purge_modules=purge_modules,
+        steps=_steps(modules, purge_modules, setup),
         environment=environment,
         scheduler=scheduler.name,
         scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )
+
+
+def _steps(modules: Sequence[str], purge_modules: bool, setup: Sequence[str]) -> list[dict[str, str]]:
+    """The lines that are run before the entry, and how the record of a failure names them, within a JSON string."""
+    lines = ["module purge"] if purge_modules else []
+    lines += [*(f"module load {word(name)}" for name in modules), *setup]
+    return [{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines]
 
 
 def scratch(scheduler: Scheduler) -> str:

@@ -48,6 +48,7 @@ class Request:
     array: int = 0
     parallel: int = 0
     token: str = ""
+    gpu_type: str | None = None
 
     @property
     def called(self) -> str:
@@ -69,6 +70,7 @@ def filled(
         "ranks": nodes * ranks_per_node,
         "ranks_per_node": ranks_per_node,
         "cpus": ranks_per_node * cpus_per_rank,
+        "cpus_per_rank": cpus_per_rank,
         "gpus": gpus,
         "account": account,
     }
@@ -192,6 +194,10 @@ class Scheduler(ABC):
 
         Raises SiteError when they are not told.
         """
+
+    def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
+        """Inside a job: what seems to be missing of the `cpus` cores that its ranks use together; '' for nothing."""
+        return ""
 
     @property
     def has_remote_shell(self) -> bool:

@@ -69,7 +69,8 @@ class Slurm(Scheduler):
         if request.ask:
             options[1:4] = request.ask
         elif request.gpus_per_node:
-            options.append(f"--gres=gpu:{request.gpus_per_node}")
+            kind = f"{request.gpu_type}:" if request.gpu_type else ""
+            options.append(f"--gres=gpu:{kind}{request.gpus_per_node}")
         if request.memory_bytes:
             options.append(f"--mem={math.ceil(request.memory_bytes / 2**20)}M")
         if request.queue:

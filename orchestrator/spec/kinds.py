@@ -185,7 +185,7 @@ VALUE = text_kind(
     rf"[^\x00]{{0,{LONGEST_VALUE}}}",
     f"it must not hold a NUL character, nor more than {LONGEST_VALUE} characters: no program could be given it",
 )
-PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus", "gpus", "account")
+PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus_per_rank", "cpus", "gpus", "account")
 ASK = text_kind(
     "a request in the scheduler's words",
     rf"([^{{}}{CONTROL}]|\{{(" + "|".join(PLACEHOLDERS) + rf")\}}){{1,{LONGEST_LINE}}}",

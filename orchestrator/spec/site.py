@@ -37,6 +37,10 @@ class Node:
         default=None, metadata=about("the GPUs' architecture, as in sm_70, for checks on a login node that has none")
     )
     gpus: Annotated[int, NONE_OR_MORE] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
+    gpu_type: Annotated[str, WORD] | None = field(
+        default=None,
+        metadata=about("their type, as in v100: slurm's --gres=gpu:v100:4, pbs's resource gpu_type; default: any"),
+    )
     cpus_per_rank: Annotated[int, PER_NODE] = field(default=1, metadata=about("cores to ask for per rank"))
     memory_bytes: Annotated[int, SIZE] | None = field(
         default=None, metadata=about("memory of a node to ask for; default: what the site gives", key="memory")
@@ -192,6 +196,11 @@ class Site:
         default=None, metadata=about("the nodes' Python; default: the one that runs torusrun")
     )
     modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
+    purge_modules: bool = field(default=False, metadata=about("whether `module purge` comes before"))
+    setup: tuple[Annotated[str, LINE], ...] = field(
+        default=(),
+        metadata=about("shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"),
+    )
     env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
         default_factory=dict,
         metadata=about("environment variables of the job and its ranks; the same names are refused"),

@@ -302,3 +302,11 @@ def test_a_job_without_a_parallel_environment_has_the_host_it_is_on() -> None:
 def test_hosts_that_are_not_told_are_not_guessed(environment: dict[str, str], says: str) -> None:
     with pytest.raises(SiteError, match=says):
         ENGINE.hosts(environment, "login")
+
+
+@pytest.mark.parametrize(
+    ("slots", "hosts", "short"), [("16", "4", True), ("160", "4", False), ("4", "4", False), ("", "", False)]
+)
+def test_fewer_slots_than_cores_are_told(slots: str, hosts: str, short: bool) -> None:
+    said = ENGINE.shortfall({"NSLOTS": slots, "NHOSTS": hosts}, 160)
+    assert ("gave 16 slots, and the ranks use 160 cores" in said) is short

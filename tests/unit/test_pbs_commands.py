@@ -46,6 +46,12 @@ def test_a_site_asks_in_its_own_words() -> None:
     assert '#PBS -P "a b"' in lines and "#PBS -l walltime=100:00:00" in lines
 
 
+def test_a_site_says_itself_how_chunks_are_placed_and_of_which_type_its_gpus_are() -> None:
+    lines = PBS().directives(replace(REQUEST, extra=("-l place=scatter:excl",), gpu_type="v100"))
+    assert [line for line in lines if "place=" in line] == ["#PBS -l place=scatter:excl"], "PBS refuses a second one"
+    assert "#PBS -l select=4:ncpus=6:mpiprocs=2:ngpus=2:gpu_type=v100:mem=3072mb" in lines
+
+
 def test_quotes_keep_a_value_together() -> None:
     lines = PBS().directives(replace(REQUEST, queue='a" -l evil=1 "b', account="it's #1"))
     assert """#PBS -q 'a" -l evil=1 "b'""" in lines and '#PBS -P "it\'s #1"' in lines

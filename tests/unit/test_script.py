@@ -1,5 +1,6 @@
 """Job scripts: golden text for every scheduler, and values that try to be commands."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -149,3 +150,35 @@ def test_a_script_that_dies_early_records_its_end(env: dict[str, str], tmp_path:
     text = scripts.script(AttemptPlan(1, made), run.attempt(1))
     assert subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20).returncode == 127
     assert "exit code 127 before it recorded an end" in run.attempt(1).end.read_text()
+
+
+@pytest.mark.parametrize(
+    ("site", "told"),
+    [
+        ('setup: [\'test -z "$not_set"\', "X=1", "test $X = 1"]', "the supervisor of the attempt ended with exit code 1"),
+        ('setup: ["true", \'(exit 3) # "a\'\'b"\', "touch never"]', "`(exit 3) # \"a'b\"` ended with exit code 3 on "),
+        ("modules: [there, broken/1]", "`module load broken/1` ended with exit code 1 on "),
+        ("modules: [there]\npurge_modules: true", "`module purge` ended with exit code 1 on "),
+    ],
+)  # fmt: skip
+def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_path: Path) -> None:
+    """By a real shell; the function `module` reads a variable that is not set, and knows one module."""
+    made = planned(tmp_path, SITES["local"] + site + "\n")
+    run = RunFolder(tmp_path)
+    run.attempt(1).folder.mkdir(parents=True)
+    made = Plan(made.run_id, made.run, made.site, tmp_path, "/no/such/python")
+    text = scripts.script(AttemptPlan(1, made), run.attempt(1))
+    module = 'module() { : "$LOADEDMODULES_NOT_SET"; [[ "$1 $2" == "load there" ]]; }; export -f module\n'
+    said = subprocess.run(["bash"], input=module + text, text=True, capture_output=True, timeout=20)
+    end = json.loads(run.attempt(1).end.read_text())
+    assert end["reason"].startswith(told) and said.returncode == end["exit_code"], (end, said.stderr)
+    assert not (run.attempt(1).folder / "never").exists()
+
+
+@pytest.mark.parametrize("name", ["pbs", "gridengine"])
+def test_a_job_whose_folder_is_not_on_the_node_says_so_in_the_home_folder(name: str, tmp_path: Path) -> None:
+    text = script(planned(tmp_path, SITES[name]))
+    env = {**os.environ, "HOME": str(tmp_path)}
+    said = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20, env=env)
+    assert said.returncode == 1
+    assert "/shared/runs/digits-1/attempts/1 is not there" in (tmp_path / "torusrun-errors.log").read_text()

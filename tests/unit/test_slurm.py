@@ -197,3 +197,7 @@ def test_hosts_are_left_out_by_name() -> None:
 def test_a_site_asks_in_its_own_words() -> None:
     lines = Slurm().directives(request(ask=("--nodes=4", "--gres=gpu:v100:4")))
     assert "#SBATCH --gres=gpu:v100:4" in lines and not any("ntasks" in line or "gpu:2" in line for line in lines)
+
+
+def test_gpus_may_have_a_type() -> None:
+    assert "#SBATCH --gres=gpu:v100:2" in Slurm().directives(request(gpus_per_node=2, gpu_type="v100"))

@@ -18,20 +18,24 @@ umask 077
 readonly torusrun_attempt=/r/digits-1/attempts/1
 # Between submission and start somebody may have put a folder of his own into this one's place.
 if [[ ! -O "$torusrun_attempt" ]]; then
-  echo "torusrun: $torusrun_attempt is not there, or is not its user's own: nothing is run from it" >&2
+  torusrun_why="torusrun: on $HOSTNAME $torusrun_attempt is not there, or is not its user's own: nothing is run from it"
+  echo "$torusrun_why" >&2
   exit 1
 fi
 cd -- "$torusrun_attempt"  # private, so that nothing relative means a file of somebody else
 
+torusrun_step=  # what is being run before the entry
 # However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
 torusrun_record_end() {
-  local code=$? how record
+  local code=$? how record when=" before it recorded an end"
+  if [[ -n "$torusrun_step" ]]; then when=" on $HOSTNAME, before the ranks were started"; fi
   [[ -e "$torusrun_attempt/end.json" ]] && return
   how="ended with exit code $code"
   if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
-  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the supervisor of the attempt %s before it recorded an end; see job.err"}\n'
+  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "%s %s%s; see job.err"}\n'
   # shellcheck disable=SC2059
-  printf "$record" "$code" "$how" > "$torusrun_attempt/.end.json.script"
+  printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
+    > "$torusrun_attempt/.end.json.script"
   /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
 }
 trap torusrun_record_end EXIT

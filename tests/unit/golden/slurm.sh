@@ -20,37 +20,53 @@ umask 077
 readonly torusrun_attempt=/shared/runs/digits-1/attempts/1
 # Between submission and start somebody may have put a folder of his own into this one's place.
 if [[ ! -O "$torusrun_attempt" ]]; then
-  echo "torusrun: $torusrun_attempt is not there, or is not its user's own: nothing is run from it" >&2
+  torusrun_why="torusrun: on $HOSTNAME $torusrun_attempt is not there, or is not its user's own: nothing is run from it"
+  echo "$torusrun_why" >&2
   exit 1
 fi
 cd -- "$torusrun_attempt"  # private, so that nothing relative means a file of somebody else
 
+torusrun_step=  # what is being run before the entry
 # However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
 torusrun_record_end() {
-  local code=$? how record
+  local code=$? how record when=" before it recorded an end"
+  if [[ -n "$torusrun_step" ]]; then when=" on $HOSTNAME, before the ranks were started"; fi
   [[ -e "$torusrun_attempt/end.json" ]] && return
   how="ended with exit code $code"
   if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
-  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "the supervisor of the attempt %s before it recorded an end; see job.err"}\n'
+  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "%s %s%s; see job.err"}\n'
   # shellcheck disable=SC2059
-  printf "$record" "$code" "$how" > "$torusrun_attempt/.end.json.script"
+  printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
+    > "$torusrun_attempt/.end.json.script"
   /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
 }
 trap torusrun_record_end EXIT
+torusrun_check() {  # whether the step before it failed
+  local code=$?
+  set -eu
+  if (( code )); then echo "torusrun: $torusrun_step ended with exit code $code" >&2; exit "$code"; fi
+}
 trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
 trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
+# A folder of this job's own on each node, where the site has one.
+export TORUSRUN_SCRATCH="${TMPDIR:-/tmp}"
+export SUBMITIT_EXECUTOR=slurm
 if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
   for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
     # shellcheck disable=SC1090
     if [[ -r "$torusrun_init" ]]; then set +u; source "$torusrun_init"; set -u; break; fi
   done
 fi
+torusrun_step='`module load gcc/12.2`'
+set +eu  # modules and conda read variables that are not set
 module load gcc/12.2
+torusrun_check
+torusrun_step='`module load openmpi/4.1`'
+set +eu  # modules and conda read variables that are not set
 module load openmpi/4.1
-# A folder of this job's own on each node, where the site has one.
-export TORUSRUN_SCRATCH="${TMPDIR:-/tmp}"
-export SUBMITIT_EXECUTOR=slurm
+torusrun_check
+torusrun_step=
 export NCCL_IB_HCA=mlx5_0,mlx5_1
 # Python takes an empty or relative entry for the directory that it stands in.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
