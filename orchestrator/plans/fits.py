@@ -32,8 +32,10 @@ class Misfit(NamedTuple):
 
 def check(loaded: Loaded) -> None:
     """Raise SpecError with all that does not fit in a run and its site."""
-    if loaded.site.scheduler not in schedulers.KNOWN:
-        raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {schedulers.unknown(loaded.site.scheduler)}")])
+    try:
+        schedulers.get(loaded.site.scheduler)
+    except UserError as error:
+        raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
     problems = [loaded.problem(misfit.key, str(misfit)) for misfit in misfits(loaded.run, loaded.site)]
     of_command = fits_command.misfits(loaded.run, loaded.marks, absolute(loaded.source).parent)
     problems += [loaded.problem(key, message) for key, message in of_command]

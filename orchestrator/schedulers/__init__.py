@@ -1,14 +1,16 @@
-"""One small file of pure functions per scheduler behind one seam; what starts processes lives once, in `client`."""
+"""One file of pure functions for each scheduler behind one interface; `client` alone runs its commands."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from orchestrator.errors import UserError
 from orchestrator.schedulers.seam import Scheduler
 from orchestrator.spec.problems import did_you_mean
 
-# A scheduler's name in a site, and its class, imported when it is asked for. docs/add-a-scheduler.md adds one.
+# The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
+# docs/add-a-scheduler.md.
 KNOWN = {
     "slurm": "orchestrator.schedulers.slurm:Slurm",
     "pbs": "orchestrator.schedulers.pbs:PBS",
@@ -18,14 +20,26 @@ KNOWN = {
 
 
 def get(name: str) -> Scheduler:
-    """The scheduler called `name` in a site. Raises UserError when there is none."""
-    if name not in KNOWN:
+    """The scheduler that a site calls `name`. Raises UserError when there is none."""
+    module, _, cls = KNOWN.get(name, name).partition(":")
+    if not cls:
         raise UserError(unknown(name))
-    module, _, cls = KNOWN[name].partition(":")
-    scheduler: Scheduler = getattr(import_module(module), cls)()
-    return scheduler
+    try:
+        found = getattr(import_module(module), cls)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"the scheduler {name!r} cannot be imported by {sys.executable}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Scheduler)):
+        raise UserError(f"{name!r} is no class made from orchestrator.schedulers.seam.Scheduler")
+    return found()
+
+
+def reference(scheduler: Scheduler) -> str:
+    """What `get` finds the scheduler by."""
+    cls = type(scheduler)
+    return scheduler.name if scheduler.name in KNOWN else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def unknown(name: str) -> str:
     """What to say of a name that is no scheduler's."""
-    return f"there is no scheduler {name!r}{did_you_mean(name, list(KNOWN))} (known: {', '.join(KNOWN)})"
+    known = f"known: {', '.join(KNOWN)}; one of your own is written package.module:Class"
+    return f"there is no scheduler {name!r}{did_you_mean(name, list(KNOWN))} ({known})"

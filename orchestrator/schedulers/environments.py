@@ -115,7 +115,7 @@ def here() -> ClusterEnvironment:
     name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
     if name == PBSEnvironment.scheduler:
         return PBSEnvironment()
-    if name not in schedulers.KNOWN or name in OF_SUBMITIT or name == GridEngineEnvironment.scheduler:
+    if (name not in schedulers.KNOWN and ":" not in name) or name in (*OF_SUBMITIT, GridEngineEnvironment.scheduler):
         return GridEngineEnvironment()
     variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).job_variable}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})

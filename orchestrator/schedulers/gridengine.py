@@ -36,7 +36,7 @@ class GridEngine(Scheduler):
     """Grid Engine's commands and their output; `user` is whose jobs are asked about."""
 
     name = "gridengine"
-    template = "job/gridengine.sh.j2"
+    own_output = True  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     job_variable = "JOB_ID"
     scratch_variables = ("SGE_LOCALDIR",)
     told_variables = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")

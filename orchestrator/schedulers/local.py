@@ -26,7 +26,10 @@ class Local(Scheduler):
     """Processes of this machine."""
 
     name = "local"
-    template = "job/local.sh.j2"
+    head = (
+        'read -r -a torusrun_stat < "/proc/$$/stat"',
+        'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
+    )
     job_variable = "SUBMITIT_LOCAL_JOB_ID"
     one_machine = True
     cannot_exclude = "a local run has this machine and no other"

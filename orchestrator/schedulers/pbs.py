@@ -42,7 +42,7 @@ class PBS(Scheduler):
     """PBS's commands and their output."""
 
     name = "pbs"
-    template = "job/pbs.sh.j2"
+    own_output = True  # which PBS keeps on the job's node until the end: so it can be read while the job runs
     job_variable = "PBS_JOBID"
     scratch_variables = ("PBS_LOCALDIR",)
     told_variables = (

@@ -34,7 +34,7 @@ def main() -> None:
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
     """The words of the remote shell that goes through `scheduler`."""
     # Launchers cut these words at every blank, so this is the file and not `process.module`.
-    return (python, str(Path(__file__)), scheduler.name)
+    return (python, str(Path(__file__)), schedulers.reference(scheduler))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.render.environment import Text, render, word
+from orchestrator.schedulers import reference
 from orchestrator.schedulers.seam import Request, Scheduler
 
 
@@ -27,8 +28,10 @@ def job_script(
     Before that it loads `modules` and runs the lines of `setup`; the first one that fails ends it, and is named.
     """
     return render(
-        scheduler.template,
+        "job/script.sh.j2",
         title=Text(title),
+        head=[Text(line) for line in scheduler.head],
+        own_output=scheduler.own_output,
         directives=[Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
         stdout=request.stdout,
@@ -37,7 +40,7 @@ def job_script(
         purge_modules=purge_modules,
         steps=_steps(modules, purge_modules, setup),
         environment=environment,
-        scheduler=scheduler.name,
+        scheduler=reference(scheduler),
         scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )

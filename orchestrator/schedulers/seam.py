@@ -119,8 +119,9 @@ class Scheduler(ABC):
     """The seam. No function here starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
-    template: ClassVar[str]
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
+    head: ClassVar[tuple[str, ...]] = ()  # shell lines of a job's script below its directives
+    own_output: ClassVar[bool] = False  # whether the script has to send its output to the request's files itself
     scratch_variables: ClassVar[tuple[str, ...]] = ()  # what may hold the job's own folder on a node, before TMPDIR
     told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
     one_machine: ClassVar[bool] = False  # whether there are no other nodes

@@ -50,7 +50,6 @@ class Slurm(Scheduler):
     """Slurm's commands and their output."""
 
     name = "slurm"
-    template = "job/slurm.sh.j2"
     job_variable = "SLURM_JOB_ID"
     cannot_exclude = ""
 

@@ -161,6 +161,11 @@ NAME = text_kind(
 )
 VARIABLE = Kind("an environment variable's name", variables.PATTERN, variables.variable)
 WORD = text_kind("a lower-case word", r"[a-z][a-z0-9_]*", "use lower-case letters, digits and '_'")
+SCHEDULER = text_kind(
+    "a scheduler",
+    r"[a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*",
+    "use one of the known names, or package.module:Class",
+)
 BIND = text_kind(
     "a bind",
     rf"/[^:,{CONTROL}]{{0,4000}}(:/[^:,{CONTROL}]{{0,4000}})?(:(ro|rw))?",

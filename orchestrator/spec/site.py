@@ -19,6 +19,7 @@ from orchestrator.spec.kinds import (
     OPERAND,
     PER_NODE,
     RATE,
+    SCHEDULER,
     SHARE,
     SIZE,
     VALUE,
@@ -164,8 +165,11 @@ class Container:
 class Site:
     """A cluster, or this machine."""
 
-    scheduler: Annotated[str, WORD] = field(
-        metadata=about("what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, or local (this machine)")
+    scheduler: Annotated[str, SCHEDULER] = field(
+        metadata=about(
+            "what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, local (this machine), or one of your "
+            "own as package.module:Class"
+        )
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = field(
         metadata=about(

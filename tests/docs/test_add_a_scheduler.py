@@ -30,15 +30,12 @@ def tsp() -> None:
 
 @pytest.mark.lab
 def test_the_page_adds_a_scheduler_that_trains_the_example(tsp: None, tmp_path: Path) -> None:
-    for name in ("orchestrator", "training", "templates", "containers"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "orchestrator/schedulers/spooler.py").write_text(block("python"))
-    (tmp_path / "templates/job/spooler.sh.j2").write_text(block("jinja"))
-    names = tmp_path / "orchestrator/schedulers/__init__.py"
-    names.write_text(names.read_text().replace("KNOWN = {\n", "KNOWN = {\n" + block("python", 1)))
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "spooler.py").write_text(block("python"))
     (tmp_path / "site.yaml").write_text(block("yaml") + f"runs: {tmp_path}/runs\n")
     shutil.copy(ROOT / "examples/digits.yaml", tmp_path)
-    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), "TS_SOCKET": str(tmp_path / "tsp")}
+    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{library}", "TS_SOCKET": str(tmp_path / "tsp")}
 
     def torusrun(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "orchestrator", *words]

@@ -8,7 +8,6 @@
 #$ -o /dev/null
 #$ -notify
 #$ -r n
-# Grid Engine gives blanks, commas, colons and dollars in a path a meaning of its own; bash, quoted, does not.
 # torusrun 0.1.0: attempt 1 of run digits-1
 set -Eeuo pipefail
 umask 077

@@ -13,7 +13,6 @@
 #$ -P "group 1"
 #$ -ac weight=heavy
 #$ -m n
-# Grid Engine gives blanks, commas, colons and dollars in a path a meaning of its own; bash, quoted, does not.
 # torusrun 0.1.0: attempt 1 of run digits-1
 set -Eeuo pipefail
 umask 077

@@ -9,7 +9,6 @@
 #PBS -q rt_HF
 #PBS -P "group 1"
 #PBS -m e
-# PBS keeps a job's output on its node until the end: written from here, it can be read while the job runs.
 # torusrun 0.1.0: attempt 1 of run digits-1
 set -Eeuo pipefail
 umask 077
