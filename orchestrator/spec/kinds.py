@@ -179,6 +179,12 @@ LINE = text_kind(
     rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",
     f"it must not be empty, longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
 )
+SHELL = text_kind(
+    "a line of shell",
+    rf"(?![^\S{CONTROL}]*#)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
+    f"it must not begin with '#', as a scheduler's directives do, be empty, longer than {LONGEST_LINE} characters, "
+    "or hold line breaks or control characters",
+)
 OPERAND = text_kind(
     "one line of text",
     rf"(?!-)[^{CONTROL}]{{1,{LONGEST_LINE}}}",

@@ -14,6 +14,7 @@ from orchestrator.spec.kinds import (
     NODES,
     OPERAND,
     PER_NODE,
+    SHELL,
     SIZE,
     VALUE,
     VARIABLE,
@@ -75,7 +76,7 @@ class RunSpec:
     code_limit_bytes: Annotated[int, SIZE] = field(
         default=100_000_000, metadata=about("the most that is copied of it", key="code_limit")
     )
-    setup: tuple[Annotated[str, LINE], ...] = field(
+    setup: tuple[Annotated[str, SHELL], ...] = field(
         default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")
     )
     stop: Stop = field(default_factory=Stop, metadata=about("how the command is asked to stop"))

@@ -21,6 +21,7 @@ from orchestrator.spec.kinds import (
     RATE,
     SCHEDULER,
     SHARE,
+    SHELL,
     SIZE,
     VALUE,
     VARIABLE,
@@ -201,7 +202,7 @@ class Site:
     )
     modules: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("environment modules to load"))
     purge_modules: bool = field(default=False, metadata=about("whether `module purge` comes before"))
-    setup: tuple[Annotated[str, LINE], ...] = field(
+    setup: tuple[Annotated[str, SHELL], ...] = field(
         default=(),
         metadata=about("shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"),
     )

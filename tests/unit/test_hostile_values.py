@@ -32,9 +32,9 @@ from tests.unit import hostile
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}
 STUB = '#!/bin/sh\n: > end.json\nexec /bin/cat "/proc/$$/environ" > {seen}\n'
-PLACES = [replace(at, key=("run", *at.key)) for at in hostile.places(RunSpec)]
-KEPT = (("runs",), ("python",), ("scheduler",))
-PLACES += [replace(at, key=("site", *at.key)) for at in hostile.places(Site) if at.key not in KEPT]
+KEPT = ("runs", "python", "scheduler", "setup")  # setup is shell, not a value
+PLACES = [replace(at, key=("run", *at.key)) for at in hostile.places(RunSpec) if at.key[0] != "setup"]
+PLACES += [replace(at, key=("site", *at.key)) for at in hostile.places(Site) if at.key[0] not in KEPT]
 SEVERAL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 

@@ -17,6 +17,7 @@ from orchestrator.plans.plan import Plan, plan
 from orchestrator.plans.request import request
 from orchestrator.render.environment import render, templates, word
 from orchestrator.runs.folder import RunFolder
+from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
@@ -176,6 +177,11 @@ def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_p
     end = json.loads(run.attempt(1).end.read_text())
     assert end["reason"].startswith(told) and said.returncode == end["exit_code"], (end, said.stderr)
     assert not (run.attempt(1).folder / "never").exists()
+
+
+def test_a_setup_line_is_no_directive(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="must not begin with '#'"):
+        planned(tmp_path, SITES["gridengine"] + "setup: [' #$ -q evil.q']\n")
 
 
 @pytest.mark.parametrize("name", ["pbs", "gridengine"])
