@@ -129,6 +129,7 @@ def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
         _lost_host(evidence)
         or _recorded(evidence)
         or _killed_launcher(evidence)
+        or _failed_launcher(evidence)
         or _silent_host(evidence)
         or _silent_ranks(evidence)
         or _only_cut_off(evidence)
@@ -179,6 +180,14 @@ def _killed_launcher(evidence: Evidence) -> End | None:
         return None
     how = signal_name(-evidence.launcher_code)
     return End(State.FAILED, f"the launcher of the ranks was killed by {how}{evidence.at}", certain=False)
+
+
+def _failed_launcher(evidence: Evidence) -> End | None:
+    """A launcher that failed before any rank left a record: its last words say more than anybody else can."""
+    if evidence.ends or evidence.told or not evidence.launcher_code or not evidence.launcher.last:
+        return None
+    how = f"the launcher ended with exit code {evidence.launcher_code}, and no rank left a record"
+    return End(State.FAILED, f"{how}{evidence.at}: {evidence.launcher.last}", certain=False)
 
 
 def _silent_host(evidence: Evidence) -> End | None:

@@ -197,6 +197,15 @@ def test_whatever_is_known_there_is_one_end_and_no_told_rank_is_its_cause(
         assert not said.reason.startswith(f"rank {rank} ") or known[rank].exit_code == CUT_OFF, said
 
 
+def test_a_launcher_that_fails_before_any_rank_is_quoted() -> None:
+    said = judged([], launcher=Words(last="There are not enough slots available"), launcher_code=1)
+    assert said.state is State.FAILED and not said.certain
+    assert said.reason == (
+        "the launcher ended with exit code 1, and no rank left a record after step 57: "
+        "There are not enough slots available"
+    )
+
+
 def test_the_words_of_launchers() -> None:
     assert words(ORTE).lost == {"n2": "ORTE has lost communication with a remote daemon."}
     assert words("srun: error: Node failure on n7\n").lost == {"n7": "srun: error: Node failure on n7"}
