@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -10,56 +9,42 @@ import time
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.outcome import DONE
 from orchestrator.watch import terminal
-from orchestrator.watch.bar import ASCII, BLOCKS, line, words
+from orchestrator.watch.colours import REMARK
 from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
 from orchestrator.watch.tail import newest_line
 from orchestrator.watch.view import View
-from orchestrator.watch.width import display_width
+from orchestrator.watch.words import words
 
 LINE_EVERY_S = 10.0
 ENDING = f"ending: {DONE}"
-ERASED = "\r\x1b[2K"
 
 
 def show(run: RunFolder) -> View:
     """Follow a run to its end on the terminal; its last view."""
-    drawable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return _drawn(run) if drawable else _lines(run)
+    return _drawn(run) if terminal.drawable(sys.stderr) else _lines(run)
 
 
 def _drawn(run: RunFolder) -> View:
-    """One line, drawn over and over. What is remarkable and does not fit into it is told once above it."""
-    told = {""}
-    try:
+    """One line, drawn whenever there is a new view. Remarks that do not fit into it are printed once above it."""
+    from rich.cells import cell_len
+    from rich.live import Live
+    from rich.text import Text
+
+    from orchestrator.watch.bar import Line
+
+    console, told = terminal.console(stderr=True), {""}
+    with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
+        console.show_cursor()  # Live hides it; a `watch` that is killed could not show it again
         for view in follow(run):
-            width = terminal.width(sys.stderr) or terminal.USUAL_WIDTH
             remarks = "" if view.state.over else plain(view.remarks)
             gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' grows by the minute
-            if gist not in told and remarks != ENDING and not _fits(view, width):
+            fits = view.step is None and cell_len(words(view, "")) <= console.width
+            if gist not in told and remarks != ENDING and not fits:
                 told.add(gist)
-                _draw(f"{remarks}\n")
-            _draw(line(view, _said(run, view), width - 1, _marks()))
-    finally:
-        print(file=sys.stderr, flush=True)
+                console.print(Text(remarks, REMARK))
+            live.update(Line(view, _said(run, view)), refresh=True)
     return view
-
-
-def _draw(text: str) -> None:
-    print(f"{ERASED}{text}", end="", file=sys.stderr, flush=True)
-
-
-def _fits(view: View, width: int) -> bool:
-    return view.step is None and display_width(words(view, "")) < width
-
-
-def _marks() -> tuple[str, str]:
-    """What the terminal's encoding can show a bar with."""
-    try:
-        "".join(BLOCKS).encode(sys.stderr.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return ASCII
-    return BLOCKS
 
 
 def _lines(run: RunFolder) -> View:

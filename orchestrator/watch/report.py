@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import home
+from orchestrator.states import State
+from orchestrator.watch import colours, terminal
 from orchestrator.watch.listing import folded, number, percent
 from orchestrator.watch.plain import plain
 from orchestrator.watch.view import TAIL_BYTES, View
@@ -43,9 +46,21 @@ def _speed(run: RunFolder) -> float | None:
 
 
 def show(run: RunFolder, view: View) -> None:
-    """Print the table."""
+    """Print the table; on a terminal what is long is folded in its column."""
+    if terminal.drawable(sys.stdout):
+        return _drawn(rows(run, view), view.state)
     for name, value in rows(run, view):
         print(f"{name:13}  {value}")
+
+
+def _drawn(table: list[tuple[str, str]], state: State) -> None:
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    grid = Table.grid(Column(no_wrap=True, style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    for name, value in table:
+        grid.add_row(name, Text(value, colours.of(state) if name == "state" else ""))
+    terminal.console().print(grid)
 
 
 def _short(path: Path) -> str:

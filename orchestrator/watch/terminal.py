@@ -1,11 +1,29 @@
-"""How wide the terminal is that a stream leads to."""
+"""The terminal that a stream leads to: whether lines can be drawn on it, and how wide it is."""
 
 from __future__ import annotations
 
 import os
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 USUAL_WIDTH = 80
+
+
+def drawable(stream: TextIO) -> bool:
+    """Whether a line on it can be drawn anew, in colours."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """What rich draws on; 80 columns where COLUMNS is 0, which rich would take at its word."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr)
+    if made.width < 1:
+        made.width = USUAL_WIDTH
+    return made
 
 
 def width(stream: TextIO) -> int | None:

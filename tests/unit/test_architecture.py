@@ -1,11 +1,17 @@
 """The architecture as it is meant to be: which way imports run, what starting up costs, and a true docs page."""
 
 import ast
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,13 +80,17 @@ def test_the_orchestrator_never_imports_torch() -> None:
         assert not {m.split(".")[0] for m in imports(path)} & {"torch", "numpy"}, f"{path} imports torch"
 
 
-def modules_after(*argv: str) -> set[str]:
+def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
+    """The modules that a verb has imported when it ends, its output going to a pipe."""
     program = (
         "import sys\nfrom orchestrator.cli import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print('MODULES', *sorted({m.split('.')[0] for m in sys.modules}))"
     )
-    said = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    said = subprocess.run(
+        [sys.executable, "-c", program, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+        env={**os.environ, "TERM": "xterm"}, text=True, timeout=60, cwd=ROOT,
+    )  # fmt: skip
     return set(said.stdout.rpartition("MODULES ")[2].split())
 
 
@@ -96,6 +106,18 @@ def test_help_imports_nothing_heavy(argv: list[str]) -> None:
 def test_status_imports_nothing_heavy(home: Path) -> None:
     loaded = modules_after("status")
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
+
+
+def test_watch_is_drawn_by_rich_on_a_terminal_alone(home: Path) -> None:
+    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    loaded = modules_after("watch", run.run_id)
+    assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
+    keeper, there = pty.openpty()
+    try:
+        assert "rich" in modules_after("watch", run.run_id, stderr=there)
+    finally:
+        os.close(there)
+        os.close(keeper)
 
 
 def test_the_document_of_the_architecture_names_every_package() -> None:

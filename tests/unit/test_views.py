@@ -18,10 +18,10 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
-from orchestrator.watch.bar import words
 from orchestrator.watch.follow import follow
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
+from orchestrator.watch.words import words
 from tests.unit.run_folders import make, write_specs
 
 FAILED = End(State.FAILED, "rank 1 was killed")
