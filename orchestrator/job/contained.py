@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator import private
-from orchestrator.containers.command import Bind, Container, inside
+from orchestrator.containers.command import Bind, Container, Launch, inside
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError
 from orchestrator.job.stage import copied
@@ -30,16 +30,32 @@ def contained(
     image = Path(kept["image"])
     if kept["stage"]:
         image = copied(image, kept["stage"], kept["sha256"], attempt.folder)
+    started = start(kept, image, command, given, inherited, attempt.rank_variables(rank))
+    if started.file_text:
+        file = attempt.rank_variables(rank)
+        try:
+            private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise SiteError(f"{file}: cannot be written: {error.strerror}") from None
+    return list(started.argv), started.environment
+
+
+def start(
+    kept: Mapping[str, Any],
+    image: Path,
+    command: Sequence[str],
+    given: Mapping[str, str],
+    inherited: Mapping[str, str],
+    file: Path,
+) -> Launch:
+    """What runs `command` in `image` as the launch order `kept` says; `file` is for values that need one.
+
+    Raises SiteError when a variable or a bind cannot be handed in.
+    """
     runtime = Runtime(kept["runtime"]["command"], kept["runtime"]["product"], tuple(kept["runtime"]["version"]))
     binds = tuple(Bind(**bind) for bind in kept["binds"])
     container = Container(runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]))
-    file = attempt.ranks / f"{rank:04d}.env"
     try:
-        started = inside(container, command, given, inherited, str(file))
-        if started.file_text:
-            private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
+        return inside(container, command, given, inherited, str(file))
     except ValueError as error:
         raise SiteError(f"{image}: cannot be started: {error}; correct 'env' or 'container.bind' of the site") from None
-    except OSError as error:
-        raise SiteError(f"{file}: cannot be written: {error.strerror}") from None
-    return list(started.argv), started.environment

@@ -24,19 +24,19 @@ def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
     return launchers.named(program, said.stdout + said.stderr)
 
 
-def command(plan: Plan, attempt: Attempt, launcher: Launcher) -> list[str]:
+def command(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str] = os.environ) -> list[str]:
     """The launcher's arguments, to be started in the attempt's folder; each rank runs `orchestrator.job.rank` on it."""
     rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder)
-    return [*launcher.command(launch(plan, attempt, launcher)), *plan.site.launcher_args, *rank]
+    return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
 def environment(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> dict[str, str]:
     """The launcher's environment: the job's own, and what the launcher needs."""
-    return {**inherited, **plan.environment, **launcher.environment(launch(plan, attempt, launcher))}
+    return {**inherited, **plan.environment, **launcher.environment(launch(plan, attempt, launcher, inherited))}
 
 
-def launch(plan: Plan, attempt: Attempt, launcher: Launcher) -> Launch:
-    """What the launcher is told of a run."""
+def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> Launch:
+    """What the launcher is told of a run, in a job with the environment `inherited`."""
     return Launch(
         python=plan.python,
         nodes=plan.run.nodes,
@@ -44,7 +44,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher) -> Launch:
         cpus_per_rank=plan.site.node.cpus_per_rank,
         hostfile=attempt.hostfile,
         remote_shell=_remote_shell(plan, launcher),
-        passed=tuple(name for name in PASSED if name in os.environ),
+        passed=tuple(name for name in PASSED if name in inherited),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, replace
+from typing import Any
 
 from orchestrator import process
 from orchestrator.cluster.profile import node_type
@@ -33,22 +34,31 @@ def prepare(
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, hostfile(placement))
+    (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
-    write_json(
-        attempt.launch,
-        {
-            "schema": 2,
-            "run": plan.run_id,
-            "program": program.as_json(),
-            "numbers": launcher.numbers,
-            "hcas": plan.site.node.hcas,
-            "beside": beside(node_type(plan.site.node), plan.ranks_per_node),
-            "interface": plan.site.node.interface,
-            "container": _container(plan, image, program) if image else None,
-            "kill_after_s": plan.site.kill_after_s,
-        },
-    )
+    found = runtime.required(plan.site.container.runtime) if image else None
+    write_json(attempt.launch, launch_order(plan, program, launcher, image, found))
     return program
+
+
+def launch_order(
+    plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
+) -> dict[str, Any]:
+    """What launch.json says to every rank's wrapper; `found` is the runtime that starts the image, where there is one.
+
+    Its values are those of JSON, and tuples.
+    """
+    return {
+        "schema": 2,
+        "run": plan.run_id,
+        "program": program.as_json(),
+        "numbers": launcher.numbers,
+        "hcas": plan.site.node.hcas,
+        "beside": beside(node_type(plan.site.node), plan.ranks_per_node),
+        "interface": plan.site.node.interface,
+        "container": _container(plan, image, program, found) if image and found else None,
+        "kill_after_s": plan.site.kill_after_s,
+    }
 
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
@@ -57,7 +67,7 @@ def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None
         for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
         program = command.program(plan, run, attempt, for_scripts)
         return replace(program, environment={**_threads(plan), **program.environment})
-    program = training.program(plan, run, attempt, "python3" if image else plan.python)
+    program = training.program(plan, attempt, "python3" if image else plan.python)
     path = _python_path(plan, run, image)
     own = {"PYTHONPATH": path} if path else {}
     return replace(program, environment={**_threads(plan), **program.environment, **plan.environment, **own})
@@ -78,8 +88,8 @@ def _threads(plan: Plan) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
 
 
-def _container(plan: Plan, image: Image, program: Program) -> dict[str, object]:
-    """What every rank needs to start in the image; the runtime is the one that this node has."""
-    container = run_image.container(plan, image, runtime.required(plan.site.container.runtime))
+def _container(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> dict[str, object]:
+    """What every rank needs to start in the image."""
+    container = run_image.container(plan, image, found)
     directory = program.directory or container.directory
     return {**asdict(container), "directory": directory, "stage": plan.site.container.stage, "sha256": image.sha256}

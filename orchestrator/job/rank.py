@@ -91,8 +91,8 @@ def _run(
 ) -> tuple[int, bool]:
     """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
     with contextlib.ExitStack() as held:
-        given = _environment(program, launch, attempt, placement, rank, held)
-        command, environment = _command(program, launch["container"], given, attempt, rank)
+        own = _environment(program, launch, attempt, placement, rank, held)
+        command, environment = _command(program, launch["container"], own, attempt, rank)
         if not program.own_group:  # mpirun sends these to the program too, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
@@ -128,17 +128,27 @@ def _environment(
     held: contextlib.ExitStack,
 ) -> dict[str, str]:
     """What this rank's program is given; as rank 0 of a program that has a meeting point, that is opened first."""
+    if not program.rendezvous:
+        return given(launch, placement, rank, attempt.number)
+    from orchestrator.job.meeting import meeting, open_meeting
+
+    if rank == 0:
+        held.enter_context(open_meeting(attempt, launch["interface"]))
+    return given(launch, placement, rank, attempt.number, meeting(attempt))
+
+
+def given(
+    launch: Mapping[str, Any], placement: Placement, rank: int, attempt: int, meets: tuple[str, int | str] | None = None
+) -> dict[str, str]:
+    """What a rank's program gets beside what it inherits; `meets` is the address and the port where its ranks meet."""
     seat = placement.seats[rank]
     here = sum(other.host == seat.host for other in placement.seats)
-    given = {**fabric(launch["hcas"], seat.local_rank, here), **program.environment}
-    given.update(ranks_environment(placement, rank, launch["run"], attempt.number))
-    if program.rendezvous:
-        from orchestrator.job.meeting import meeting, open_meeting
-
-        if rank == 0:
-            held.enter_context(open_meeting(attempt, launch["interface"]))
-        given.update(master_environment(placement, rank, *meeting(attempt)))
-    return given
+    return {
+        **fabric(launch["hcas"], seat.local_rank, here),
+        **launch["program"]["environment"],
+        **ranks_environment(placement, rank, launch["run"], attempt),
+        **(master_environment(placement, rank, *meets) if meets else {}),
+    }
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
@@ -150,15 +160,15 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
 
 
 def _command(
-    program: Program, container: dict[str, Any] | None, given: Mapping[str, str], attempt: Attempt, rank: int
+    program: Program, container: dict[str, Any] | None, own: Mapping[str, str], attempt: Attempt, rank: int
 ) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
     inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
     if not container:
-        return list(program.argv), {**inherited, **given}
+        return list(program.argv), {**inherited, **own}
     from orchestrator.job.contained import contained
 
-    return contained(container, list(program.argv), given, inherited, attempt, rank)
+    return contained(container, list(program.argv), own, inherited, attempt, rank)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:

@@ -87,7 +87,12 @@ def place(folder: str, sha256: str) -> Path:
     expanded = os.path.expandvars(folder)
     if "$" in expanded:
         raise SiteError(f"'container.stage' {folder!r} names a variable that is not set on this node")
-    return Path(expanded) / f"torusrun-{os.geteuid()}" / f"{sha256[:16]}.sif"
+    return below(expanded, sha256)
+
+
+def below(folder: str, sha256: str) -> Path:
+    """Where the copy of an image lies below a folder, whose variables may still stand in it."""
+    return Path(folder) / f"torusrun-{os.geteuid()}" / f"{sha256[:16]}.sif"
 
 
 def sent(copy: Path, attempt: Path) -> Path:

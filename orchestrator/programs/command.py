@@ -16,18 +16,21 @@ from orchestrator.runs.records import Meaning
 from orchestrator.spec.program import ExitCodes
 
 
-def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
-    """The command of a run, in its copy of the code; makes the folder that keeps its checkpoints.
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Make the folder that keeps the checkpoints. Raises SiteError when it cannot be made."""
+    try:
+        _keep(checkpoints(plan, run), working_directory(plan, run, attempt), plan.run.checkpoints.folder)
+    except OSError as error:
+        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
 
-    `for_scripts` is where the ranks find what scripts may import (training/for_scripts). Raises SiteError when the
-    folder cannot be made.
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
+    """The command of a run, in its copy of the code.
+
+    `for_scripts` is where the ranks find what scripts may import (training/for_scripts).
     """
     directory = working_directory(plan, run, attempt)
     kept = checkpoints(plan, run)
-    try:
-        _keep(kept, directory, plan.run.checkpoints.folder)
-    except OSError as error:
-        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
     interface = plan.site.node.interface
     sources = plan.run.metrics
     return Program(

@@ -36,7 +36,7 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
     }
 
 
-def master_environment(placement: Placement, rank: int, address: str, port: int) -> dict[str, str]:
+def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
     """What says to a program where its ranks meet; a torchrun, one for each node, reads the PET_ ones."""
     hosts = list(dict.fromkeys(seat.host for seat in placement.seats))
     return {

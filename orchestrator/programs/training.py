@@ -24,9 +24,13 @@ EXIT_CODES = {  # training/exits.py
 }
 
 
-def program(plan: Plan, run: RunFolder, attempt: Attempt, python: str) -> Program:
-    """The training or the measurement of an attempt; writes the configuration that it reads."""
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Write the configuration that the program reads."""
     write_json(attempt.config, configuration(plan, run, attempt))
+
+
+def program(plan: Plan, attempt: Attempt, python: str) -> Program:
+    """The training or the measurement of an attempt."""
     return Program(
         tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
         exit_codes=EXIT_CODES,

@@ -111,6 +111,9 @@ class Attempt:
     def rank_seen(self, rank: int) -> Path:
         return self.ranks / f"{rank:04d}.seen.json"
 
+    def rank_variables(self, rank: int) -> Path:
+        return self.ranks / f"{rank:04d}.env"
+
     @property
     def logs(self) -> Path:
         return self.folder / "logs"

@@ -81,11 +81,13 @@ def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
     made = plan(spec)
     run = RunFolder(made.folder)
     run.code.mkdir(parents=True)
+    command.make_ready(made, run, run.attempt(1))
     first = command.program(made, run, run.attempt(1), "/for_scripts")
     assert first.environment["TORUSRUN_RESUME"] == ""
     (run.code / "out/ckpt/step-1.pt").write_text("one")
     (run.code / "out/ckpt/step-2.pt.tmp").write_text("torn")
     os.utime(run.checkpoints / "step-1.pt", (1, 1))
+    command.make_ready(made, run, run.attempt(2))
     second = command.program(made, run, run.attempt(2), "/for_scripts")
     assert second.environment["TORUSRUN_RESUME"] == str(run.checkpoints / "step-1.pt")
     assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
