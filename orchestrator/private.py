@@ -42,12 +42,30 @@ def make(folder: Path) -> None:
     check(folder)
 
 
+def check_makable(folder: Path) -> None:
+    """Raise SiteError where `make` would, and make nothing."""
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        if there != folder and not there.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if there != folder and not os.access(there, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
+    _check(there, only_above=there != folder)
+
+
 def check(folder: Path) -> None:
     """Raise SiteError where a stranger could put something into `folder`, or another folder into its place.
 
     The folder itself has to be its user's or the system's, and writable by nobody else unless it is sticky, as /tmp
     is. Folders above it may be a group's, whose members are trusted (docs/security.md), but not everybody's.
     """
+    _check(folder, only_above=False)
+
+
+def _check(folder: Path, *, only_above: bool) -> None:
+    """As `check`, or with `only_above` as a folder above the one that is to be trusted."""
     try:
         real = folder.resolve(strict=True)
         for place in (real, *real.parents):
@@ -55,9 +73,10 @@ def check(folder: Path) -> None:
             sticky = found.st_mode & stat.S_ISVTX
             if not stat.S_ISDIR(found.st_mode):
                 raise SiteError(f"{place}: this is no folder")
-            if place == real and found.st_uid not in (os.geteuid(), 0):
+            trusted = place == real and not only_above
+            if trusted and found.st_uid not in (os.geteuid(), 0):
                 raise SiteError(f"{place}: this folder belongs to user {found.st_uid}; name one of your own")
-            if found.st_mode & (OTHERS_WRITE if place == real else stat.S_IWOTH) and not sticky:
+            if found.st_mode & (OTHERS_WRITE if trusted else stat.S_IWOTH) and not sticky:
                 raise SiteError(
                     f"{place}: others may write into this folder (mode {stat.S_IMODE(found.st_mode):04o}), and so "
                     f"replace what torusrun keeps there; `chmod go-w` it, or name another folder"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import private
-from orchestrator.code.freeze import freeze
+from orchestrator.code.freeze import chosen, freeze
+from orchestrator.code.select import Selection
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import kept as image_kept
 from orchestrator.images import run_image
@@ -71,11 +72,28 @@ def _run(
 
 def _freeze(plan: Plan, code: Path, made: RunFolder) -> None:
     """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
-    own = [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
-    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=own)
+    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=_written(plan))
     for note in frozen.notes:
         print(f"torusrun: {code}: {note}", file=sys.stderr)
     write_json(made.code_record, frozen.record())
+
+
+def _written(plan: Plan) -> list[str]:
+    """The folders below the code that the command writes, which are not copied."""
+    return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
+
+
+def check(plan: Plan) -> tuple[Image | None, Selection | None]:
+    """The image and the code that the run of a plan gets. Raises what `run` does for what is wrong, and makes nothing.
+
+    The code is None for a run that copies none.
+    """
+    made, image = RunFolder(plan.folder), run_image.fitting(plan)
+    private.check_makable(plan.folder.parent)
+    private.check_makable(index.place())
+    if not plan.code:
+        return image, None
+    return image, chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=_written(plan))
 
 
 def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:

@@ -30,9 +30,8 @@ def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:
     A run that the scheduler refuses leaves nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody
     knows (the run then stays).
     """
-    run, planned = RunFolder(plan.folder), AttemptPlan(1, plan)
-    asked = _request(planned, run, after)
-    create.run(planned, source, script(planned, run.attempt(1), asked), _submitting(planned, asked, after))
+    run, (planned, asked, text) = RunFolder(plan.folder), proposed(plan, after)
+    create.run(planned, source, text, _submitting(planned, asked, after))
     try:
         _submit(planned, run, asked)
     except NoAnswer:
@@ -41,6 +40,13 @@ def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:
         index.forget(run)
         raise
     return run
+
+
+def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
+    """The first attempt of a plan, what its job asks for and the job's script."""
+    run, planned = RunFolder(plan.folder), AttemptPlan(1, plan)
+    asked = _request(planned, run, after)
+    return planned, asked, script(planned, run.attempt(1), asked)
 
 
 def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, after: Sequence[Awaited] = ()) -> None:

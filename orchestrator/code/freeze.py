@@ -57,21 +57,35 @@ def freeze(
     The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
     Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
     """
-    chosen = select(source, into, leave_out)
-    limits.check(chosen, limit_bytes, limit_files)
-    found = checkout.describe(chosen.source) if chosen.tracked else None
+    selected = _selected(source, into, limit_bytes, limit_files, leave_out)
+    found = checkout.describe(selected.source) if selected.tracked else None
     unfinished = into.with_name(f".{into.name}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
-        copied_bytes = _copy(chosen, unfinished, limit_bytes)
+        copied_bytes = _copy(selected, unfinished, limit_bytes)
         checksum = checksum_of(unfinished)
         unfinished.rename(into)
     except OSError as error:
         raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Frozen(chosen.source, found, chosen.files, copied_bytes, checksum, tuple(chosen.notes))
+    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, tuple(selected.notes))
+
+
+def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> Selection:
+    """What `freeze` would copy. Raises UserError as it does, and copies nothing."""
+    selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
+    for entry in selected.entries:
+        if entry.kind == "file":
+            os.close(_opened(selected.source / entry.name))
+    return selected
+
+
+def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> Selection:
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes, limit_files)
+    return selected
 
 
 def checksum_of(folder: Path) -> str:
@@ -112,13 +126,7 @@ def _make_folders(target: Path, name: str, made: set[str]) -> None:
 
 def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int) -> int:
     """Copy one file, executable for its owner where it is, and return its bytes."""
-    try:
-        descriptor = open_regular(source / entry.name)
-    except OSError as error:
-        raise UserError(
-            f"{source / entry.name}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or "
-            "name another folder as `code`"
-        ) from None
+    descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
         mode = 0o700 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o600
@@ -130,6 +138,16 @@ def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int) -> int
                     raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond `code_limit`")
                 copy.write(block)
     return copied
+
+
+def _opened(path: Path) -> int:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or name another "
+            "folder as `code`"
+        ) from None
 
 
 def _content(folder: Path, below: str) -> list[str]:
