@@ -111,12 +111,13 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     undecodable: str = "replace",
+    text: str | None = None,
 ) -> Finished:
     """Run a program to its end and return what it said, whatever its exit code.
 
     Inside a job, a program that speaks for the job is given its `environment`; all others get a clean one.
     `undecodable` says what becomes of bytes that are not UTF-8, as in `bytes.decode`; names of files need
-    "surrogateescape".
+    "surrogateescape". The program reads `text` from its standard input.
 
     Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
     """
@@ -126,7 +127,8 @@ def run(
         done = subprocess.run(
             command,
             capture_output=True,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if text is None else None,
+            input=text,
             timeout=timeout_s,
             cwd=cwd,
             env=safe(environment if environment is not None else clean_environment()),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import process, schedulers
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.process import NoAnswer
 from orchestrator.schedulers.seam import Request, Scheduler
 from orchestrator.spec.site import Site
@@ -33,12 +33,28 @@ class Client:
         Raises SiteError when the scheduler refuses, and NoAnswer when there may be a job all the same: `find` then
         tells, by the request's token.
         """
-        command = self.scheduler.submit_command(script, request)
+        command = self.submit_argv(script, request)
         said = process.run(command, timeout_s=self.timeout_s, cwd=cwd).check("submitting the job")
         try:
             return self.scheduler.job_id(said.stdout)
         except SiteError as error:
             raise NoAnswer(str(error)) from None
+
+    def submit_argv(self, script: Path, request: Request) -> list[str]:
+        """The command that submits `script`."""
+        return self.scheduler.submit_command(script, request)
+
+    def ask(self, text: str, request: Request) -> str:
+        """What the scheduler says of the job of a script with this text; nothing is submitted.
+
+        Raises UserError where the scheduler cannot be asked that, SiteError where it would refuse the job.
+        """
+        command = self.scheduler.ask_command(request)
+        if command is None:
+            raise UserError(f"{self.scheduler.name} cannot be asked about a job without submitting it: leave out --ask")
+        said = process.run(command, timeout_s=self.timeout_s, text=text)
+        said.check("asking whether the job could run")
+        return said.stderr.strip() or said.stdout.strip()
 
     def submit_words(self, request: Request) -> str:
         """The shell words that submit the script named after them, for a job that submits its successor."""

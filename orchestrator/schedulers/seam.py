@@ -147,6 +147,10 @@ class Scheduler(ABC):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""
 
+    def ask_command(self, request: Request) -> list[str] | None:
+        """The command that reads a script and says whether its job could run, and submits nothing; None without one."""
+        return None
+
     @abstractmethod
     def job_id(self, stdout: str) -> str:
         """The job's id, from what the submit command printed. Raises SiteError when there is none."""

@@ -86,6 +86,9 @@ class Slurm(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         return ["sbatch", "--parsable", *request.submit_args, str(script)]
 
+    def ask_command(self, request: Request) -> list[str]:
+        return ["sbatch", "--test-only", *request.submit_args]
+
     def job_id(self, stdout: str) -> str:
         match = re.match(r"(\d+)(;[\w.-]+)?$", stdout.strip().splitlines()[-1] if stdout.strip() else "")
         if not match:
