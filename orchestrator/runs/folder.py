@@ -1,19 +1,4 @@
-"""The layout of a run folder, said once.
-
-run.yaml          what the user wrote, to the letter
-plan.json         what was computed from it
-provenance.json   code, versions and machine; code.diff what git did not have
-image.json        the container image: path, checksum, labels, versions found inside; image.def its definition
-code/             the code of a command as it was at submit, in which it runs; code.json where it came from
-ledger.jsonl      what happened, append-only
-metrics.jsonl     what rank 0 measured, over all attempts
-checkpoints/      step-00000150/{state.pt,manifest.json}, or what the command writes
-attempts/1/       plan.json job.sh job.out job.err hostfile placement.json launch.json config.json
-                  rendezvous.json done.json end.json logs/rank-0000.log ranks/0000.{start,end}.json
-                  metrics.jsonl, which a command may write,
-                  ranks/0000.{told,seen}.json, alive, which the ranks hold locked (runs/claim.py),
-                  pulse, which the supervisor touches every few seconds while it lives
-.current          the number of the newest attempt that has begun
+"""The paths in a run folder; layout.py says what lies there.
 
 What is being made has a dot before its name until it is whole: `.RUN` beside the runs, `.2` beside the attempts.
 """

@@ -1,0 +1,67 @@
+"""What a run folder holds, a line each; folder.py has the paths.
+
+What is being made has a dot before its name until it is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file or folder (or several, separated by blanks) of a run folder, and which runs have it: '' for all."""
+
+    name: str
+    what: str
+    of: Literal["", "image", "train", "command", "code"] = ""
+
+
+RUN = (
+    Held("run.yaml", "what the user wrote, to the letter"),
+    Held("plan.json", "what was computed from it"),
+    Held("provenance.json", "code, versions and machine"),
+    Held("code.diff", "what git did not have of it, where that is something"),
+    Held("image.json", "the container image: path, checksum, labels, versions found inside", "image"),
+    Held("image.def", "the definition of the image, where it was built of a recipe", "image"),
+    Held("code/", "the code of the command as it was at submit, in which it runs", "code"),
+    Held("code.json", "where that code came from", "code"),
+    Held("ledger.jsonl", "what happened, append-only"),
+    Held("metrics.jsonl", "what was measured, over all attempts"),
+    Held("checkpoints/", "step-00000150/{state.pt,manifest.json}", "train"),
+    Held("checkpoints/", "what the command writes, unless it names an absolute folder", "command"),
+    Held("attempts/", "a folder for each attempt"),
+    Held(".current", "the number of the newest attempt that has begun"),
+    Held(".lock", "held while a later attempt is submitted"),
+)
+ATTEMPT = (
+    Held("plan.json", "what the job of this attempt reads"),
+    Held("job.sh", "the job script"),
+    Held("job.out job.err", "the output of the job: of the supervisor and the launcher"),
+    Held("placement.json", "the host, local rank and place in the grid of every rank"),
+    Held("hostfile", "the hosts in the order of the ranks, for the launcher"),
+    Held("launch.json", "what the wrapper of every rank starts"),
+    Held("config.json", "what the training is told, with the token of the attempt", "train"),
+    Held("rendezvous.json", "where the ranks meet"),
+    Held("metrics.jsonl", "what the command may append, as JSON lines", "command"),
+    Held("done.json", "that the training is done", "train"),
+    Held("end.json", "how the attempt ended"),
+    Held("logs/rank-NNNN.log", "the output of each rank"),
+    Held("ranks/NNNN.start.json", "where each rank runs"),
+    Held("ranks/NNNN.end.json", "how each rank ended"),
+    Held("ranks/NNNN.told.json", "that a rank was told to end"),
+    Held("ranks/NNNN.seen.json", "the state of a rank's process in a hang"),
+    Held("ranks/NNNN.env", "values that the container's runtime cannot carry", "image"),
+    Held("alive", "held locked by the ranks (runs/claim.py)"),
+    Held("pulse", "touched every few seconds by the supervisor while it lives"),
+)
+
+
+def of_run(kinds: set[str], attempt: int = 1) -> dict[str, str]:
+    """Name in the run folder -> what it holds, for a run that has what `kinds` names, and for one of its attempts."""
+    own = {held.name: held.what for held in RUN if not held.of or held.of in kinds}
+    for held in ATTEMPT:
+        if not held.of or held.of in kinds:
+            own[" ".join(f"attempts/{attempt}/{name}" for name in held.name.split())] = held.what
+    return own
