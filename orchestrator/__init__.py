@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from orchestrator.api import Run as Run
+    from orchestrator.api import dry_run as dry_run
     from orchestrator.api import open_run as open_run
     from orchestrator.api import plan as plan
     from orchestrator.api import submit as submit
 
-__all__ = ["Run", "__version__", "open_run", "plan", "submit"]
+__all__ = ["Run", "__version__", "dry_run", "open_run", "plan", "submit"]
 
 
 def __getattr__(name: str) -> Any:

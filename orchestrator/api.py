@@ -8,10 +8,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from orchestrator.attempts.after import awaited
+from orchestrator.attempts.after import Awaited, awaited
 from orchestrator.attempts.cancel import cancel
 from orchestrator.attempts.resume import resume
 from orchestrator.attempts.submit import first as submit_first
+from orchestrator.dryrun.look import DryRun
+from orchestrator.dryrun.look import dry_run as look
 from orchestrator.errors import TorusrunError
 from orchestrator.plans.attempt import changes
 from orchestrator.plans.kept import read_plan
@@ -101,10 +103,27 @@ def submit(
     Raises UserError for what is written wrong, SiteError for what is refused.
     """
     planned = plan(path, site=site, settings=settings)
+    return Run(submit_first(planned, absolute(path).parent, _awaited(planned, after, after_any)))
+
+
+def dry_run(
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+) -> DryRun:
+    """What `submit` would submit and what its job would run; nothing is written. Raises as `submit` does."""
+    planned = plan(path, site=site, settings=settings)
+    return look(planned, _awaited(planned, after, after_any))
+
+
+def _awaited(planned: Plan, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
     scheduler = planned.site.scheduler
     well = awaited(views([index.find(word) for word in after]), scheduler)
     any_end = awaited(views([index.find(word) for word in after_any]), scheduler, any_end=True)
-    return Run(submit_first(planned, absolute(path).parent, [*well, *any_end]))
+    return [*well, *any_end]
 
 
 def _look(run: RunFolder) -> View:
@@ -116,4 +135,16 @@ def open_run(word: str) -> Run:
     return Run(index.find(word))
 
 
-__all__ = ["Checkpoint", "Plan", "Run", "State", "TorusrunError", "View", "open_run", "plan", "submit"]
+__all__ = [
+    "Checkpoint",
+    "DryRun",
+    "Plan",
+    "Run",
+    "State",
+    "TorusrunError",
+    "View",
+    "dry_run",
+    "open_run",
+    "plan",
+    "submit",
+]

@@ -35,7 +35,7 @@ VERBS = {
     "plan": "show what a run would be: site, nodes, ranks, grid, training",
     "predict": "how long a run would take, beside published records and other sizes",
     "calibrate": "latency and bandwidth of the links, fitted to measured times",
-    "submit": "submit a run (--wait follows it to its end, --dry-run prints its script)",
+    "submit": "submit a run (--wait follows it to its end, --dry-run shows what it would do)",
     "status": "the state of your runs: step, time left, loss, hosts or reason",
     "watch": "follow a run to its end",
     "logs": "what rank 0 wrote, or any other rank, or all; --errors for what failed",

@@ -3,6 +3,8 @@ examples:
   torusrun submit examples/digits.yaml --wait
   torusrun submit examples/digits.yaml --site slurm --set nodes=4 --set grid=4x4
   torusrun submit examples/digits.yaml --dry-run
+  torusrun submit examples/digits.yaml --print-script > job.sh
+  torusrun submit run.yaml --site slurm --dry-run --ask
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.commands import asked
-from orchestrator.errors import DONE
+from orchestrator.errors import DONE, UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +31,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
-    how.add_argument("--dry-run", action="store_true", help="print the exact job script; write and submit nothing")
+    how.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be submitted and what its job would run; write and submit nothing",
+    )
+    how.add_argument("--print-script", action="store_true", help="print the job script alone; write and submit nothing")
+    parser.add_argument(
+        "--ask", action="store_true", help="with --dry-run: ask the scheduler as well whether the job could run (Slurm)"
+    )
+    parser.add_argument("--json", action="store_true", help="with --dry-run: as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.dry_run:
+    if (args.ask or args.json) and not args.dry_run:
+        raise UserError(f"{'--ask' if args.ask else '--json'} goes with --dry-run: add it, or leave this out")
+    if args.dry_run or args.print_script:
         return _dry_run(args)
     from orchestrator.api import submit
 
@@ -47,11 +60,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(args: argparse.Namespace) -> int:
-    from orchestrator.attempts.script import script
-    from orchestrator.plans.attempt import AttemptPlan
-    from orchestrator.plans.plan import plan
-    from orchestrator.runs.folder import RunFolder
+    import json
 
-    planned = plan(args.file, site=args.site, settings=args.settings)
-    print(script(AttemptPlan(1, planned), RunFolder(planned.folder).attempt(1)), end="")
+    from orchestrator import private
+    from orchestrator.api import dry_run
+    from orchestrator.dryrun.text import as_json, text
+    from orchestrator.schedulers import client
+
+    shown = dry_run(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
+    if args.print_script:
+        print(shown.script, end="")
+        return DONE
+    answer = client.of(shown.plan.site).ask(shown.script, shown.request) if args.ask else None
+    if args.json:
+        print(json.dumps(as_json(shown, answer), indent=1))
+    else:
+        print(private.plain(text(shown, answer)), end="")
     return DONE

@@ -25,7 +25,7 @@ RUN = (
     Held("code.diff", "what git did not have of it, where that is something"),
     Held("image.json", "the container image: path, checksum, labels, versions found inside", "image"),
     Held("image.def", "the definition of the image, where it was built of a recipe", "image"),
-    Held("code/", "the code of the command as it was at submit, in which it runs", "code"),
+    Held("code/", "the code of the user as it was at submit, which the ranks use", "code"),
     Held("code.json", "where that code came from", "code"),
     Held("ledger.jsonl", "what happened, append-only"),
     Held("metrics.jsonl", "what was measured, over all attempts"),

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import time
 from pathlib import Path
 
@@ -66,12 +65,16 @@ def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place
     assert not (run / "metrics.jsonl").exists(), "no rank may have trained"
 
 
-def test_a_dry_run_is_a_script_that_slurm_takes(place: Slurm) -> None:
-    place.submit("--set", "train.epochs=2")
-    script = place.torusrun("submit", "run.yaml", "--dry-run").stdout
-    said = subprocess.run(["sbatch", "--test-only"], input=script, text=True, capture_output=True, timeout=30,
-                          **{**place.lab.as_user(None, None), "cwd": place.folder})  # fmt: skip
-    assert said.returncode == 0 and "to start at" in said.stderr, said.stderr
+def test_a_dry_run_asks_slurm_whether_the_job_could_run(place: Slurm) -> None:
+    place.write_spec()
+    queued = place.queued()
+    said = place.torusrun("submit", "run.yaml", "--dry-run", "--ask")
+    assert said.returncode == 0, said.stderr
+    assert "\nWhat the scheduler says\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
+    refused = place.torusrun("submit", "run.yaml", "--set", "queue=nowhere", "--dry-run", "--ask")
+    assert refused.returncode == 3 and not refused.stdout, refused.stdout
+    assert "asking whether the job could run: sbatch ended with exit code 1" in refused.stderr, refused.stderr
+    assert "invalid partition" in refused.stderr and place.queued() == queued, "nothing may be submitted"
 
 
 def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [
     "version", "errors", "states", "process", "private", "defect", "launchers", "spec", "cluster", "placement",
     "predict", "render", "schedulers", "runs", "code",
-    "containers", "plans", "programs", "images", "attempts", "job", "watch", "api",
+    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "api",
     "commands", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {"submit_command", "status_command", "accounting_command", "find_command", "cancel_command"}

@@ -31,11 +31,11 @@ def test_a_verb_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'submit'?" in capsys.readouterr().err
 
 
-def test_a_dry_run_prints_the_script_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", DIGITS, "--dry-run", "--site", "slurm"]) == 0
+def test_the_script_alone_is_printed_and_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", DIGITS, "--print-script", "--site", "slurm"]) == 0
     script = capsys.readouterr().out
     assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
-    assert list(home.iterdir()) == [], "a dry run must write nothing"
+    assert list(home.iterdir()) == [], "it must write nothing"
 
 
 def test_a_plan_in_words_and_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
