@@ -45,6 +45,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         hostfile=attempt.hostfile,
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),
+        mpi=bool(plan.run.command),
     )
 
 

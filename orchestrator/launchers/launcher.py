@@ -18,7 +18,7 @@ class Launch:
     """What is to be started. `hostfile` names one host for each rank, in rank order.
 
     `remote_shell` is a command that runs on another host what follows it (HOST COMMAND...), where the launcher is to
-    use it. `passed` are the variables that the ranks on other hosts get.
+    use it. `passed` are the variables that the ranks on other hosts get. `mpi` says that they may run an MPI program.
     """
 
     python: str
@@ -28,6 +28,7 @@ class Launch:
     hostfile: Path
     remote_shell: tuple[str, ...] | None = None
     passed: tuple[str, ...] = ()
+    mpi: bool = False
 
 
 @dataclass(frozen=True)

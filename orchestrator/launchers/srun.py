@@ -27,7 +27,7 @@ class Srun(Launcher):
             "--distribution=arbitrary",
             f"--cpus-per-task={launch.cpus_per_rank}",
             "--cpu-bind=none",
-            "--mpi=none",
+            *(() if launch.mpi else ("--mpi=none",)),
             "--kill-on-bad-exit=1",
             "--export=ALL",
         ]

@@ -22,14 +22,14 @@ MPICH = "HYDRA build details:\n    Version:                                 4.0.
 INTEL = "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\nCopyright 2003-2026"
 
 
-def planned(tmp_path: Path, site: str) -> Plan:
+def planned(tmp_path: Path, site: str, more: str = "") -> Plan:
     (tmp_path / "site.yaml").write_text(f"{site}\nnode: {{ranks: 2}}\npython: /opt/py\n")
-    (tmp_path / "run.yaml").write_text("name: x\nsite: site.yaml\nnodes: 2\n")
+    (tmp_path / "run.yaml").write_text(f"name: x\nsite: site.yaml\nnodes: 2\n{more}")
     return plan(tmp_path / "run.yaml")
 
 
-def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4]) -> list[str]:
-    made = planned(tmp_path, site)
+def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4], more: str = "") -> list[str]:
+    made = planned(tmp_path, site, more)
     return launch.command(made, RunFolder(tmp_path).attempt(1), launchers.named(made.site.launcher, version))
 
 
@@ -81,6 +81,14 @@ def test_every_launcher_leaves_the_cores_to_the_wrappers(tmp_path: Path) -> None
     unbound = {"srun": "--cpu-bind=none", "mpirun": "--bind-to none", "mpiexec.hydra": "-bind-to none"}
     for name, option in unbound.items():
         assert option in " ".join(launched(tmp_path, f"scheduler: slurm\nlauncher: {name}"))
+
+
+def test_srun_keeps_the_mpi_of_the_site_for_a_command_alone(tmp_path: Path) -> None:
+    site = "scheduler: slurm\nlauncher: srun"
+    assert "--mpi=none" in launched(tmp_path, site), "the training needs none"
+    own = launched(tmp_path, f"{site}\nlauncher_args: [--mpi=pmix]", more="command: [./ring]\n")
+    assert [word for word in own if word.startswith("--mpi")] == ["--mpi=pmix"]
+    assert not [word for word in launched(tmp_path, site, more="command: [./ring]\n") if word.startswith("--mpi")]
 
 
 def test_a_rank_without_a_number_says_which_variable_is_missing() -> None:
