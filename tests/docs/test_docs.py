@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.plans.plan import plan
 from orchestrator.spec.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+PROGRAMS = (ROOT / "docs" / "programs.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +55,22 @@ def test_the_python_of_the_readme_runs(shell: dict[str, str]) -> None:
 
 
 def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
-    run, site = blocks("yaml")
+    run, program, site = blocks("yaml")
     assert run == (ROOT / "examples" / "digits.yaml").read_text(), "the README shows the example as it is"
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20
     assert load(tmp_path / "run.yaml", site="site.yaml").site.node.gpus == 4
+    assert program == (ROOT / "examples" / "programs" / "ddp.yaml").read_text()
+
+
+@pytest.mark.parametrize("run", blocks("yaml", PROGRAMS))
+def test_the_runs_of_the_page_on_programs_can_be_submitted(run: str, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    path = tmp_path / "docs" / "run.yaml"
+    path.parent.mkdir()
+    path.write_text(run)
+    assert plan(path).run.command
 
 
 def test_the_error_of_the_readme_is_the_error(home: Path, tmp_path: Path) -> None:
