@@ -37,7 +37,7 @@ $(VENV)/train: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/dev: $(VENV)/train
-	python -m pip install -q -e '.[train,dev]'
+	python -m pip install -q '$(TORCH)' -e '.[train,dev,programs]'
 	touch $@
 
 clean:

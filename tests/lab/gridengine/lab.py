@@ -15,7 +15,7 @@ from . import config, packages
 
 BOOT = "exec env {env} {sge}/bin/lx-amd64/sge_execd\n"
 RACKS = {"@racka": "node1 node3", "@rackb": "node2 node4"}
-PER_HOST = {"mpi": "2", "rt_F": "1"}
+PER_HOST = {"mpi": "2", "single": "1", "rt_F": "1"}
 
 
 class GridEngineLab(Lab):

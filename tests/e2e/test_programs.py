@@ -1,0 +1,253 @@
+"""Programs that know nothing of torusrun: started by `command`, killed, and resumed from their own checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.lab_places import GridEngine
+from tests.e2e.pbs_place import PBS
+from tests.e2e.places import ROOT, Local, Place, metrics, until
+from tests.lab.cluster import packages
+
+EXAMPLES = ROOT / "examples" / "programs"
+STEPS, EVERY, PAUSE_S, RANKS = 50, 10, 0.3, 4  # a busy machine must have time to strike
+OPTIONS = ["--steps", str(STEPS), "--every", str(EVERY), "--pause", str(PAUSE_S)]
+STEP = r"step=(?P<step>\d+)( loss=(?P<loss>\S+))?"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+OF_MPI = {"mpicc.openmpi": "libopenmpi-dev", "mpirun.openmpi": "openmpi-bin", "gcc": "gcc"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of the examples. `needs` are Python's modules, or a compiler that builds it."""
+
+    name: str
+    command: list[str]
+    needs: str
+
+
+def programs(nodes: int) -> list[Program]:
+    lightning = ["--devices", str(RANKS // nodes), "--nodes", str(nodes)]
+    in_c = Program("mpi", ["./mpi_ring", str(STEPS), str(EVERY), str(PAUSE_S), "ckpt"], "mpicc.openmpi")
+    in_python = Program("mpi", ["python", "mpi_ring.py", *OPTIONS], "mpi4py")
+    return [
+        Program("ddp", ["python", "ddp.py", *OPTIONS], "sklearn"),
+        Program("lightning", ["python", "lightning_digits.py", *OPTIONS, *lightning], "lightning"),
+        Program("accelerate", ["python", "accelerate_digits.py", *OPTIONS, "--cpu"], "accelerate"),
+        in_python if nodes == 1 else in_c,
+    ]
+
+
+NAMES = [program.name for program in programs(1)]
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A run whose first attempt was killed at `shown`, which `status` showed, and whose second one went to the end."""
+
+    run: Path
+    shown: dict[str, Any]
+    killed: dict[str, Any]
+    ended: dict[str, Any]
+
+    def said(self, attempt: int) -> str:
+        return (self.run / f"attempts/{attempt}/logs/rank-0000.log").read_text(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def struck(place: Place) -> Iterator[dict[str, Future[Struck]]]:
+    """All programs at once: they share the place's nodes, and the waits."""
+    nodes = 1 if isinstance(place, Local) else 4
+    place.run(["mkdir", "-p", "programs"])
+    for example in (*EXAMPLES.glob("*.py"), EXAMPLES / "mpi_ring.c"):
+        place.put(f"programs/{example.name}", example.read_text())
+    there = [program for program in programs(nodes) if _has(place, program)]
+    if "mpicc.openmpi" in [program.needs for program in there]:
+        built = place.run(["mpicc.openmpi", "-O2", "-o", "programs/mpi_ring", "programs/mpi_ring.c"])
+        assert built.returncode == 0, built.stderr
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        yield {program.name: pool.submit(strike, place, program, nodes) for program in there}
+
+
+def _has(place: Place, program: Program) -> bool:
+    """Whether a program can run there. Our own places get what is missing, as far as this machine allows."""
+    if not isinstance(place, PBS):
+        return program.name != "mpi" or _mpi_is_here()
+    if program.needs == "mpicc.openmpi":
+        return place.run(["sh", "-c", f"command -v {program.needs}"]).returncode == 0
+    return place.run(["python", "-c", f"import {program.needs}"]).returncode == 0
+
+
+def _mpi_is_here() -> bool:
+    if all(shutil.which(command) for command in OF_MPI):
+        return True
+    reason = packages.why_not_here()
+    assert not reason or os.environ.get("CI") != "true", f"CI must run this, and Open MPI cannot be installed: {reason}"
+    if not reason:
+        packages.install_missing(OF_MPI, ["libc6-dev"])
+    return not reason
+
+
+def strike(place: Place, program: Program, nodes: int) -> Struck:
+    """Submit a program, kill a rank of it once it has a checkpoint, and resume it."""
+    run = submit(place, program.name, program.command, nodes, RANKS // nodes, mpi=program.name == "mpi")
+    shown = until(lambda: _step_and_checkpoint(place, run), f"a step and a checkpoint of {run.name}", 240)
+    victim = json.loads((run / "attempts/1/ranks/0002.start.json").read_text())
+    place.kill(victim["host"], victim["pid"])
+    assert place.watch(run).returncode == 1, "an attempt that lost a rank has failed"
+    killed = place.view(run)
+    resumed = place.torusrun("resume", run.name, "--wait")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    return Struck(run, shown, killed, place.view(run))
+
+
+def submit(
+    place: Place, name: str, command: list[str], nodes: int, ranks: int, *, mpi: bool = False, **more: Any
+) -> Path:
+    spec = {
+        "name": name,
+        "site": _site(place, ranks, mpi),
+        "nodes": nodes,
+        "ranks_per_node": ranks,
+        "time": "10m",
+        "command": command,
+        "code": "programs",
+        "checkpoints": {"folder": "ckpt"},
+        "metrics": {"pattern": STEP},
+        **more,
+    }
+    place.put(f"{name}.yaml", json.dumps(spec))
+    said = place.torusrun("submit", f"{name}.yaml")
+    assert said.returncode == 0, said.stderr
+    return Path(place.view(said.stdout.split()[0])["folder"])
+
+
+def _site(place: Place, ranks: int, mpi: bool) -> str:
+    """The place's site, asked for so little of each node that all programs fit at once, and with a launcher for MPI."""
+    site = yaml.safe_load(place.site_text())
+    kept = {key: value for key, value in site["node"].items() if key == "interface"}
+    site["node"] = {**kept, "ranks": ranks}
+    if mpi and site["launcher"] == "srun":
+        site["launcher_args"] = ["--mpi=pmix"]
+    elif mpi and site["launcher"] == "spawn":
+        site.update(launcher="mpirun", env=AS_ROOT if os.geteuid() == 0 else {})
+    if site["scheduler"] == "gridengine":
+        site["ask"] = ["-pe single {ranks}"]
+    elif site["scheduler"] == "slurm":
+        site["node"]["memory"] = "1500MiB"
+    name = f"site-{ranks}{'-mpi' if mpi else ''}.yaml"
+    place.put(name, json.dumps(site))
+    return name
+
+
+def _step_and_checkpoint(place: Place, run: Path) -> dict[str, Any] | None:
+    """What `status` says, once it shows a step of a run that has written a checkpoint."""
+    if not any((run / "checkpoints").glob("[!.]*")):
+        assert not (run / "attempts/1/end.json").exists(), place.view(run)["reason"]
+        return None
+    view = place.view(run)
+    return view if view["step"] else None
+
+
+@pytest.fixture(scope="session")
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The last line of each program that promises one result, started without torusrun and left alone."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("ddp", "accelerate")}
+    commands = {p.name: [*p.command[1:], "--pause", "0"] for p in programs(1) if p.name in folders}
+    started = {
+        name: subprocess.Popen(
+            [*TORCHRUN, "--nproc-per-node", str(RANKS), EXAMPLES / words[0], *words[1:]],
+            cwd=folders[name], text=True, stdout=subprocess.PIPE,
+        )
+        for name, words in commands.items()
+    }  # fmt: skip
+    said = {name: process.communicate(timeout=240)[0] for name, process in started.items()}
+    return {
+        "mpi": f"value={_ring(STEPS, RANKS)} processes={RANKS}",
+        **{name: _result(text) for name, text in said.items()},
+    }
+
+
+def _ring(steps: int, size: int) -> int:
+    """What mpi_ring computes."""
+    value = 1
+    for _ in range(steps):
+        value = (value * 31 + sum(value * (rank + 1) % 1000003 for rank in range(size))) % 1000003
+    return value
+
+
+def _result(said: str) -> str:
+    """What a program prints behind `done step=N`."""
+    found = re.search(rf"^done step={STEPS} (.*)$", said, re.MULTILINE)
+    assert found, said
+    return found[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_program_resumes_from_its_own_checkpoint(
+    name: str, struck: dict[str, Future[Struck]], by_hand: dict[str, str]
+) -> None:
+    if name not in struck:
+        pytest.skip(f"what {name} needs is not here")
+    found = struck[name].result()
+    assert found.shown["state"] == "RUNNING" and found.shown["step"] >= EVERY
+    assert found.killed["state"] == "FAILED" and "was killed by SIGKILL" in found.killed["reason"]
+    assert found.ended["state"] == "COMPLETED" and found.ended["attempt"] == 2 and found.ended["step"] == STEPS
+    resumed = re.search(rf"^rank 0 of {RANKS} resumes at step=(\d+)", found.said(2), re.MULTILINE)
+    assert resumed and EVERY <= int(resumed[1]) < STEPS, found.said(2)
+    result = _result(found.said(2))
+    assert name not in by_hand or result == by_hand[name], "it must be what the program computes when nobody kills it"
+
+
+def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(local: Local) -> None:
+    """With the torus in place of DDP's all-reduce, a folder `training` of the user's own, and an edit after submit."""
+    code = local.folder / "programs"
+    (code / "training").mkdir(parents=True)
+    (code / "training" / "__init__.py").write_text("raise SystemExit('this is not torusrun's')\n")
+    text = (EXAMPLES / "ddp.py").read_text()
+    hooked = text.replace(
+        "    optimizer = ", "    model.register_comm_hook(None, torusrun.torus_hook())\n    optimizer = ", 1
+    )
+    (code / "ddp.py").write_text(hooked.replace("import torch\n", "import torch\nimport torusrun\n", 1))
+    command = ["python", "ddp.py", *OPTIONS]
+    stop = {"stop": {"signal": "SIGUSR1", "before": "1m"}, "exit_codes": {"later": [75]}, "grid": "2x2"}
+    run = submit(local, "stopped", command, 1, RANKS, **stop)
+    (code / "ddp.py").write_text("raise SystemExit(9)\n")
+    until(lambda: metrics(run, "step"), f"a step of {run.name}", 120)
+    assert local.torusrun("cancel", run.name).returncode == 0
+    local.watch(run)
+    cancelled = local.view(run)
+    assert cancelled["state"] == "CANCELLED", cancelled
+    resumed = local.torusrun("resume", run.name, "--wait")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    said = (run / "attempts/2/logs/rank-0000.log").read_text()
+    at = re.search(r"resumes at step=(\d+)", said)
+    assert at and int(at[1]) % EVERY, f"it must go on from what it saved at SIGUSR1, between two checkpoints: {said}"
+    assert f"done step={STEPS}" in said
+
+
+@pytest.mark.lab
+def test_one_torchrun_on_every_node_starts_the_ranks_itself(gridengine_lab: Any) -> None:
+    place = GridEngine(gridengine_lab)
+    place.run(["mkdir", "-p", "programs"])
+    place.put("programs/ddp.py", (EXAMPLES / "ddp.py").read_text())
+    command = ["torchrun", "--nproc-per-node", "2", "ddp.py", "--steps", "20"]
+    run = submit(place, "torchrun", command, 2, 1)
+    watched = place.watch(run)
+    assert watched.returncode == 0, watched.stdout + watched.stderr
+    first, second = ((run / f"attempts/1/logs/rank-000{rank}.log").read_text() for rank in range(2))
+    assert "done step=20" in first and "done" not in second, "all four workers must have been one training"
