@@ -110,11 +110,15 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
         return Device("as measured here", plan.site.step_us.get(trained.name, 0.0) / 1e6, image_us / 1e6)
     if trained.name != "resnet50":
         raise UserError(
-            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it; "
-            "or give --images-per-s, the rate of one rank, or --workload resnet50 to predict that network there"
+            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
+            "`torusrun predict RUN.yaml --images-per-s RATE` takes the rate of one rank from you, and "
+            "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
         )
     name = other.gpu or device_for(plan.site.node.architecture)
     if name is None:
         architecture = plan.site.node.architecture or "no architecture"
-        raise UserError(f"no rate is known for the site's GPUs ({architecture}): give --gpu NAME")
+        raise UserError(
+            f"no rate is known for the site's GPUs ({architecture}): "
+            "name one with `torusrun predict RUN.yaml --gpu NAME`"
+        )
     return device(name)

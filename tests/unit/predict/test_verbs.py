@@ -45,7 +45,7 @@ def test_a_run_in_words_and_as_json(home: Path, capsys: Said) -> None:
 
 
 def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
-    assert "or give --images-per-s" in refused(capsys, "predict", DIGITS)
+    assert "torusrun predict RUN.yaml --images-per-s RATE" in refused(capsys, "predict", DIGITS)
     found = answer(capsys, "predict", DIGITS, "--images-per-s", "500")
     assert 1000 < float(str(found["images_per_s"])) < 2000
 
@@ -98,7 +98,7 @@ def test_the_published_table(capsys: Said) -> None:
         (["--published", "--svg", "x.svg"], "goes with --gpus"),
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
         ([DIGITS, "--workload", "vgg"], "there are: resnet50"),
-        ([DIGITS, "--workload", "resnet50"], "give --gpu NAME"),
+        ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
         ([DIGITS, "--set", "train.model=my.nets:wide"], "the model my.nets:wide of your own would take is not known"),
         ([DIGITS, "--set", "train.data=my.sets:all"], "the data my.sets:all of your own would take is not known"),
         ([DIGITS, "--network", "nowhere"], "there are: abci-v"),
