@@ -1,70 +1,124 @@
-"""Everything a user is told to type is typed here, in the order of the page, in a home of its own."""
+"""Every command that README and docs give is executed as it is written there, in a fresh shell with a new home."""
 
+import itertools
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import _parse
+from orchestrator.plans.outlook import outlook
 from orchestrator.plans.plan import plan
 from orchestrator.spec.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
-PROGRAMS = (ROOT / "docs" / "programs.md").read_text()
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = r"(?:torusrun|make|python3?|pip|\./?) "
+
+# `make demo` made the environment that runs this test, and `make test` is this suite: make only says what it would do.
+BEFORE = 'trap "echo failed: \\$BASH_COMMAND" ERR\nmake() { command make --dry-run "$@" > /dev/null; }\nset -e\n'
+ACTIVATE = ". .venv/bin/activate\n"
 
 
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def console(page: Path) -> list[tuple[str, str]]:
+    """The commands of a page that are shown with what they print."""
+    parts = (re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] for block in blocks(page, "console"))
+    return [(part.partition("\n")[0], part.partition("\n")[2]) for part in itertools.chain(*parts)]
+
+
+def not_executed(page: Path) -> list[str]:
+    """The commands of a page that stand below the reason why they are not executed."""
+    found = re.findall(r"^<!-- not executed: \S.* -->\n\n((?:    .*\n|\n)+)", page.read_text(), re.MULTILINE)
+    text = "".join(found).replace("\\\n", " ")
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which `torusrun` is this checkout's, and a folder with the examples."""
-    home = tmp_path_factory.mktemp("readme")
-    (home / "examples").symlink_to(ROOT / "examples")
-    (home / "bin").mkdir()
-    command = home / "bin" / "torusrun"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
-    command.chmod(0o755)
-    path = f"{home / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
-    return {**kept, "HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT)}
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks like a clone after `make demo`. Its files and its environment are those of this test."""
+    if not (Path(sys.prefix) / "bin" / "activate").exists():
+        pytest.skip("this Python is in no virtual environment: use the one that `make demo` makes")
+    folder = tmp_path_factory.mktemp("user") / "clone"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "examples", "docs", "containers", "templates"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
 
 
-def test_every_command_of_the_readme_runs(shell: dict[str, str]) -> None:
-    for line in "".join(blocks("sh")).splitlines():
-        if line.startswith("make "):  # `make demo` and `make test` are what CI and this suite are: they must only exist
-            assert re.search(rf"^{line.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
-            continue
-        said = subprocess.run(
-            ["bash", "-c", line], cwd=shell["HOME"], env=shell, text=True, capture_output=True, timeout=300
-        )  # fmt: skip
-        assert said.returncode == 0, f"$ {line}\n{said.stdout}{said.stderr}"
+def typed(commands: str, checkout: Path) -> subprocess.CompletedProcess[str]:
+    """Type `commands` into a new shell. PYTHONPATH is for an environment that belongs to another checkout."""
+    environment = {"HOME": str(checkout.parent), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", commands], cwd=checkout, env=environment, text=True, timeout=900,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
 
 
-def test_the_python_of_the_readme_runs(shell: dict[str, str]) -> None:
-    for block in blocks("python"):
-        said = subprocess.run(
-            [sys.executable, "-c", block], cwd=shell["HOME"], env=shell, text=True, capture_output=True, timeout=300
-        )  # fmt: skip
-        assert said.returncode == 0, said.stderr
-        assert said.stdout.startswith("COMPLETED 0.9")
+def attempts(checkout: Path) -> dict[str, int]:
+    runs = (checkout.parent / "torusrun" / "runs").iterdir()
+    return {run.name: len(list((run / "attempts").iterdir())) for run in runs}
+
+
+def test_every_command_runs_in_a_fresh_shell(checkout: Path) -> None:
+    for page in PAGES:
+        commands = "".join(blocks(page, "sh"))
+        if commands:
+            said = typed(BEFORE + (ACTIVATE if page != README else "") + commands, checkout)
+            assert said.returncode == 0, f"{page.name}:\n{said.stdout}"
+    (resumed,) = (run for run, count in attempts(checkout).items() if count == 2)
+    ledger = (checkout.parent / "torusrun" / "runs" / resumed / "metrics.jsonl").read_text()
+    starts = [record for record in map(json.loads, ledger.splitlines()) if "resumed_from" in record]
+    assert starts[-1]["resumed_from"], "the recipe for a failure waits for a checkpoint"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if console(page)], ids=lambda page: page.name)
+def test_commands_print_what_the_page_shows(page: Path, checkout: Path) -> None:
+    for command, shown in console(page):
+        said = typed(ACTIVATE + command, checkout).stdout
+        pattern = re.escape(shown).replace(r"\.\.\.", ".*")  # dots stand for what the page leaves out
+        assert re.fullmatch(pattern, said, re.DOTALL), f"{page.name}: $ {command}\n{said}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_is_not_executed_has_a_reason_and_valid_options(page: Path) -> None:
+    skipped = not_executed(page)
+    for line in skipped:
+        if line.startswith("torusrun "):
+            _parse(shlex.split(line, comments=True)[1:])  # leaves by SystemExit if an option is refused
+    indented = {line.strip() for line in re.findall(rf"^    {COMMAND}.*", page.read_text(), re.MULTILINE)}
+    assert indented <= {*skipped, *map(str.strip, "".join(blocks(page, "sh")).splitlines())}, (
+        f"{page.name}: give a reason above these commands"
+    )
+
+
+def test_the_python_of_the_readme_runs(checkout: Path) -> None:
+    (block,) = blocks(README, "python")
+    said = typed(f"{ACTIVATE}python - <<'END'\n{block}END\n", checkout)
+    assert said.returncode == 0 and said.stdout.startswith("COMPLETED 0."), said.stdout
 
 
 def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
-    run, program, site = blocks("yaml")
+    own, run, site = blocks(README, "yaml")
+    assert own == (ROOT / "examples" / "programs" / "ddp.yaml").read_text(), "the README shows the example as it is"
     assert run == (ROOT / "examples" / "digits.yaml").read_text(), "the README shows the example as it is"
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20
     assert load(tmp_path / "run.yaml", site="site.yaml").site.node.gpus == 4
-    assert program == (ROOT / "examples" / "programs" / "ddp.yaml").read_text()
 
 
-@pytest.mark.parametrize("run", blocks("yaml", PROGRAMS))
+@pytest.mark.parametrize("run", blocks(ROOT / "docs" / "programs.md", "yaml"))
 def test_the_runs_of_the_page_on_programs_can_be_submitted(run: str, home: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = tmp_path / "docs" / "run.yaml"
@@ -73,13 +127,18 @@ def test_the_runs_of_the_page_on_programs_can_be_submitted(run: str, home: Path,
     assert plan(path).run.command
 
 
-def test_the_error_of_the_readme_is_the_error(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text("name: digits\nsite: local\nnoodes: 2\n")
-    command = [sys.executable, "-m", "orchestrator", "plan", "run.yaml"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(command, cwd=tmp_path, env=env, text=True, capture_output=True, timeout=60)
-    (shown,) = blocks("text")
-    assert said.stderr.startswith(shown.partition(", ...)")[0])
+def test_the_grids_of_the_placement_page_are_what_plan_finds(home: Path) -> None:
+    lines = re.findall(r"^\| [\d,]+ \| \d+x\d+ \| .*", (ROOT / "docs" / "placement.md").read_text(), re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        gpus, best, best_ms, sony, sony_ms, nodes, nodes_ms, bound_ms = line.strip("| ").replace(",", "").split(" | ")
+        settings = ["account=x", f"nodes={int(gpus) // 4}", f"grid={best}", f"train.batch={gpus}"]
+        hosts = [f"g{number:04d}" for number in range(1, 865)]
+        found = outlook(plan(ROOT / "examples" / "digits.yaml", site="abci-v", settings=settings), hosts)
+        took = {"x".join(map(str, choice.dims)): f"{choice.total_s * 1e3:.2f}" for choice in found.grids}
+        assert min(took, key=lambda grid: float(took[grid])) == best, line
+        assert (took[best], took[sony], took[nodes]) == (best_ms, sony_ms, nodes_ms), line
+        assert f"{found.compared[-1].all_reduce_s * 1e3:.2f}" == bound_ms, line
 
 
 def test_the_table_of_keys_is_current(tmp_path: Path) -> None:

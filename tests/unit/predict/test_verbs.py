@@ -1,8 +1,6 @@
 """`torusrun predict` and `torusrun calibrate` as they are typed."""
 
 import json
-import re
-import shlex
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from orchestrator.cli import main
 from orchestrator.predict import calibration
-from orchestrator.spec.load import SHIPPED, measured_place
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -169,25 +166,3 @@ def test_bad_links_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: s
     links = tmp_path / "links.yaml"
     links.write_text(text)
     assert refused(capsys, "predict", "--gpus", "4..8", "--network", str(links)).count("\n") == 1
-
-
-def test_the_commands_of_the_document_run(
-    home: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (ROOT / "docs" / "prediction.md").read_text()
-    (tmp_path / "measured.json").write_text(re.search(r'\{"schema": 1.*?\]\}\n', text, re.DOTALL)[0])  # type: ignore[index]
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    place = measured_place(SHIPPED / "local.yaml")  # measuring is a run: tests/docs types it, from the README
-    place.parent.mkdir(parents=True)
-    place.write_text("run: earlier\nstep_us: {resnet-digits: 5000}\nimage_us: {resnet-digits: 200}\n")
-    commands = [line.strip() for line in text.replace("\\\n", " ").splitlines() if line.startswith("    torusrun ")]
-    assert len(commands) >= 5
-    for command in commands:
-        if command == "torusrun calibrate examples/digits.yaml":
-            continue
-        words, _, target = command.partition(" > ")
-        assert main(shlex.split(words)[1:]) == 0, command
-        said = capsys.readouterr().out
-        if target:
-            (tmp_path / target).write_text(said)
