@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.containers import runtime
 from orchestrator.containers.build import COMPRESSIONS
-from orchestrator.containers.command import Container, inside
+from orchestrator.containers.command import ContainerExec, inside
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.apptainer.images import requirements
 from tests.lab.cluster import Cluster
@@ -70,7 +70,7 @@ class Bench:
     def contained(self, image: Path, program: str) -> list[str]:
         """A Python program in an image, started with the words that a run's ranks are started with."""
         found = runtime.required(str(self.apptainer.path / "apptainer"))
-        return list(inside(Container(found, str(image), directory="/"), ["python3", "-c", program], {}, {}).argv)
+        return list(inside(ContainerExec(found, str(image), directory="/"), ["python3", "-c", program], {}, {}).argv)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from scipy.optimize import quadratic_assignment
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import solve
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.problem import Problem, rounded
+from orchestrator.placement.problem import PlacementProblem, rounded
 from orchestrator.placement.rings import Rings
 
 LINK = Link(25e9, 5e-6)
@@ -42,7 +42,7 @@ def ways(sizes: Sequence[int]) -> int:
     return math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
 
 
-def drawn(chance: random.Random, low: int, high: int, largest: int, most_ways: float) -> Problem:
+def drawn(chance: random.Random, low: int, high: int, largest: int, most_ways: float) -> PlacementProblem:
     """A random allocation of low to high nodes in racks of 1 to `largest`, a random grid of two or three levels."""
     while True:
         sizes = [chance.randint(1, largest) for _ in range(chance.randint(2, 8))]
@@ -55,10 +55,10 @@ def drawn(chance: random.Random, low: int, high: int, largest: int, most_ways: f
     ranks = nodes * GPUS
     shapes: list[tuple[int, ...]] = [(x, ranks // x) for x in range(1, ranks + 1) if ranks % x == 0]
     shapes += [(GPUS, d, nodes // d) for d in range(2, nodes) if nodes % d == 0]
-    return Problem(Rings(chance.choice(shapes), GPUS), fabric(cluster, hosts))
+    return PlacementProblem(Rings(chance.choice(shapes), GPUS), fabric(cluster, hosts))
 
 
-def exhaustive(asked: Problem) -> tuple[float, float]:
+def exhaustive(asked: PlacementProblem) -> tuple[float, float]:
     """The cheapest of all ways to put kinds of hosts on positions; on a torus the first position's kind is free."""
     counts = asked.fabric.counts
     first = int(np.argmax(counts)) if asked.rings.torus else None
@@ -92,7 +92,7 @@ def _all_ways(counts: Sequence[int], first: int | None) -> np.ndarray:
     return made
 
 
-def assignment(asked: Problem, method: str, seed: int) -> list[int]:
+def assignment(asked: PlacementProblem, method: str, seed: int) -> list[int]:
     """scipy's answer: bytes between positions against uplinks between hosts, which is hop-bytes."""
     nodes, kinds = asked.rings.positions, asked.fabric.kinds
     flows = np.zeros((nodes, nodes))
@@ -104,13 +104,13 @@ def assignment(asked: Problem, method: str, seed: int) -> list[int]:
     return [kinds[host] for host in found.col_ind]
 
 
-def scattered(asked: Problem, seed: int) -> list[int]:
+def scattered(asked: PlacementProblem, seed: int) -> list[int]:
     order = list(asked.fabric.kinds)
     random.Random(seed).shuffle(order)
     return order
 
 
-def round_robin(asked: Problem) -> list[int]:
+def round_robin(asked: PlacementProblem) -> list[int]:
     """Leaf after leaf in turn, as a scheduler that balances racks hands hosts out."""
     left, order = list(asked.fabric.counts), list[int]()
     while len(order) < asked.rings.positions:
@@ -121,7 +121,7 @@ def round_robin(asked: Problem) -> list[int]:
     return order
 
 
-PEERS: dict[str, Callable[[Problem, int], list[int]]] = {
+PEERS: dict[str, Callable[[PlacementProblem, int], list[int]]] = {
     "scipy faq": lambda asked, seed: assignment(asked, "faq", seed),
     "scipy 2opt": lambda asked, seed: assignment(asked, "2opt", seed),
     "alphabetical (node-major)": lambda asked, seed: sorted(asked.fabric.kinds),
@@ -130,7 +130,7 @@ PEERS: dict[str, Callable[[Problem, int], list[int]]] = {
 }
 
 
-def compare(title: str, cases: Sequence[Problem], peers: Sequence[str], proof: bool) -> None:
+def compare(title: str, cases: Sequence[PlacementProblem], peers: Sequence[str], proof: bool) -> None:
     """A line for every peer: the ratio of its largest link time to ours, how often it is worse and better, time."""
     taken: dict[str, list[float]] = {name: [] for name in ("ours", *peers)}
     ratios: dict[str, list[float]] = {name: [] for name in peers}
@@ -170,7 +170,7 @@ def timed(into: list[float], call: Callable[[], object]) -> object:
     return result
 
 
-def large(seed: int, dims: tuple[int, int], share: float) -> Problem:
+def large(seed: int, dims: tuple[int, int], share: float) -> PlacementProblem:
     """864 nodes of racks of 34, of each of which 20 to 34 are given."""
     chance, sizes = random.Random(seed), list[int]()
     while sum(sizes) < 864:
@@ -178,7 +178,7 @@ def large(seed: int, dims: tuple[int, int], share: float) -> Problem:
     cluster = racks(sizes, share, 34)
     hosts = list(cluster.hosts)
     chance.shuffle(hosts)
-    return Problem(Rings(dims, GPUS), fabric(cluster, hosts))
+    return PlacementProblem(Rings(dims, GPUS), fabric(cluster, hosts))
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
-from orchestrator.predict.calibration import Fit, Measured, fits
+from orchestrator.predict.calibration import Fit, MeasuredTime, fits
 from orchestrator.predict.overlap import plan, shape, tensors
 from training.sync.torus import Torus
 
@@ -101,7 +101,7 @@ def cluster(drawn: Case, links: Mapping[str, Fit]) -> Cluster:
 
 def calibrated() -> dict[str, Fit]:
     """Every class of link by all-reduces that it bounds: pairs within nodes, rings of nodes, rings between racks."""
-    four, rows = [f"n{i}" for i in range(4)], list[Measured]()
+    four, rows = [f"n{i}" for i in range(4)], list[MeasuredTime]()
     with ShapedRacks({"r": four}, NODE_BITS_PER_S, NODE_BITS_PER_S) as lab:
         rows += _rows("inside", lab, four, 2, [[2 * i, 2 * i + 1] for i in range(4)], 1)
         rows += _rows("node", lab, four, 1, [[0, 1, 2, 3]], 1)
@@ -116,7 +116,7 @@ def calibrated() -> dict[str, Fit]:
 
 def _rows(
     link: str, lab: ShapedRacks, hosts: Sequence[str], per_node: int, groups: Sequence[Sequence[int]], flows: int
-) -> Iterator[Measured]:
+) -> Iterator[MeasuredTime]:
     """All-reduces in `groups` at the same time, `flows` of whose hops load one link of the class."""
 
     def reduce(rank: int) -> list[float]:
@@ -125,7 +125,7 @@ def _rows(
         return [_median_s(_reducing(vector, mine)) for vector in vectors]
 
     for size, time_s in zip(SIZES_BYTES, together(lab, hosts, per_node, reduce), strict=True):
-        yield Measured(link, "all_reduce", len(groups[0]), size * flows, time_s)
+        yield MeasuredTime(link, "all_reduce", len(groups[0]), size * flows, time_s)
 
 
 def _reducing(vector: torch.Tensor, group: dist.ProcessGroup) -> Callable[[], object]:

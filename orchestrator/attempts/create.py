@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator import private
 from orchestrator.code.freeze import chosen, freeze
-from orchestrator.code.select import Selection
+from orchestrator.code.select import SelectedCode
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import kept as image_kept
 from orchestrator.images import run_image
@@ -83,7 +83,7 @@ def _written(plan: Plan) -> list[str]:
     return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
 
 
-def check(plan: Plan) -> tuple[Image | None, Selection | None]:
+def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     """The image and the code that the run of a plan gets. Raises what `run` does for what is wrong, and makes nothing.
 
     The code is None for a run that copies none.

@@ -43,7 +43,7 @@ def ports(text: str) -> list[Port]:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class InfinibandFabric:
     """The hosts of every leaf switch, which switch is above it, and how many cables lead from a switch to another."""
 
     tree: Tree
@@ -51,7 +51,7 @@ class Fabric:
     names: Mapping[str, str]  # of the switches, by their GUIDs
 
 
-def fabric(text: str) -> Fabric:
+def fabric(text: str) -> InfinibandFabric:
     """The fabric in what `ibnetdiscover` says.
 
     A host's leaf is the switch that most of its ports go to; switches without hosts are taken together as what is
@@ -80,7 +80,7 @@ def fabric(text: str) -> Fabric:
         leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))
         leaves.setdefault(leaf, []).append(host)
     parents = {leaf: "(spines)" for leaf in leaves} if len(leaves) > 1 else {}
-    return Fabric(Tree(leaves, parents), dict(cables), names)
+    return InfinibandFabric(Tree(leaves, parents), dict(cables), names)
 
 
 def _switches(text: str) -> list[tuple[str, str, list[str]]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code import limits
-from orchestrator.code.select import Entry, Selection, select
+from orchestrator.code.select import Entry, SelectedCode, select
 from orchestrator.errors import SiteError, UserError
 from orchestrator.private import open_regular
 from orchestrator.runs import checkout
@@ -73,7 +73,7 @@ def freeze(
     return Frozen(selected.source, found, selected.files, copied_bytes, checksum, tuple(selected.notes))
 
 
-def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> Selection:
+def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
     """What `freeze` would copy. Raises UserError as it does, and copies nothing."""
     selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
     for entry in selected.entries:
@@ -82,7 +82,7 @@ def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] 
     return selected
 
 
-def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> Selection:
+def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> SelectedCode:
     selected = select(source, into, leave_out)
     limits.check(selected, limit_bytes, limit_files)
     return selected
@@ -104,7 +104,7 @@ def checksum_of(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _copy(chosen: Selection, target: Path, limit_bytes: int) -> int:
+def _copy(chosen: SelectedCode, target: Path, limit_bytes: int) -> int:
     """Copy the entries and return their bytes. Files that have grown meanwhile stay within the limit."""
     folders = {""}
     left_bytes = limit_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from orchestrator.code.select import Selection
+from orchestrator.code.select import SelectedCode
 from orchestrator.errors import UserError
 
 LIMIT_BYTES = 100_000_000
@@ -13,7 +13,7 @@ LIMIT_FILES = 10_000
 SHOWN = 3
 
 
-def check(chosen: Selection, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
+def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
     """Raise UserError where the code has more bytes or files than a run copies."""
     more = "" if chosen.complete else "more than "
     if chosen.size_bytes > limit_bytes:

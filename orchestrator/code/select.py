@@ -30,7 +30,7 @@ class Entry:
 
 
 @dataclass
-class Selection:
+class SelectedCode:
     """The code in a folder. `notes` say in words what is not as the user may think."""
 
     source: Path
@@ -48,7 +48,7 @@ class Selection:
         return sum(entry.size_bytes for entry in self.entries)
 
 
-def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> Selection:
+def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The code in the folder `source`, sorted by name. Nothing of the folder that `into` will lie in belongs to it.
 
     Nor does anything of the folders `leave_out`, relative to the source.
@@ -61,7 +61,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
         raise _unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
     if not real.is_dir():
         raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
-    chosen = Selection(real)
+    chosen = SelectedCode(real)
     names = _without_what_is_no_code(_names(chosen), real, into, leave_out)
     folders = {folder for name in names for folder in _folders_of(name)}
     copied = names.keys() | folders
@@ -71,7 +71,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     return chosen
 
 
-def _names(chosen: Selection) -> dict[str, os.stat_result]:
+def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
     """Every name that may be code, with what lstat says of it."""
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
@@ -89,7 +89,7 @@ def _names(chosen: Selection) -> dict[str, os.stat_result]:
     return found
 
 
-def _tracked(chosen: Selection) -> Iterator[str] | None:
+def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
     """The names that git lists below the source; None where git has no answer."""
     source = chosen.source
     if checkout.nearest(source) is None:
@@ -173,7 +173,7 @@ def _never_code(folder: str) -> bool:
     )
 
 
-def _entry(chosen: Selection, name: str, status: os.stat_result, copied: Set[str]) -> Entry | None:
+def _entry(chosen: SelectedCode, name: str, status: os.stat_result, copied: Set[str]) -> Entry | None:
     if stat.S_ISREG(status.st_mode):
         return Entry(name, "file", status.st_size)
     if stat.S_ISDIR(status.st_mode):
@@ -184,7 +184,7 @@ def _entry(chosen: Selection, name: str, status: os.stat_result, copied: Set[str
     return None
 
 
-def _link(chosen: Selection, name: str, copied: Set[str]) -> Entry | None:
+def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
     """A link to what is copied leads to the copy; any other keeps its target."""
     path = chosen.source / name
     real = os.path.realpath(path)

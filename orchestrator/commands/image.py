@@ -16,7 +16,7 @@ from orchestrator.commands import asked
 from orchestrator.errors import DONE, SITE_FAILED, SiteError, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.containers.cache import Cache, Entry
+    from orchestrator.containers.cache import Cache, CachedImage
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +62,12 @@ def _list(cache: Cache, as_json: bool) -> int:
     return DONE
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: CachedImage) -> str:
     built = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s))
     return f"{entry.key[:12]}  {entry.name:20}  {entry.size_bytes / 2**20:7.0f} MiB  built {built} by {entry.built_by}"
 
 
-def _sign(cache: Cache, entry: Entry, command: str | None) -> None:
+def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
     """Sign with the user's own key, which the runtime asks for; the sum that is kept follows, as the file grows."""
     from orchestrator import process
     from orchestrator.containers import runtime

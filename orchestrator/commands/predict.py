@@ -75,7 +75,7 @@ def _asked(args: argparse.Namespace) -> Any:
 
         planned = plan(args.file, site=args.site, settings=args.settings)
         stand = stood(planned, asked.hosts(args.hosts)) if args.hosts else None
-        return reports.Run(
+        return reports.RunForecast(
             forecast_of(planned, stand, Otherwise(args.network, args.gpu, args.workload, args.images_per_s))
         )
     from orchestrator.predict.compute import device

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Mpi:
+class MpiLibrary:
     """An MPI: its family (openmpi, mpich, intel) and version as it says them, and the PMIx generation it speaks."""
 
     family: str
@@ -17,18 +17,18 @@ class Mpi:
     pmix: int | None = None
 
 
-def parse_mpi(said: str) -> Mpi | None:
+def parse_mpi(said: str) -> MpiLibrary | None:
     """The MPI from `ompi_info --parsable`, or from `mpirun --version` of any family."""
     if match := re.search(r"^ompi:version:full:(\S+)", said, re.MULTILINE):
         embedded = re.search(r"^mca:pmix:pmix(\d)", said, re.MULTILINE)
-        return Mpi("openmpi", match[1], int(embedded[1]) if embedded else None)
+        return MpiLibrary("openmpi", match[1], int(embedded[1]) if embedded else None)
     for family, pattern in (
         ("openmpi", r"\(Open MPI\) (\S+)"),
         ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
         ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
     ):
         if match := re.search(pattern, said):
-            return Mpi(family, match[1])
+            return MpiLibrary(family, match[1])
     return None
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock
-from orchestrator.containers.cache import Cache, Entry, remove_tree
+from orchestrator.containers.cache import Cache, CachedImage, remove_tree
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
 from orchestrator.containers.inputs import Inputs, collect, file_sum
 from orchestrator.containers.mirror import completed
@@ -72,7 +72,7 @@ def build(
     options: Options,
     progress: Progress = lambda line: None,
     examine: Examine = lambda image: {},
-) -> Entry:
+) -> CachedImage:
     """The image of these inputs: from the cache, from another build under way, or built now.
 
     `runtime` is asked only when something has to be built; `examine` gives the versions found in a finished image.
@@ -98,7 +98,7 @@ def _build(
     options: Options,
     progress: Progress,
     examine: Examine,
-) -> Entry:
+) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
     try:
@@ -108,7 +108,7 @@ def _build(
         code = _run(argv, environment, work, log, progress)
         if code != 0 or not image.is_file():
             raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
-        built = Entry(
+        built = CachedImage(
             key=key,
             path=cache.image(key),
             name=name,

@@ -37,7 +37,7 @@ REMOVAL_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedImage:
     """An image of the cache and what its sidecar says."""
 
     key: str
@@ -58,7 +58,7 @@ class Entry:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> Entry:
+    def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
         """What a sidecar says of the image with this key. Raises SiteError where it cannot be believed."""
         kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
         values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
@@ -115,7 +115,7 @@ class Cache:
         """A new name for a build under way; nobody else has it."""
         return self.folder / f".{key}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CachedImage | None:
         """The image with this key, None where there is none (or only half of one).
 
         Raises SiteError where strangers can write into the cache, or what lies there is damaged.
@@ -133,9 +133,9 @@ class Cache:
         kept = read_object(self.sidecar(key), LARGEST_BYTES)
         if kept is None or kept.get("schema") != SCHEMA:
             return None
-        return Entry.from_json(kept, key, self.image(key), self.sidecar(key))
+        return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
 
-    def entries(self, broken: Callable[[str], None] = warn) -> list[Entry]:
+    def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
         """All images, the newest first; what is wrong with one that cannot be read is said to `broken`."""
         if not os.path.isdir(self.folder):
             return []
@@ -149,7 +149,7 @@ class Cache:
                     broken(str(error))
         return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
 
-    def find(self, word: str) -> Entry:
+    def find(self, word: str) -> CachedImage:
         """The image with this name, path or beginning of a key. Raises UserError when it is not exactly one."""
         entries = self.entries()
         found = [e for e in entries if e.key.startswith(word) or str(e.path) == word] or [
@@ -162,7 +162,7 @@ class Cache:
         keys = ", ".join(e.key[:12] for e in found)
         raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
 
-    def publish(self, entry: Entry, finished: Path) -> Entry:
+    def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Give a finished image its name: sidecar first, so that an image never stands without one."""
         try:
             with open(private.open_regular(finished), "rb") as stream:
@@ -174,7 +174,7 @@ class Cache:
             raise SiteError(f"{self.image(entry.key)}: cannot be put into the cache: {error.strerror}") from None
         return entry
 
-    def verify(self, entry: Entry) -> str | None:
+    def verify(self, entry: CachedImage) -> str | None:
         """What is wrong with an image, read from end to end; None when it is the one that was built."""
         try:
             found = _sum(entry.path)
@@ -182,7 +182,7 @@ class Cache:
             return f"{entry.path}: cannot be read: {error.strerror}"
         return None if found == entry.sha256 else f"{entry.path}: its sum is {found}, and was {entry.sha256} when built"
 
-    def keep_sum(self, entry: Entry) -> None:
+    def keep_sum(self, entry: CachedImage) -> None:
         """Take an image as it is now for what it is: its owner has signed it."""
         try:
             now = replace(entry, sha256=_sum(entry.path), size_bytes=entry.path.lstat().st_size)
@@ -190,7 +190,7 @@ class Cache:
             raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
         write_json(self.sidecar(entry.key), now.as_json())
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: CachedImage) -> None:
         """Remove an image, then what is known of it. Raises SiteError when it is being built or cannot be removed."""
         with lock.held_if_free(self.lock(entry.key)) as free:
             if not free:

@@ -55,7 +55,7 @@ class Bind:
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerExec:
     """How programs of a run are started in its image."""
 
     runtime: Runtime
@@ -67,7 +67,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Launch:
+class ContainerLaunch:
     """A command with the whole environment it is started in, and what its file of variables has to hold."""
 
     argv: tuple[str, ...]
@@ -76,12 +76,12 @@ class Launch:
 
 
 def inside(
-    container: Container,
+    container: ContainerExec,
     command: Sequence[str],
     given: Mapping[str, str],
     inherited: Mapping[str, str],
     file: str = "",
-) -> Launch:
+) -> ContainerLaunch:
     """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
 
     `file` is an absolute path, the same on the host and inside. The caller writes `file_text` there, open to its
@@ -100,7 +100,7 @@ def inside(
     carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in written}
     setting = (*FROM_FILE, file) if written else ()
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in written.items())
-    return Launch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
+    return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
 
 
 def passes(name: str) -> bool:
@@ -108,7 +108,7 @@ def passes(name: str) -> bool:
     return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
 
 
-def _exec(container: Container) -> list[str]:
+def _exec(container: ContainerExec) -> list[str]:
     options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
     options += ["--nv"] if container.gpus else []
     for bind in container.binds:

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator import private, process
 from orchestrator.containers import compat, probe
 from orchestrator.containers.answers import (
-    Mpi,
+    MpiLibrary,
     parse_glibc,
     parse_gpus,
     parse_mpi,
@@ -21,7 +21,7 @@ from orchestrator.containers.answers import (
     parse_probe,
     parse_slurm_pmix,
 )
-from orchestrator.containers.command import Container, inside
+from orchestrator.containers.command import ContainerExec, inside
 from orchestrator.containers.inputs import file_sum
 from orchestrator.containers.runtime import Runtime, own_environment
 from orchestrator.errors import SiteError
@@ -34,7 +34,7 @@ class HostFacts:
     """A machine that starts ranks or builds."""
 
     runtime: Runtime | None = None
-    mpi: Mpi | None = None
+    mpi: MpiLibrary | None = None
     pmix_served: frozenset[int] = frozenset()  # generations that whoever starts the ranks speaks; empty: not known
     driver: str | None = None
     gpus: tuple[str, ...] = ()  # architectures, as in sm_70
@@ -61,7 +61,7 @@ class ImageFacts:
     nccl: str | None = None
     cudnn: str | None = None
     architectures: tuple[str, ...] = ()
-    mpi: Mpi | None = None
+    mpi: MpiLibrary | None = None
     training: bool | None = None
 
     @property
@@ -77,7 +77,9 @@ def host(runtime: Runtime | None, launcher: str, paths: Iterable[str] = ()) -> H
     mpi = parse_mpi(_said("ompi_info", "--parsable") or _said("mpirun", "--version"))
     own = parse_pmix(parse_probe(_said(sys.executable, probe.__file__, "--host")).get("pmix"))
     if mpi and mpi.family == "openmpi" and mpi.pmix is None:
-        mpi = Mpi(mpi.family, mpi.version, own or compat.OPENMPI_PMIX.get((compat.version(mpi.version) or (0,))[0]))
+        mpi = MpiLibrary(
+            mpi.family, mpi.version, own or compat.OPENMPI_PMIX.get((compat.version(mpi.version) or (0,))[0])
+        )
     served = parse_slurm_pmix(_said("srun", "--mpi=list")) if launcher == "srun" else frozenset()
     if launcher == "mpirun" and mpi and mpi.pmix:
         served = frozenset({mpi.pmix})
@@ -95,7 +97,7 @@ def host(runtime: Runtime | None, launcher: str, paths: Iterable[str] = ()) -> H
     )
 
 
-def image(path: Path, container: Container | None, shared: Iterable[str] = (), sum_it: bool = False) -> ImageFacts:
+def image(path: Path, container: ContainerExec | None, shared: Iterable[str] = (), sum_it: bool = False) -> ImageFacts:
     """Ask an image, by running the probe in it unless `container` is None; `shared` are the shared file systems."""
     on_shared = not list(shared) or any(path.resolve().is_relative_to(Path(s).resolve()) for s in shared)
     try:
@@ -107,7 +109,7 @@ def image(path: Path, container: Container | None, shared: Iterable[str] = (), s
     return _examined(outside, container) if container else outside
 
 
-def _examined(known: ImageFacts, container: Container) -> ImageFacts:
+def _examined(known: ImageFacts, container: ContainerExec) -> ImageFacts:
     try:
         done = _inside(container, "python3", "-c", Path(probe.__file__).read_text(encoding="utf-8"))
     except SiteError as error:
@@ -117,7 +119,7 @@ def _examined(known: ImageFacts, container: Container) -> ImageFacts:
         return ImageFacts(known.path, False, f"nothing can be run in it: {why}", known.shared, known.sha256)
     mpi = parse_mpi(_inside(container, "ompi_info", "--parsable").stdout)
     if mpi and mpi.pmix is None:
-        mpi = Mpi(mpi.family, mpi.version, parse_pmix(found.get("pmix")))
+        mpi = MpiLibrary(mpi.family, mpi.version, parse_pmix(found.get("pmix")))
     names = ("python", "glibc", "torch", "torch_error", "cuda", "nccl", "cudnn", "training")
     told: dict[str, Any] = {name: found.get(name) for name in names}
     return ImageFacts(
@@ -126,9 +128,9 @@ def _examined(known: ImageFacts, container: Container) -> ImageFacts:
     )  # fmt: skip
 
 
-def _inside(container: Container, *command: str) -> process.Finished:
+def _inside(container: ContainerExec, *command: str) -> process.Finished:
     # Without --nv: the probe needs no GPU, and a login node has none.
-    plain = Container(container.runtime, container.image, container.binds, directory="/")
+    plain = ContainerExec(container.runtime, container.image, container.binds, directory="/")
     shell = own_environment(process.clean_environment())
     return process.run(inside(plain, command, {}, {}).argv, timeout_s=ASKING_S, environment=shell)
 

@@ -53,7 +53,7 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Mpi:
+class ImageMpi:
     """The image's own MPI. A site whose MPI is bound in instead leaves it out."""
 
     source: Literal["distribution", "built", "none"] = field(
@@ -105,7 +105,7 @@ class Recipe:
     )
     system: tuple[Annotated[str, kinds.PACKAGE], ...] = field(default=(), metadata=about("Debian packages"))
     python: Python = field(default_factory=Python, metadata=about("Python packages"))
-    mpi: Mpi = field(default_factory=Mpi, metadata=about("the MPI inside"))
+    mpi: ImageMpi = field(default_factory=ImageMpi, metadata=about("the MPI inside"))
     cuda: Cuda | None = field(default=None, metadata=about("CUDA, NCCL, driver and GPU architectures"))
     environment: dict[Annotated[str, VARIABLE], str] = field(
         default_factory=dict, metadata=about("environment variables inside; any text, never evaluated by a shell")

@@ -12,7 +12,7 @@ from orchestrator import process, schedulers
 from orchestrator.attempts import create
 from orchestrator.attempts.after import Awaited
 from orchestrator.attempts.submit import proposed
-from orchestrator.code.select import Selection
+from orchestrator.code.select import SelectedCode
 from orchestrator.containers import runtime
 from orchestrator.dryrun import assumed
 from orchestrator.images.kept import Image
@@ -52,7 +52,7 @@ class DryRun:
     order: dict[str, Any]
     environment: dict[str, str]
     container: list[str] | None
-    code: Selection | None
+    code: SelectedCode | None
     files: dict[str, str]
     notes: list[str] = field(default_factory=list)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.containers import build as builds
 from orchestrator.containers import facts, recipe, runtime
-from orchestrator.containers.cache import Cache, Entry
-from orchestrator.containers.command import Container
+from orchestrator.containers.cache import Cache, CachedImage
+from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
 from orchestrator.errors import UserError
@@ -51,14 +51,14 @@ class Prepared:
         return self.inputs.key
 
 
-def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Entry:
+def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
     """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
 
     def required() -> runtime.Runtime:
         return runtime.required(site.container.runtime)
 
     def examine(path: Path) -> dict[str, str]:
-        return facts.image(path, Container(required(), str(path))).versions
+        return facts.image(path, ContainerExec(required(), str(path))).versions
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from orchestrator.containers import check, facts, mounts, recipe, runtime
-from orchestrator.containers.cache import Entry
-from orchestrator.containers.command import Bind, Container
+from orchestrator.containers.cache import CachedImage
+from orchestrator.containers.command import Bind, ContainerExec
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
 from orchestrator.containers.inputs import collect, file_sum
@@ -37,7 +37,7 @@ def of_plan(plan: Plan) -> Image | None:
     )
 
 
-def newest(source: str, site: Site) -> Entry | None:
+def newest(source: str, site: Site) -> CachedImage | None:
     """The newest image that was built of a recipe as it is written now, with or without a wheelhouse."""
     path = recipe.find(source)
     loaded = completed(recipe.load(path))
@@ -57,7 +57,7 @@ def _own(path: Path) -> Image:
         raise UserError(f"{path}: the image cannot be read: {error.strerror}") from None
 
 
-def container(plan: Plan, image: Image, found: runtime.Runtime) -> Container:
+def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
     """How this plan's ranks run in its image; they see the run folder, the training, and what the site binds."""
     site = plan.site.container
     binds = (
@@ -67,7 +67,7 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> Container:
         *(Bind.parse(text) for text in site.bind),
     )
     gpus = plan.site.node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu")
-    return Container(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
+    return ContainerExec(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
 
 
 def fitting(plan: Plan) -> Image | None:
@@ -92,7 +92,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
         driver=site.driver,
         training=not plan.run.command,
     )
-    where = Container(found, image.path, mounts.needed(image.bound_training)) if found else None
+    where = ContainerExec(found, image.path, mounts.needed(image.bound_training)) if found else None
     host = facts.host(found, plan.site.launcher, binds)
     return check.check(wanted, host, facts.image(Path(image.path), where), _recipe(plan))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import private
-from orchestrator.containers.command import Bind, Container, Launch, inside
+from orchestrator.containers.command import Bind, ContainerExec, ContainerLaunch, inside
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError
 from orchestrator.job.stage import copied
@@ -47,14 +47,14 @@ def start(
     given: Mapping[str, str],
     inherited: Mapping[str, str],
     file: Path,
-) -> Launch:
+) -> ContainerLaunch:
     """What runs `command` in `image` as the launch order `kept` says; `file` is for values that need one.
 
     Raises SiteError when a variable or a bind cannot be handed in.
     """
     runtime = Runtime(kept["runtime"]["command"], kept["runtime"]["product"], tuple(kept["runtime"]["version"]))
     binds = tuple(Bind(**bind) for bind in kept["binds"])
-    container = Container(runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]))
+    container = ContainerExec(runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]))
     try:
         return inside(container, command, given, inherited, str(file))
     except ValueError as error:

@@ -24,7 +24,7 @@ LAST_LINES = 40
 MOST_LOGS = 256  # read where many ranks have failed: those that failed first
 
 
-class Ranks:
+class RankRecords:
     """The records of an attempt's ranks, read as they appear."""
 
     def __init__(self, attempt: Attempt) -> None:

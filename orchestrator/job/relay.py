@@ -13,7 +13,7 @@ from types import FrameType
 from orchestrator.programs.program import Program
 from orchestrator.programs.sources import Source
 from orchestrator.programs.sources.jsonlines import JsonLines
-from orchestrator.programs.sources.pattern import Pattern
+from orchestrator.programs.sources.pattern import PatternSource
 from orchestrator.programs.sources.tensorboard import TensorBoard
 from orchestrator.runs.folder import Attempt, RunFolder
 from training.metrics import Metrics
@@ -35,7 +35,7 @@ class Relay:
             events.new_rows()  # what earlier attempts left is in the run's metrics already
             self._sources.append(events)
         if where and where.pattern:
-            self._sources.append(Pattern(attempt.rank_log(0), re.compile(where.pattern)))
+            self._sources.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern)))
 
     def pass_on(self, *, final: bool = False) -> None:
         """Pass on what has come since the last call; `final` when no more will come.

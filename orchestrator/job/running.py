@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from orchestrator.job import gather
-from orchestrator.job.gather import Ranks
+from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang import hung, silent
 from orchestrator.job.relay import Relay
-from orchestrator.job.verdict import StopRequest, failed
+from orchestrator.job.verdict import StopReason, failed
 from orchestrator.placement.mapping import Placement
 from orchestrator.plans.plan import Plan
 from orchestrator.programs.program import Program
@@ -43,14 +43,14 @@ class Running:
         placement: Placement,
         program: Program,
         launcher: subprocess.Popen[bytes],
-        asked: Callable[[], StopRequest | None],
+        asked: Callable[[], StopReason | None],
         stop_signal: signal.Signals,
     ) -> None:
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
         self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
         self.relay = Relay(program, run, attempt)
-        self.ranks = Ranks(attempt)
-        self.stop: StopRequest | None = None
+        self.ranks = RankRecords(attempt)
+        self.stop: StopReason | None = None
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended, whatever it does
         self.ending = False

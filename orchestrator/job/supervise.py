@@ -20,7 +20,7 @@ from orchestrator.job import gather, stage
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
-from orchestrator.job.verdict import Evidence, StopRequest, verdict
+from orchestrator.job.verdict import Evidence, StopReason, verdict
 from orchestrator.placement.mapping import Placement, place
 from orchestrator.plans.kept import read_attempt
 from orchestrator.plans.order import arranged
@@ -64,7 +64,7 @@ class Supervisor:
         self.folder = run
         self.attempt = attempt
         self.plan: Plan = read_attempt(run, attempt.number).plan
-        self.told: StopRequest | None = None
+        self.told: StopReason | None = None
         self.ledger_size = 0
         self.looked_s = self.pulse_s = 0.0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -168,9 +168,9 @@ class Supervisor:
         state = State.CANCELLED
         if os.getppid() != self.parent:
             state, reason = State.FAILED, "the shell of its job was killed, and its ranks were stopped"
-        self.told = self.told or self._cancelled() or StopRequest(state, reason, certain=False)
+        self.told = self.told or self._cancelled() or StopReason(state, reason, certain=False)
 
-    def _asked(self) -> StopRequest | None:
+    def _asked(self) -> StopReason | None:
         """Why the attempt is to stop now: it was told to, its time is over, or a newer attempt has begun."""
         now_s = time.monotonic()
         if now_s >= self.pulse_s + PULSE_S:
@@ -179,27 +179,25 @@ class Supervisor:
                 os.utime(self.attempt.pulse)
         limit_s = self.plan.run.time_s
         if now_s > self.started_s + limit_s - self.plan.stop_before_s:
-            self.told = self.told or StopRequest(
-                State.TIMEOUT, f"its time limit of {limit_s:g} s is near", certain=True
-            )
+            self.told = self.told or StopReason(State.TIMEOUT, f"its time limit of {limit_s:g} s is near", certain=True)
         return self.told or self._cancelled_meanwhile() or self._superseded(now_s)
 
-    def _superseded(self, now_s: float) -> StopRequest | None:
+    def _superseded(self, now_s: float) -> StopReason | None:
         if now_s < self.looked_s + LOOK_S:
             return None
         self.looked_s = now_s
         try:
             claim.check(self.folder, self.attempt.number)
         except Superseded as error:
-            return StopRequest(State.CANCELLED, str(error), certain=True)
+            return StopReason(State.CANCELLED, str(error), certain=True)
         return None
 
-    def _cancelled(self) -> StopRequest | None:
+    def _cancelled(self) -> StopReason | None:
         """The user's own request to cancel this attempt, if there is one."""
         asked = ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number)
-        return StopRequest(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
+        return StopReason(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
 
-    def _cancelled_meanwhile(self) -> StopRequest | None:
+    def _cancelled_meanwhile(self) -> StopReason | None:
         """As `_cancelled`, at the price of a stat while nobody writes to the ledger.
 
         Some schedulers give the processes of a job that they end little time or none, so a cancellation is first asked

@@ -31,7 +31,7 @@ OF_A_STACK = re.compile(
 
 
 @dataclass(frozen=True)
-class StopRequest:
+class StopReason:
     """Why the ranks were asked to stop before they were done."""
 
     state: State
@@ -114,7 +114,7 @@ def failed(ends: Collection[RankEnd]) -> bool:
     return any(not end.good and not end.told and end.meaning is not Meaning.LATER for end in ends)
 
 
-def verdict(evidence: Evidence, stop: StopRequest | None) -> End:
+def verdict(evidence: Evidence, stop: StopReason | None) -> End:
     """The attempt's end."""
     ranks = evidence.placement.grid.ranks
     unproven = evidence.well and not evidence.needs_record

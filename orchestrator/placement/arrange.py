@@ -12,7 +12,7 @@ from orchestrator.placement.construct import candidates, orders
 from orchestrator.placement.exact import LARGEST, exact
 from orchestrator.placement.fabric import fabric
 from orchestrator.placement.load import Loads, loads
-from orchestrator.placement.problem import Problem
+from orchestrator.placement.problem import PlacementProblem
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.search import anneal, descend
 from orchestrator.placement.spares import without_spares
@@ -56,7 +56,7 @@ def arrange(
     known = cluster.only(list(dict.fromkeys(hosts)))
     chosen = without_spares(rings, cluster, known)
     tree = fabric(cluster, chosen)
-    problem = Problem(rings, tree)
+    problem = PlacementProblem(rings, tree)
     kinds, optimal = solve(problem, effort)
     order = tuple(host.name for host in tree.order(kinds))
     spares = tuple(host.name for host in known if host.name not in set(order))
@@ -68,7 +68,7 @@ def arrange(
     )  # fmt: skip
 
 
-def solve(problem: Problem, effort: int = EFFORT) -> tuple[list[int], bool]:
+def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], bool]:
     """The kinds of the positions, and whether they are proved to be the best; without effort, by construction alone."""
     starts: list[list[int]] = []
     for kinds in candidates(problem):
@@ -89,7 +89,7 @@ def solve(problem: Problem, effort: int = EFFORT) -> tuple[list[int], bool]:
     return _search(problem, [best, *starts[1:4]], share)
 
 
-def _search(problem: Problem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
+def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
     """Improve several starts until one meets the bound or `effort` is spent."""
     share = effort // len(WEIGHTS)
     best = min((descend(problem, start, share // 2) for start in starts), key=problem.cost)

@@ -17,7 +17,7 @@ SHUFFLES = range(5)
 
 
 @dataclass(frozen=True)
-class Row:
+class OrderRow:
     """An order, what it costs, and the predicted all-reduce; a bound has no hop-bytes."""
 
     order: str
@@ -36,7 +36,7 @@ class Row:
         }
 
 
-def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed: int = 0) -> Iterator[Row]:
+def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed: int = 0) -> Iterator[OrderRow]:
     """The order by the network, alphabetical order, the median of some random ones, and the two bounds."""
     found = partial(_row, arrangement, cluster, gradient_bytes)
     chance = random.Random(seed)
@@ -48,17 +48,19 @@ def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed
         ("bound of this grid", arrangement.grid_bound_s_per_byte),
         ("bound of any scheme", arrangement.cut_bound_s_per_byte),
     ):
-        yield Row(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
+        yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
 
 
-def _row(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, order: str, hosts: Sequence[str]) -> Row:
+def _row(
+    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, order: str, hosts: Sequence[str]
+) -> OrderRow:
     found = loads(arrangement.rings, cluster, hosts)
     hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
     took_s = timing(arrangement.rings, cluster, hosts).nccl_s(gradient_bytes)
-    return Row(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
+    return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
 
 
-def table(compared: Sequence[Row]) -> str:
+def table(compared: Sequence[OrderRow]) -> str:
     """As text: milliseconds of one all-reduce and how often those of the first row, and what the hottest link takes."""
     best = compared[0]
     lines = [f"{'order':21}{'all-reduce ms':>13}{'x ours':>8}{'hop-bytes':>11}  hottest link, ms per 100 MB"]

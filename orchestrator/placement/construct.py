@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from orchestrator.placement.problem import Problem
+from orchestrator.placement.problem import PlacementProblem
 
 
-def candidates(problem: Problem) -> Iterator[list[int]]:
+def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
     """Answers worth improving: as given, by the tree, with remainders packed, and the last two by columns."""
     yield list(problem.fabric.kinds)
     tree = sorted(problem.fabric.kinds)
@@ -27,7 +27,7 @@ def by_columns(kinds: Sequence[int], row: int, rows: int) -> list[int]:
     return [kinds[(p % row) * rows + p // row] for p in range(row * rows)]
 
 
-def orders(problem: Problem, tries: int) -> Iterator[list[int]]:
+def orders(problem: PlacementProblem, tries: int) -> Iterator[list[int]]:
     """Leaf after leaf in random orders, by rows and by columns; the same ones every time."""
     chance = random.Random(0)
     counts, (row, rows) = problem.fabric.counts, _shape(problem)
@@ -38,18 +38,18 @@ def orders(problem: Problem, tries: int) -> Iterator[list[int]]:
         yield by_columns(kinds, row, rows) if i % 2 and row > 1 else kinds
 
 
-def _shape(problem: Problem) -> tuple[int, int]:
+def _shape(problem: PlacementProblem) -> tuple[int, int]:
     torus = problem.rings.torus
     return torus[:2] if torus else (1, problem.rings.positions)
 
 
-def _blocks(problem: Problem) -> list[tuple[tuple[int, ...], int, int]]:
+def _blocks(problem: PlacementProblem) -> list[tuple[tuple[int, ...], int, int]]:
     """(path from the top, kind, hosts) in the order of the tree."""
     fabric = problem.fabric
     return [(tuple(reversed(fabric.paths[kind])), kind, count) for kind, count in enumerate(fabric.counts)]
 
 
-def aligned(problem: Problem, row: int) -> list[int]:
+def aligned(problem: PlacementProblem, row: int) -> list[int]:
     """Leaf after leaf, each time the one that ends nearest to the end of a row, switch by switch."""
     waiting, kinds = _blocks(problem), list[int]()
     path: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a[:-1], b[:-1], strict=False)) if x != y), len(a[:-1]))
 
 
-def packed(problem: Problem, row: int) -> list[int]:
+def packed(problem: PlacementProblem, row: int) -> list[int]:
     """Whole rows of one leaf; the remainders packed, each in one piece where that works, into rows beside a leaf."""
     whole = {kind: count // row for _, kind, count in _blocks(problem)}
     pieces = [(count % row, kind) for _, kind, count in _blocks(problem) if count % row]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.placement.problem import Cost, Problem, rounded
+from orchestrator.placement.problem import Cost, PlacementProblem, rounded
 
 LARGEST = 12  # positions
 STEPS = 150_000  # tries, after which the answer is the best so far
 
 
-def exact(problem: Problem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
+def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
     """The cheapest kinds, and whether all others were ruled out; `incumbent` is an answer to beat."""
     search = _Search(problem, incumbent)
     finished = search.run()
@@ -20,7 +20,7 @@ def exact(problem: Problem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
 class _Search:
     """Fills positions in order; gives up a beginning when even the least it can come to is no better than the best."""
 
-    def __init__(self, problem: Problem, incumbent: Sequence[int]) -> None:
+    def __init__(self, problem: PlacementProblem, incumbent: Sequence[int]) -> None:
         self.problem = problem
         self.best, self.best_cost = list(incumbent), problem.cost(incumbent)
         self.kinds: list[int] = []
@@ -95,7 +95,7 @@ class _Search:
         return rounded(max(self.hosts[-1], largest), sum(carried))
 
 
-def _alike(problem: Problem) -> list[object]:
+def _alike(problem: PlacementProblem) -> list[object]:
     """For every kind what it must share with another for the two to be interchangeable as a whole."""
     fabric = problem.fabric
     marks: list[object] = []

@@ -19,7 +19,7 @@ Cost = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlacementProblem:
     """A torus of nodes and a tree of switches. An answer is a kind for every position."""
 
     rings: Rings

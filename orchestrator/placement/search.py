@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from orchestrator.placement.problem import Problem
+from orchestrator.placement.problem import PlacementProblem
 
 STRICT = 1000.0  # weight of the excess over the floor, beside the total
 
@@ -19,7 +19,7 @@ STRICT = 1000.0  # weight of the excess over the floor, beside the total
 class Swapper:
     """An answer, the loads it makes, and what an exchange would change."""
 
-    def __init__(self, problem: Problem, kinds: Sequence[int], floor: float, weight: float) -> None:
+    def __init__(self, problem: PlacementProblem, kinds: Sequence[int], floor: float, weight: float) -> None:
         self.problem, self.kinds = problem, list(kinds)
         self.crossed, self.beside = problem.fabric.crossed, problem.rings.neighbours
         self.carried = problem.uplink_bytes(kinds)
@@ -63,7 +63,7 @@ class Swapper:
             self.carried[uplink] += bytes_
 
 
-def descend(problem: Problem, kinds: Sequence[int], tries: int) -> list[int]:
+def descend(problem: PlacementProblem, kinds: Sequence[int], tries: int) -> list[int]:
     """Exchange pairs on the borders between leaves until none helps, or after `tries` pairs."""
     state = Swapper(problem, kinds, problem.bound[0], STRICT)
     best, best_cost = list(kinds), problem.cost(kinds)
@@ -94,7 +94,9 @@ def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
     return ((p, q) for i, p in enumerate(border) for q in border[i + 1 :])
 
 
-def anneal(problem: Problem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float) -> list[int]:
+def anneal(
+    problem: PlacementProblem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float
+) -> list[int]:
     """Random exchanges, worse ones too while it is warm; every fourth seed starts cooler, and so nearer to `kinds`.
 
     An exchange brings a position a host of the kind that one of its neighbours has.

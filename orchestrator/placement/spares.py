@@ -9,7 +9,7 @@ from orchestrator.cluster.model import Cluster, Host
 from orchestrator.errors import SiteError
 from orchestrator.placement.construct import candidates
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.problem import Problem
+from orchestrator.placement.problem import PlacementProblem
 from orchestrator.placement.rings import Rings
 
 
@@ -31,7 +31,7 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
 
 
 def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float, float]:
-    problem = Problem(rings, fabric(cluster, hosts))
+    problem = PlacementProblem(rings, fabric(cluster, hosts))
     largest, total = min(map(problem.cost, candidates(problem)))
     return largest * problem.unit_s, total
 

@@ -13,7 +13,7 @@ from orchestrator.runs import metrics
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.load import find_site, load, measured_at, measured_place
-from orchestrator.spec.measured import Measured
+from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
 
 
@@ -71,7 +71,7 @@ def words(place: Path, found: Found) -> str:
     return "\n".join([*lines, f"kept in {place}"])
 
 
-def _text(found: Found, before: Measured | None) -> str:
+def _text(found: Found, before: SiteMeasurements | None) -> str:
     import yaml
 
     values: dict[str, Any] = {"run": found.run}

@@ -28,7 +28,7 @@ class Outlook:
     name: str
     cluster: Cluster
     arrangement: Arrangement
-    compared: tuple[compare.Row, ...]
+    compared: tuple[compare.OrderRow, ...]
     grids: tuple[Choice, ...]
     levels: tuple[Choice, ...]
 

@@ -24,7 +24,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, float]]] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTime:
     """One measured time on one link class."""
 
     link: str
@@ -52,21 +52,21 @@ class Fit:
     rows: int
 
 
-def read(written: Any) -> list[Measured]:
+def read(written: Any) -> list[MeasuredTime]:
     """The rows of a calibration file. Raises UserError naming the first that is wrong."""
     if not isinstance(written, dict) or written.get("schema") != 1 or not isinstance(written.get("rows"), list):
         raise UserError('must be {"schema": 1, "rows": [...]}; see docs/prediction.md')
     return [_row(row, index) for index, row in enumerate(written["rows"])]
 
 
-def fits(rows: Sequence[Measured]) -> list[Fit]:
+def fits(rows: Sequence[MeasuredTime]) -> list[Fit]:
     """One Fit per link class, in the order of the rows. Raises UserError where they do not determine one."""
     return [_fit(link, [row for row in rows if row.link == link]) for link in dict.fromkeys(row.link for row in rows)]
 
 
-def _row(row: Any, index: int) -> Measured:
+def _row(row: Any, index: int) -> MeasuredTime:
     try:
-        found = Measured(row["link"], row["operation"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
+        found = MeasuredTime(row["link"], row["operation"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
         named = isinstance(found.link, str) and found.link and found.operation in SHAPES
         counted = type(found.ranks) is int and 2 <= found.ranks <= MOST_RANKS
         if not (named and counted and 0 <= found.size_bytes <= MOST_BYTES and LEAST_S <= found.time_s <= MOST_S):
@@ -79,7 +79,7 @@ def _row(row: Any, index: int) -> Measured:
     return found
 
 
-def _fit(link: str, rows: list[Measured]) -> Fit:
+def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
     alpha, beta = _least_squares([(steps / r.time_s, sent / r.time_s) for r in rows for steps, sent in [r.terms]], link)
     if beta <= 0:
         raise UserError(f"{link}: larger messages do not take longer in these rows; measure larger ones too")
@@ -111,7 +111,7 @@ def _bb(a: float, b: float) -> float:
     return b * b
 
 
-def _errors(rows: list[Measured], alpha: float, beta: float) -> Iterator[float]:
+def _errors(rows: list[MeasuredTime], alpha: float, beta: float) -> Iterator[float]:
     for row in rows:
         steps, sent = row.terms
         yield 100 * abs((steps * alpha + sent * beta) / row.time_s - 1)

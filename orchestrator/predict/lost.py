@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.predict.records import Row
+from orchestrator.predict.records import PublishedRun
 
 
 @dataclass(frozen=True)
 class HeldOut:
     """One row, corrected by what the others lost."""
 
-    row: Row
+    row: PublishedRun
     others_s: float
 
     @property
@@ -30,7 +30,7 @@ class HeldOut:
         return 100 * (self.images_per_s / self.row.published.value - 1)
 
 
-def held_out(rows: Sequence[Row]) -> list[HeldOut]:
+def held_out(rows: Sequence[PublishedRun]) -> list[HeldOut]:
     """Every comparable row beside the median loss of the others."""
     comparable = [row for row in rows if row.same_program and row.predicted is not None]
     return [HeldOut(row, median(r.lost_s for r in comparable if r is not row)) for row in comparable]

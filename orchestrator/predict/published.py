@@ -8,14 +8,14 @@ from typing import Any
 from orchestrator.predict import constants, epochs
 from orchestrator.predict.compute import Device, device, measured
 from orchestrator.predict.networks import network
-from orchestrator.predict.records import Duration, Row
+from orchestrator.predict.records import Duration, PublishedRun
 from orchestrator.predict.schemes import Scheme, double_tree, flat_ring, grid, halving_doubling, leaders, nccl
 from orchestrator.predict.step import EXACT, Grouping, Step, step
 
 NAMED = {"ring": flat_ring, "tree": double_tree, "halving": halving_doubling, "leaders": leaders, "nccl": nccl}
 
 
-def rows() -> list[Row]:
+def rows() -> list[PublishedRun]:
     """All rows, in the order of the file."""
     return [_row(name, written) for name, written in constants.table("published")["rows"].items()]
 
@@ -26,19 +26,19 @@ def durations() -> list[Duration]:
     return [_duration(name, w, found[w["row"]]) for name, w in constants.table("published")["times"].items()]
 
 
-def _duration(name: str, written: Mapping[str, Any], row: Row) -> Duration:
+def _duration(name: str, written: Mapping[str, Any], row: PublishedRun) -> Duration:
     images = written["epochs"] * epochs.images()
     predicted = images / row.predicted if row.predicted else None
     published = constants.value(written["published_s"])
     return Duration(name, written["epochs"], published, predicted, images / row.published.value)
 
 
-def _row(name: str, written: Mapping[str, Any]) -> Row:
+def _row(name: str, written: Mapping[str, Any]) -> PublishedRun:
     predicted = None
     batch = constants.number(written["local_batch"])
     if "baseline" in written:
         predicted = written["gpus"] * batch / _step(written, _device(written["baseline"]), batch).total_s
-    return Row(
+    return PublishedRun(
         name,
         written["who"],
         written["gpus"],

@@ -10,7 +10,7 @@ CLOSE_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRun:
     """One published throughput, and the model's from a smaller one; `predicted` is None for a baseline."""
 
     name: str

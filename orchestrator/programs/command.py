@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.plans.plan import Plan
-from orchestrator.programs.program import Metrics, Program
+from orchestrator.programs.program import MetricsSource, Program
 from orchestrator.runs.checkpoints import newest
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import Meaning
@@ -46,7 +46,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],
         exit_codes=_meanings(plan.run.exit_codes),
-        metrics=Metrics(
+        metrics=MetricsSource(
             str(attempt.metrics),
             str(directory / sources.tensorboard) if sources.tensorboard else "",
             sources.pattern or "",

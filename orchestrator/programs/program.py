@@ -14,7 +14,7 @@ from orchestrator.runs.records import Meaning
 
 
 @dataclass(frozen=True)
-class Metrics:
+class MetricsSource:
     """Where the supervisor reads the progress of a program that does not write the run's metrics itself.
 
     `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression over rank 0's
@@ -47,7 +47,7 @@ class Program:
     shows_stack: bool = False
     rendezvous: bool = True
     own_group: bool = True
-    metrics: Metrics | None = None
+    metrics: MetricsSource | None = None
 
     def meaning(self, exit_code: int) -> Meaning:
         """What an exit code (negative: a signal) says."""
@@ -65,5 +65,5 @@ class Program:
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Program:
         codes = {int(code): Meaning(meaning) for code, meaning in kept["exit_codes"].items()}
-        metrics = Metrics(**kept["metrics"]) if kept["metrics"] else None
+        metrics = MetricsSource(**kept["metrics"]) if kept["metrics"] else None
         return cls(**{**kept, "argv": tuple(kept["argv"]), "exit_codes": codes, "metrics": metrics})

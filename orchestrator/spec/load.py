@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.spec.measured import Measured
+from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.nodes import clipped, compose, keys
 from orchestrator.spec.paths import checked, config_home, exists, expanded, read_bytes
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
@@ -62,10 +62,10 @@ def as_measured(site: Site, site_file: Path) -> Site:
     return found.at(site) if found else site
 
 
-def measured_at(site_file: Path) -> Measured | None:
+def measured_at(site_file: Path) -> SiteMeasurements | None:
     """What has been measured at the site in `site_file`."""
     place = measured_place(site_file)
-    return read(Measured, read_text(place, "measurement"), str(place))[0] if exists(place) else None
+    return read(SiteMeasurements, read_text(place, "measurement"), str(place))[0] if exists(place) else None
 
 
 def measured_place(site_file: Path) -> Path:

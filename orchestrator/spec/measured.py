@@ -13,7 +13,7 @@ LINKS = ("network_bytes_per_s", "network_latency_us", "inside_bytes_per_s", "ins
 
 
 @dataclass(frozen=True)
-class Measured:
+class SiteMeasurements:
     """Links as a site's `node` has them, and rates as a site has them; None for what was not measured."""
 
     run: Annotated[str, LINE] = field(metadata=about("where it was measured"))

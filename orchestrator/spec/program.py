@@ -46,7 +46,7 @@ class ExitCodes:
 
 
 @dataclass(frozen=True)
-class Metrics:
+class MetricsSettings:
     """Where the command's progress is read, beside the JSON lines that it may append to $TORUSRUN_METRICS."""
 
     pattern: Annotated[str, EXPRESSION] | None = field(

@@ -19,7 +19,7 @@ from orchestrator.spec.kinds import (
     VALUE,
     VARIABLE,
 )
-from orchestrator.spec.program import Checkpoints, ExitCodes, Metrics, Stop
+from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, Stop
 from training.recipe.train import Train
 
 
@@ -82,4 +82,6 @@ class RunSpec:
     stop: Stop = field(default_factory=Stop, metadata=about("how the command is asked to stop"))
     checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
     exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("what the command's exit codes mean"))
-    metrics: Metrics = field(default_factory=Metrics, metadata=about("where the command's progress is read"))
+    metrics: MetricsSettings = field(
+        default_factory=MetricsSettings, metadata=about("where the command's progress is read")
+    )

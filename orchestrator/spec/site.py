@@ -119,7 +119,7 @@ class Topology:
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerSettings:
     """How this site builds images and runs programs in them."""
 
     runtime: Annotated[str, LINE] | None = field(
@@ -196,7 +196,9 @@ class Site:
     runs: Annotated[str, LINE] = field(
         default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
     )
-    container: Container = field(default_factory=Container, metadata=about("images: how to build and run them"))
+    container: ContainerSettings = field(
+        default_factory=ContainerSettings, metadata=about("images: how to build and run them")
+    )
     python: Annotated[str, LINE] | None = field(
         default=None, metadata=about("the nodes' Python; default: the one that runs torusrun")
     )

@@ -23,7 +23,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row: the texts of all columns but the last, the last one, and further lines to show below.
 
     Where `last` does not fit, `instead` stands in its place ('' for `last` itself, cut), and `last` is told in a line
@@ -37,7 +37,7 @@ class Row:
     notes: tuple[str, ...] = ()
 
 
-def table(columns: Sequence[Column], last: str, rows: Sequence[Row], width: int | None) -> list[str]:
+def table(columns: Sequence[Column], last: str, rows: Sequence[TableRow], width: int | None) -> list[str]:
     """The lines of a table of these columns, and of one with the title `last`, in `width` columns of a terminal.
 
     Without a width nothing is cut, folded or left out. A name longer than its share has a line to itself.
@@ -56,7 +56,7 @@ def table(columns: Sequence[Column], last: str, rows: Sequence[Row], width: int 
     return shown
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Row], share: int | None) -> list[int]:
+def _widths(columns: Sequence[Column], rows: Sequence[TableRow], share: int | None) -> list[int]:
     widths = [
         max(display_width(text) for text in (c.title, *(row.cells[n] for row in rows))) for n, c in enumerate(columns)
     ]
@@ -66,7 +66,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Row], share: int | None) -
     return widths
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence[int], most: int) -> list[int]:
+def _kept(columns: Sequence[Column], rows: Sequence[TableRow], widths: Sequence[int], most: int) -> list[int]:
     """The columns to show in `most` columns of the terminal. Those that are empty are left out first."""
     kept = [n for n, c in enumerate(columns) if c.left_out is None or any(row.cells[n] != EMPTY for row in rows)]
     for n in sorted((n for n in kept if columns[n].left_out is not None), key=lambda n: columns[n].left_out or 0):
@@ -76,7 +76,12 @@ def _kept(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence[int],
 
 
 def _shown(
-    columns: Sequence[Column], row: Row, widths: Sequence[int], kept: Sequence[int], room: int | None, width: int | None
+    columns: Sequence[Column],
+    row: TableRow,
+    widths: Sequence[int],
+    kept: Sequence[int],
+    room: int | None,
+    width: int | None,
 ) -> Iterator[str]:
     """The lines of one row."""
     cells, last, notes = row.cells, row.last, row.notes

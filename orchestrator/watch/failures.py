@@ -13,7 +13,7 @@ from orchestrator.runs.records import RankEnd
 from orchestrator.watch import evidence
 from orchestrator.watch.logs import TAIL_LINES, Logs
 from orchestrator.watch.plain import plain
-from orchestrator.watch.source import Source
+from orchestrator.watch.source import FollowedFile
 from orchestrator.watch.tail import tail
 
 MOST_BLOCKS = 20  # of one file: the newest
@@ -33,7 +33,7 @@ def failures(logs: Logs) -> Iterator[str]:
     also: dict[str, list[str]] = {}  # whose traceback others wrote too
     with_traceback = set()
     for origin, path in logs.files():
-        for block in tracebacks(Source("", path).new(whole=False)):
+        for block in tracebacks(FollowedFile("", path).new(whole=False)):
             with_traceback.add(path)
             if first := told.get(bare := tuple(PREFIX.sub("", line) for line in block)):
                 also.setdefault(first, []).append(_who(origin))

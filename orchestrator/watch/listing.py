@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from orchestrator.cluster.hostlist import fold
 from orchestrator.errors import SiteError
 from orchestrator.states import State
-from orchestrator.watch.columns import EMPTY, Column, Row, table
+from orchestrator.watch.columns import EMPTY, Column, TableRow, table
 from orchestrator.watch.pace import short
 from orchestrator.watch.plain import plain
 from orchestrator.watch.view import View
@@ -31,7 +31,7 @@ def listing(views: Sequence[View], width: int | None, *, long: bool = False) -> 
     return table(COLUMNS, LAST, [_row(view, long) for view in views], width)
 
 
-def _row(view: View, long: bool) -> Row:
+def _row(view: View, long: bool) -> TableRow:
     notes = [_details(view)] if long else []
     last, instead, told_whole = folded(view.hosts), "", False
     if view.state is not State.RUNNING:
@@ -40,7 +40,7 @@ def _row(view: View, long: bool) -> Row:
     elif view.remarks:
         notes.append(plain(view.remarks))
     notes += [f"damaged: {plain(text)}" for text in view.damaged]
-    return Row(_cells(view), last, instead, told_whole, tuple(notes))
+    return TableRow(_cells(view), last, instead, told_whole, tuple(notes))
 
 
 def _cells(view: View) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from orchestrator.states import State, Status
 from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
 from orchestrator.watch.poll import standing
-from orchestrator.watch.source import Source
+from orchestrator.watch.source import FollowedFile
 from orchestrator.watch.tail import tail
 from orchestrator.watch.view import Record, read_record
 
@@ -55,11 +55,11 @@ class Logs:
         return map(self.safe, self._lines(rank, until_over, pattern))
 
     def _lines(self, rank: int | None, until_over: bool, pattern: re.Pattern[str] | None) -> Iterator[str]:
-        sources: dict[Path, Source] = {}
+        sources: dict[Path, FollowedFile] = {}
 
         def new(*, whole: bool) -> Iterator[str]:
             for origin, path in self.files() if rank is None else [("", self.attempt.rank_log(rank))]:
-                yield from sources.setdefault(path, Source(origin, path, pattern)).new(whole=whole)
+                yield from sources.setdefault(path, FollowedFile(origin, path, pattern)).new(whole=whole)
 
         if until_over:
             for _ in follow(self.run):

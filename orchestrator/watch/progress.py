@@ -11,7 +11,7 @@ from orchestrator.watch.pace import Pace, pace, step_s
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The newest values, None where no row has them.
 
     `newest_result` is 'loss' or 'accuracy', whichever came last. `eta_s` is the time to the last step at the pace of
@@ -28,7 +28,7 @@ class Progress:
     pace: Pace = Pace()
 
 
-def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, now_s: float | None) -> Progress:
+def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, now_s: float | None) -> RunProgress:
     """The progress that the newest `rows` of a run tell of.
 
     `now_s` (of time.time()) is None unless the attempt is running: then it has neither a pace nor an ETA.
@@ -40,7 +40,7 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
     eta_s = None
     if per_step_s is not None and step is not None and total is not None and total > step:
         eta_s = max((total - step) * per_step_s - (paced.age_s or 0.0), 0.0)
-    return Progress(
+    return RunProgress(
         step,
         total,
         _newest([row for row in rows if row["event"] == "step"], "images_per_s"),

@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 20
 
 
 @dataclass
-class Source:
+class FollowedFile:
     """One file and how far it has been read. `left` is the line that has begun and has no end yet.
 
     With a `pattern`, only the lines in which it is found are told.

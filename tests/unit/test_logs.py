@@ -16,7 +16,7 @@ from orchestrator.runs.records import End
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.logs import logs
-from orchestrator.watch.source import BLOCK_BYTES, Source
+from orchestrator.watch.source import BLOCK_BYTES, FollowedFile
 from orchestrator.watch.tail import newest_line, tail
 from tests.unit.run_folders import make, write_specs
 
@@ -140,7 +140,7 @@ def test_what_is_no_regular_file_is_told_of_once_and_hides_no_other(run: RunFold
 
 def test_a_log_that_is_cut_short_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    source = Source("", path)
+    source = FollowedFile("", path)
     path.write_text("one\ntwo\nthr")
     assert list(source.new(whole=True)) == ["one", "two"]
     path.write_text("four\n")
@@ -153,7 +153,7 @@ def test_a_log_that_is_cut_short_is_read_from_its_beginning(tmp_path: Path) -> N
 def test_a_line_longer_than_a_block_comes_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * (2 * BLOCK_BYTES + 5) + b"\nend\n")
-    found = list(Source("", path).new(whole=True))
+    found = list(FollowedFile("", path).new(whole=True))
     assert [len(line) for line in found] == [BLOCK_BYTES, BLOCK_BYTES, 5, 3]
 
 
@@ -163,7 +163,7 @@ def test_what_was_never_written_is_passed_over(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)
     with open(path, "a") as log:
         log.write("the end\n")
-    (line,) = Source("", path).new(whole=True)
+    (line,) = FollowedFile("", path).new(whole=True)
     assert line.endswith("the end") and len(line) < 5000
 
 

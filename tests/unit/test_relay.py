@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.job import relay
 from orchestrator.job.relay import Relay
-from orchestrator.programs.program import Metrics, Program
+from orchestrator.programs.program import MetricsSource, Program
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import Attempt, RunFolder
 
@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def of(run: RunFolder, attempt: Attempt, pattern: str = "") -> Relay:
-    return Relay(Program(("true",), metrics=Metrics(str(attempt.metrics), "", pattern)), run, attempt)
+    return Relay(Program(("true",), metrics=MetricsSource(str(attempt.metrics), "", pattern)), run, attempt)
 
 
 def test_json_lines_and_a_pattern_become_steps_of_the_attempt(run: RunFolder) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
-from orchestrator.programs.sources import JsonLines, Pattern, Row, Source, TensorBoard, checked
+from orchestrator.programs.sources import JsonLines, PatternSource, Row, Source, TensorBoard, checked
 from orchestrator.programs.sources.event import parse
 from orchestrator.programs.sources.rows import MOST_NUMBERS, row
 from orchestrator.programs.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
@@ -35,7 +35,7 @@ def never() -> float:
 
 MAKE: dict[str, Callable[[Path], Source]] = {
     "json": lambda folder: JsonLines(folder / EVENTS, never),
-    "pattern": lambda folder: Pattern(folder / EVENTS, LOSS, never),
+    "pattern": lambda folder: PatternSource(folder / EVENTS, LOSS, never),
     "tensorboard": lambda folder: TensorBoard(folder, never),
 }
 JSON = b'{"step": 1, "loss": 0.5}\n{"lr": 1e-3, "x": NaN}\r\n[1]\n{"step": 9\n{"global_step": 7, "train_loss": 2}\n'

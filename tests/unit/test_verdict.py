@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.job.gather import Ranks, silences
+from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, StopRequest, verdict
+from orchestrator.job.verdict import Evidence, StopReason, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.grid import Grid
 from orchestrator.placement.mapping import place
@@ -49,19 +49,19 @@ def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any)
     return RankEnd(rank, seat.host, seat.local_rank, at_s, exit_code, **{"meaning": meaning, **more})
 
 
-def judged(ends: Sequence[RankEnd], stop: StopRequest | None = None, **more: Any) -> End:
+def judged(ends: Sequence[RankEnd], stop: StopReason | None = None, **more: Any) -> End:
     known = {"here": "n1", "at": " after step 57", **more}
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
 def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
-    stop = StopRequest(State.TIMEOUT, "time limit", certain=True)
+    stop = StopReason(State.TIMEOUT, "time limit", certain=True)
     assert judged([end(r, 0) for r in ALL], stop, done=True) == End(State.COMPLETED, "all 4 ranks ended well")
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.TIMEOUT])
 def test_a_request_to_stop_does_not_take_back_a_training_that_is_done(state: State) -> None:
-    stop = StopRequest(state, "asked", certain=True)
+    stop = StopReason(state, "asked", certain=True)
     said = judged([end(0, 0), end(1, 0), end(2, signal=15, told=True)], stop, done=True)
     assert said.state is State.COMPLETED and "rank 2 (n2, local rank 0) was killed by SIGTERM" in said.reason
 
@@ -167,7 +167,7 @@ def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> Non
 
 
 def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
-    stop = StopRequest(State.TIMEOUT, "its time limit of 60 s is near", certain=True)
+    stop = StopReason(State.TIMEOUT, "its time limit of 60 s is near", certain=True)
     said = judged([end(r, 75) for r in ALL], stop)
     assert said == End(State.TIMEOUT, "its time limit of 60 s is near after step 57")
 
@@ -264,7 +264,7 @@ def test_hosts_are_heard_by_the_file_systems_clock(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_for_dead(tmp_path: Path) -> None:
-    ranks = Ranks(Attempt(tmp_path))
+    ranks = RankRecords(Attempt(tmp_path))
     ranks.attempt.ranks.mkdir()
     for rank in (0, 1):
         ranks.attempt.rank_start(rank).write_text("{}")

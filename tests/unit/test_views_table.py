@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.states import State
-from orchestrator.watch.columns import EMPTY, Column, Row, table
+from orchestrator.watch.columns import EMPTY, Column, TableRow, table
 from orchestrator.watch.listing import COLUMNS, LAST, listing, number
 from orchestrator.watch.pace import short
 from orchestrator.watch.view import View
@@ -121,7 +121,7 @@ NAMES = st.text("abc-1あ", min_size=1, max_size=60)
 CELLS = st.sampled_from([EMPTY, "x", "RUNNING", "120/450", "日本"])
 ROWS = st.lists(
     st.builds(
-        Row,
+        TableRow,
         st.tuples(NAMES, *[CELLS] * (len(COLUMNS) - 1)),
         st.lists(WORDS, max_size=9).map(" ".join),
         WORDS,
@@ -134,16 +134,16 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.integers(60, 160))
-def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[Row], width: int) -> None:
+def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[TableRow], width: int) -> None:
     names = {row.cells[0] for row in rows}
     for line in table(COLUMNS, LAST, rows, width):
         assert display_width(line) <= width or line in names, line
 
 
 @given(ROWS, st.none() | st.integers(60, 160))
-def test_no_column_runs_into_another(rows: list[Row], width: int | None) -> None:
+def test_no_column_runs_into_another(rows: list[TableRow], width: int | None) -> None:
     """Every cell lies between the beginnings of its column and of the next, with a gap."""
-    rows = [Row(row.cells, row.last) for row in rows]
+    rows = [TableRow(row.cells, row.last) for row in rows]
     head, *lines = table(COLUMNS, LAST, rows, width)
     shown = [column for column in (*COLUMNS, Column(LAST)) if column.title in head.split()]
     ends = [head.index(column.title) + len(column.title) for column in shown]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.problem import Cost, Problem
+from orchestrator.placement.problem import Cost, PlacementProblem
 from orchestrator.placement.rings import Rings
 
 NODE = Link(25e9, 5e-6)
@@ -28,8 +28,8 @@ def names(cluster: Cluster) -> list[str]:
     return [host.name for host in cluster.hosts]
 
 
-def problem(dims: Sequence[int], cluster: Cluster, order: Sequence[str], ranks_per_node: int = 4) -> Problem:
-    return Problem(Rings(tuple(dims), ranks_per_node), fabric(cluster, cluster.only(order)))
+def problem(dims: Sequence[int], cluster: Cluster, order: Sequence[str], ranks_per_node: int = 4) -> PlacementProblem:
+    return PlacementProblem(Rings(tuple(dims), ranks_per_node), fabric(cluster, cluster.only(order)))
 
 
 def every(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -43,7 +43,7 @@ def every(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield from ((kind, *others) for others in every(rest))
 
 
-def cheapest(asked: Problem) -> Cost:
+def cheapest(asked: PlacementProblem) -> Cost:
     """The exhaustive optimum. On a torus position 0 may hold any kind: moving all along changes nothing."""
     ways = every(asked.fabric.counts)
     if asked.rings.torus:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.predict import published
 from orchestrator.predict.lost import HeldOut, held_out
-from orchestrator.predict.records import Duration, Row
+from orchestrator.predict.records import Duration, PublishedRun
 from orchestrator.predict.text import ms, table
 
 WORDS = {"baseline": "baseline", "close": "", "out": "OUT of 5 %", "unpredicted": "not predicted"}
@@ -18,7 +18,7 @@ WORDS = {"baseline": "baseline", "close": "", "out": "OUT of 5 %", "unpredicted"
 class Published:
     """All rows and times."""
 
-    rows: list[Row]
+    rows: list[PublishedRun]
     durations: list[Duration]
 
     @staticmethod
@@ -66,11 +66,11 @@ def _sony(durations: list[Duration]) -> Iterator[str]:
             )
 
 
-def _percent(row: Row) -> str:
+def _percent(row: PublishedRun) -> str:
     return "no prediction" if row.error_percent is None else f"{row.error_percent:+.1f} %"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: PublishedRun) -> list[str]:
     predicted = "" if row.predicted is None else f"{row.predicted:,.0f}"
     error = "" if row.error_percent is None else f"{row.error_percent:+.1f}"
     published, mark = f"{row.published.value:,.0f}", row.published.mark
@@ -93,7 +93,7 @@ def _time_cells(d: Duration) -> list[str]:
     ]
 
 
-def _row_json(row: Row, lost: HeldOut | None) -> dict[str, Any]:
+def _row_json(row: PublishedRun, lost: HeldOut | None) -> dict[str, Any]:
     return {
         "row": row.name,
         "who": row.who,

@@ -10,7 +10,7 @@ from orchestrator.predict.text import duration, ms
 
 
 @dataclass(frozen=True)
-class Run:
+class RunForecast:
     """A forecast to be shown."""
 
     forecast: Forecast

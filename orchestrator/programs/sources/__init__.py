@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from orchestrator.programs.sources.jsonlines import JsonLines
-from orchestrator.programs.sources.pattern import Pattern, checked
+from orchestrator.programs.sources.pattern import PatternSource, checked
 from orchestrator.programs.sources.rows import Row
 from orchestrator.programs.sources.tensorboard import TensorBoard
 
-__all__ = ["JsonLines", "Pattern", "Row", "Source", "TensorBoard", "checked"]
+__all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard", "checked"]
 
 
 class Source(Protocol):

@@ -15,7 +15,7 @@ TYPES = {1: ("f", 5), 2: ("d", 6), 3: ("i", 7), 9: ("q", 10), 19: ("e", 13)}
 
 
 @dataclass(frozen=True)
-class Event:
+class TensorBoardEvent:
     """One event: seconds since the epoch, step, and its scalars by tag."""
 
     t: float
@@ -23,7 +23,7 @@ class Event:
     scalars: dict[str, float]
 
 
-def parse(message: bytes) -> Event:
+def parse(message: bytes) -> TensorBoardEvent:
     """The event in a record. Raises ValueError where it is none."""
     t, step = 0.0, 0
     scalars: dict[str, float] = {}
@@ -34,7 +34,7 @@ def parse(message: bytes) -> Event:
             step = signed(value)
         elif number == 5 and kind == BYTES and isinstance(value, bytes):
             scalars.update(_scalars(value))
-    return Event(t, step, scalars)
+    return TensorBoardEvent(t, step, scalars)
 
 
 def _scalars(summary: bytes) -> dict[str, float]:

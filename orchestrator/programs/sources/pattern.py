@@ -17,7 +17,7 @@ KNOWN = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
 
 
-class Pattern:
+class PatternSource:
     """The log at `path`. A match without a group `step` has the step after the last one, from 1.
 
     `pattern` is one that `checked` returned.

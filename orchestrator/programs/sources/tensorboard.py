@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.programs.sources.event import Event, parse
+from orchestrator.programs.sources.event import TensorBoardEvent, parse
 from orchestrator.programs.sources.growing import Growing
 from orchestrator.programs.sources.rows import EVALUATED, LossName, Row, finite, row, whole
 from orchestrator.programs.sources.tfrecord import Records
@@ -73,7 +73,7 @@ class _EventFile:
         made = row(self._step, self._t, self._numbers)
         return [made if self._prefix else self._loss.add_to(made)]
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[TensorBoardEvent]:
         """The new events that have scalars and a step."""
         for block in self._file.blocks():
             if self._generation != self._file.generation:

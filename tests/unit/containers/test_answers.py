@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.containers.answers import (
-    Mpi,
+    MpiLibrary,
     parse_glibc,
     parse_gpus,
     parse_mpi,
@@ -56,15 +56,15 @@ def test_what_a_version_can_do() -> None:
 @pytest.mark.parametrize(
     ("said", "mpi"),
     [
-        (OMPI_INFO, Mpi("openmpi", "4.1.4")),
-        (OMPI_INFO + 'mca:pmix:pmix3x:version:"mca:2.1.0"\n', Mpi("openmpi", "4.1.4", 3)),
-        ("mpirun (Open MPI) 5.0.3\n\nReport bugs to https://www.open-mpi.org/\n", Mpi("openmpi", "5.0.3")),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240515\n", Mpi("intel", "2021.13")),
-        ("HYDRA build details:\n    Version:                                 4.1.2\n", Mpi("mpich", "4.1.2")),
+        (OMPI_INFO, MpiLibrary("openmpi", "4.1.4")),
+        (OMPI_INFO + 'mca:pmix:pmix3x:version:"mca:2.1.0"\n', MpiLibrary("openmpi", "4.1.4", 3)),
+        ("mpirun (Open MPI) 5.0.3\n\nReport bugs to https://www.open-mpi.org/\n", MpiLibrary("openmpi", "5.0.3")),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240515\n", MpiLibrary("intel", "2021.13")),
+        ("HYDRA build details:\n    Version:                                 4.1.2\n", MpiLibrary("mpich", "4.1.2")),
         ("bash: mpirun: command not found", None),
     ],
 )
-def test_mpis(said: str, mpi: Mpi | None) -> None:
+def test_mpis(said: str, mpi: MpiLibrary | None) -> None:
     assert parse_mpi(said) == mpi
 
 

@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 
 from orchestrator.containers import lock
-from orchestrator.containers.cache import Cache, Entry
+from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.inputs import file_sum
 from orchestrator.errors import SiteError, UserError
 
 KEY = "a" * 64
 
 
-def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine") -> Entry:
+def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine") -> CachedImage:
     cache.make()
     finished = cache.working(key)
     finished.write_bytes(content)
-    made = Entry(key, cache.image(key), name, "Bootstrap: x", file_sum(finished), len(content), 1.0, 2.0, "fake 1.0")
+    made = CachedImage(
+        key, cache.image(key), name, "Bootstrap: x", file_sum(finished), len(content), 1.0, 2.0, "fake 1.0"
+    )
     return cache.publish(made, finished)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.containers import compat, facts, probe
-from orchestrator.containers.answers import Mpi, parse_probe
+from orchestrator.containers.answers import MpiLibrary, parse_probe
 from orchestrator.containers.check import Wanted, check, refused
 from orchestrator.containers.facts import HostFacts, ImageFacts
 from orchestrator.containers.findings import KINDS
@@ -20,10 +20,10 @@ from orchestrator.containers.runtime import Runtime
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
 WANTED = Wanted(mpi=True, builds=True, sha256="1" * 64)
-HOST = HostFacts(NEW, Mpi("openmpi", "4.1.4", 4), frozenset({3, 4}), "535.104.05", ("sm_70",), "2.36")
+HOST = HostFacts(NEW, MpiLibrary("openmpi", "4.1.4", 4), frozenset({3, 4}), "535.104.05", ("sm_70",), "2.36")
 IMAGE = ImageFacts(
     "/shared/x.sif", sha256="1" * 64, python="3.11.2", glibc="2.36", torch="2.13.0+cu126", cuda="12.6",
-    architectures=("sm_50", "sm_60", "sm_70", "sm_90"), mpi=Mpi("openmpi", "4.1.6", 3), training=True,
+    architectures=("sm_50", "sm_60", "sm_70", "sm_90"), mpi=MpiLibrary("openmpi", "4.1.6", 3), training=True,
 )  # fmt: skip
 DIGEST = "sha256:" + "0" * 64
 RECIPE = Recipe("mine", Base(docker="debian", digest=DIGEST))
@@ -49,10 +49,16 @@ PLANTED: list[tuple[str, Wanted, HostFacts, ImageFacts, Recipe]] = [
     ("gpu-architecture", WANTED, HOST, replace(IMAGE, architectures=HOPPER), RECIPE),
     ("gpu-architecture", replace(WANTED, gpus=("sm_70",)), HOSTLESS, replace(IMAGE, architectures=HOPPER), RECIPE),
     ("mpi-missing", WANTED, HOST, replace(IMAGE, mpi=None), RECIPE),
-    ("mpi-family", WANTED, replace(HOST, mpi=Mpi("intel", "2021.13")), IMAGE, RECIPE),
-    ("mpi-major", WANTED, replace(HOST, mpi=Mpi("openmpi", "5.0.3", 4)), IMAGE, RECIPE),
-    ("pmix", WANTED, replace(HOST, pmix_served=frozenset({4})), replace(IMAGE, mpi=Mpi("openmpi", "4.0.0", 2)), RECIPE),
-    ("pmix", WANTED, HOST, replace(IMAGE, mpi=Mpi("openmpi", "4.0.0", 1)), RECIPE),
+    ("mpi-family", WANTED, replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, RECIPE),
+    ("mpi-major", WANTED, replace(HOST, mpi=MpiLibrary("openmpi", "5.0.3", 4)), IMAGE, RECIPE),
+    (
+        "pmix",
+        WANTED,
+        replace(HOST, pmix_served=frozenset({4})),
+        replace(IMAGE, mpi=MpiLibrary("openmpi", "4.0.0", 2)),
+        RECIPE,
+    ),
+    ("pmix", WANTED, HOST, replace(IMAGE, mpi=MpiLibrary("openmpi", "4.0.0", 1)), RECIPE),
     ("glibc-old", replace(WANTED, host_mpi=True), HOST, replace(IMAGE, glibc="2.31"), RECIPE),
     ("torch-broken", WANTED, HOST, BROKEN, RECIPE),
     ("training-missing", WANTED, HOST, replace(IMAGE, training=False), RECIPE),
@@ -81,12 +87,12 @@ def test_a_missing_digest_warns_and_the_rest_refuses() -> None:
 
 
 def test_mpi_only_warns_where_the_program_does_not_use_it() -> None:
-    findings = check(replace(WANTED, mpi=False), replace(HOST, mpi=Mpi("intel", "2021.13")), IMAGE, RECIPE)
+    findings = check(replace(WANTED, mpi=False), replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, RECIPE)
     assert [(f.kind, f.severity) for f in findings] == [("mpi-family", "warning")]
 
 
 def test_what_is_not_known_is_no_finding() -> None:
-    assert check(WANTED, HostFacts(NEW), ImageFacts("/x.sif", mpi=Mpi("openmpi", "4.1.4"))) == []
+    assert check(WANTED, HostFacts(NEW), ImageFacts("/x.sif", mpi=MpiLibrary("openmpi", "4.1.4"))) == []
     assert check(WANTED, HostFacts(NEW), None) == []
 
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers.command import Bind, Container, inside, passes
+from orchestrator.containers.command import Bind, ContainerExec, inside, passes
 from orchestrator.containers.mounts import needed
 from orchestrator.containers.runtime import Runtime, find
 
-OLD = Container(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
+OLD = ContainerExec(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
 BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
 def test_the_words_and_the_environment() -> None:
-    container = Container(
+    container = ContainerExec(
         Runtime("/usr/bin/apptainer", "apptainer", (1, 4, 5)), "/c/x.sif",
         binds=(Bind("/data"), Bind("/my mpi", "/opt/host-mpi", read_only=True)), gpus=True, directory="/work",
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_every_value_comes_out_of_the_file_as_it_went_in(shell: str, tmp_path: P
 
 @pytest.mark.parametrize("value", ["", "\r", "\x80", "\x7f", "\t", "é", "\udcff"])
 def test_what_a_new_runtime_changes_goes_by_the_file(value: str) -> None:
-    new = Container(Runtime("apptainer", "apptainer", (1, 4, 5)), "x.sif")
+    new = ContainerExec(Runtime("apptainer", "apptainer", (1, 4, 5)), "x.sif")
     launch = inside(new, ["a"], {"V": value, "W": "$(id)\n'"}, {}, "/runs/0003.env")
     assert launch.environment == {"APPTAINERENV_W": "$(id)\n'"} and launch.file_text.startswith("export V=")
 
@@ -140,14 +140,14 @@ def test_what_an_image_needs_bound() -> None:
 def test_what_cannot_be_said_is_refused() -> None:
     runtime = Runtime("apptainer", "apptainer", (1, 4))
     with pytest.raises(ValueError, match="not a variable's name"):
-        inside(Container(runtime, "x"), ["a"], {"A=B": "c"}, {})
+        inside(ContainerExec(runtime, "x"), ["a"], {"A=B": "c"}, {})
     with pytest.raises(ValueError, match="NOTE have to be written into a file"):
         inside(OLD, ["a"], {"NOTE": "$(id)"}, {})
     with pytest.raises(ValueError, match="'UID' is a variable of the shell itself"):
         inside(OLD, ["a"], {"UID": "$(id)"}, {}, "/f")
     for host in ("/a:b", "/a,b"):
         with pytest.raises(ValueError, match="must be without"):
-            inside(Container(runtime, "x", binds=(Bind(host),)), ["a"], {}, {})
+            inside(ContainerExec(runtime, "x", binds=(Bind(host),)), ["a"], {}, {})
 
 
 def test_a_rank_pays_little_for_it() -> None:

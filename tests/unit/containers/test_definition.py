@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.containers import lint
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.inputs import file_sum
-from orchestrator.containers.recipe import Base, Mpi, Recipe, find, load, shipped
+from orchestrator.containers.recipe import Base, ImageMpi, Recipe, find, load, shipped
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 
@@ -150,7 +150,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
     """The real %post of the first stage, by a real shell, on a /tmp where the names it once had are taken."""
     archive = source_archive(tmp_path)
     total = file_sum(archive) if true_sum else "0" * 64
-    mpi = Mpi("built", version="1.0", url=f"https://example.org/{archive.name}", sha256=total)
+    mpi = ImageMpi("built", version="1.0", url=f"https://example.org/{archive.name}", sha256=total)
     definition = render(replace(PLAIN, mpi=mpi), Variant(offline=True))
     prefix, tmp = tmp_path / "prefix", tmp_path / "tmp"
     for taken in ("mpi", archive.name):
@@ -167,7 +167,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
 
 def test_an_mpi_without_a_sum_is_not_rendered() -> None:
     with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' has to say .*sha256sum"):
-        render(replace(PLAIN, mpi=Mpi("built", version="1.0", url="https://example.org/a.tar.gz")))
+        render(replace(PLAIN, mpi=ImageMpi("built", version="1.0", url="https://example.org/a.tar.gz")))
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a # b", " a", "a ", "{{ x }}", "a\rb", "a\u2028b", ""])

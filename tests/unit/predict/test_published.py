@@ -5,6 +5,7 @@ import pytest
 from orchestrator.predict import constants, published
 from orchestrator.predict.epochs import epochs_to_target
 from orchestrator.predict.lost import held_out
+from orchestrator.predict.records import PublishedRun
 
 ERRORS_PERCENT = {
     "sony-v2-1024": 17.4,
@@ -25,18 +26,20 @@ BASELINES = {"sony-v2-4", "nvidia-8", "nvidia-16", "fastai-4-224", "fastai-4-128
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, published.Row]:
+def rows() -> dict[str, PublishedRun]:
     return {row.name: row for row in published.rows()}
 
 
-def test_the_errors_of_all_rows(rows: dict[str, published.Row]) -> None:
+def test_the_errors_of_all_rows(rows: dict[str, PublishedRun]) -> None:
     found = {name: row.error_percent for name, row in rows.items() if row.error_percent is not None}
     assert {name: round(error, 1) for name, error in found.items()} == ERRORS_PERCENT
     assert {name for name, row in rows.items() if row.role == "baseline"} == BASELINES
     assert {name for name, row in rows.items() if row.role == "unpredicted"} == {"google-1024"}
 
 
-def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(rows: dict[str, published.Row]) -> None:
+def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(
+    rows: dict[str, PublishedRun],
+) -> None:
     for row in rows.values():
         if row.role in ("out", "unpredicted"):
             assert row.why, row.name
@@ -44,7 +47,7 @@ def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(
             assert row.not_modelled, row.name
 
 
-def test_what_large_runs_lose_is_taken_from_the_others(rows: dict[str, published.Row]) -> None:
+def test_what_large_runs_lose_is_taken_from_the_others(rows: dict[str, PublishedRun]) -> None:
     found = {one.row.name: one for one in held_out(list(rows.values()))}
     errors = {"sony-v2-1024": 8.7, "sony-v2-3456": 0.8, "sony-v1-1088": 0.6, "nvidia-1040": -1.6, "nvidia-1536": -1.6}
     assert {name: round(one.error_percent, 1) for name, one in found.items()} == errors
@@ -52,7 +55,7 @@ def test_what_large_runs_lose_is_taken_from_the_others(rows: dict[str, published
     assert found["nvidia-1040"].others_s == pytest.approx((others[1] + others[2]) / 2)
 
 
-def test_no_row_is_predicted_from_itself_or_from_a_larger_one(rows: dict[str, published.Row]) -> None:
+def test_no_row_is_predicted_from_itself_or_from_a_larger_one(rows: dict[str, PublishedRun]) -> None:
     for row in rows.values():
         if row.baseline and not row.baseline.startswith("gpu:"):
             base = rows[row.baseline]
