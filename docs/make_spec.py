@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.containers.recipe import Base, Recipe
+from orchestrator.containers.image_file import Base, ImageFile
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Site
@@ -60,12 +60,12 @@ def _default(value: Any) -> str:
 
 def text() -> str:
     run, site = as_written(RunSpec(name="x", site="x")), as_written(Site(scheduler="local", launcher="spawn"))
-    recipe = as_written(Recipe(name="x", base=Base()))
+    image_file = as_written(ImageFile(name="x", base=Base()))
     return (
         HEAD
         + table("A run", schema(RunSpec, "run"), run)
         + table("A site", schema(Site, "site"), site)
-        + table("An image recipe", schema(Recipe, "recipe"), recipe)
+        + table("An image file", schema(ImageFile, "image file"), image_file)
     )
 
 

@@ -1,5 +1,5 @@
 """
-IMAGE is a recipe's name or path, or a run whose image it is.
+IMAGE is an image file's name or path, or a run whose image it is.
 
 examples:
   torusrun build pytorch-cpu
@@ -17,7 +17,7 @@ from orchestrator.errors import DONE, UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", metavar="IMAGE", help="a recipe, or a run's file")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, or a run's file")
     asked.site(parser)
     parser.add_argument("--on", choices=("login", "job"), help="build here or in a job; default: as the site says")
     parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages from this folder alone")

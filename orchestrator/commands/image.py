@@ -58,7 +58,7 @@ def _list(cache: Cache, as_json: bool) -> int:
         rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
-        print("\n".join(map(_line, entries)) or f"no images in {cache.folder}; `torusrun build RECIPE` makes one")
+        print("\n".join(map(_line, entries)) or f"no images in {cache.folder}; `torusrun build NAME` makes one")
     return DONE
 
 

@@ -1,1 +1,1 @@
-"""Images: from a recipe to a definition, from that to a SIF in the cache, and the command that runs a rank in it."""
+"""Images: an image file becomes a definition, then a SIF in the cache, and the command that runs a rank in it."""

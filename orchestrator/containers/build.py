@@ -20,9 +20,9 @@ from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
+from orchestrator.containers.image_file import load
 from orchestrator.containers.inputs import Inputs, collect, file_sum
 from orchestrator.containers.mirror import completed
-from orchestrator.containers.recipe import load
 from orchestrator.containers.runtime import Runtime, own_environment, temporary_folder
 from orchestrator.errors import SiteError, UserError
 
@@ -51,17 +51,17 @@ class Options:
     extra: tuple[str, ...] = ()
 
 
-def prepare(recipe_path: Path, variant: Variant, options: Options) -> tuple[str, Inputs]:
-    """(image's name, inputs) of the recipe in a file. Raises UserError for what cannot be built."""
-    recipe = completed(load(recipe_path))
+def prepare(path: Path, variant: Variant, options: Options) -> tuple[str, Inputs]:
+    """(image's name, inputs) of the image file at `path`. Raises UserError for what cannot be built."""
+    image_file = completed(load(path))
     if options.wheelhouse and not options.wheelhouse.is_dir():
         raise UserError(f"{options.wheelhouse}: the wheelhouse is no folder; fill one with `pip download`")
-    if recipe.python.packages and variant.offline and not options.wheelhouse:
-        raise UserError(f"{recipe_path}: an offline build takes its Python packages from a wheelhouse; name one")
+    if image_file.python.packages and variant.offline and not options.wheelhouse:
+        raise UserError(f"{path}: an offline build takes its Python packages from a wheelhouse; name one")
     variant = replace(variant, wheelhouse=options.wheelhouse is not None)
-    definition = render(recipe, variant)
+    definition = render(image_file, variant)
     lint.lint(definition)
-    return recipe.name, collect(recipe, definition, recipe_path.parent, options.compression)
+    return image_file.name, collect(image_file, definition, path.parent, options.compression)
 
 
 def build(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orchestrator.containers.compat import OLDEST_RUNTIME, PMIX_MEETS, oldest_driver, runs_on, version
 from orchestrator.containers.facts import HostFacts, ImageFacts
 from orchestrator.containers.findings import Finding, Severity
-from orchestrator.containers.recipe import Recipe
+from orchestrator.containers.image_file import ImageFile
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,11 @@ class Wanted:
     sha256: str | None = None  # the image that the run was submitted with
 
 
-def check(wanted: Wanted, host: HostFacts, image: ImageFacts | None, recipe: Recipe | None = None) -> list[Finding]:
+def check(
+    wanted: Wanted, host: HostFacts, image: ImageFacts | None, image_file: ImageFile | None = None
+) -> list[Finding]:
     """Everything that does not fit, errors first. Without an image only what is known before it is built."""
-    found = [*_runtime(wanted, host), *_paths(host), *(_recipe(recipe) if recipe else [])]
+    found = [*_runtime(wanted, host), *_paths(host), *(_image_file(image_file) if image_file else [])]
     if image:
         found += _image(wanted, image)
         if image.readable:
@@ -58,9 +60,9 @@ def _paths(host: HostFacts) -> Iterator[Finding]:
         yield Finding("bind-missing", f"{path} is to be bound and does not exist")
 
 
-def _recipe(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.base.docker and not recipe.base.digest:
-        yield Finding("base-without-digest", f"the base {recipe.base.docker} is named without a digest", "warning")
+def _image_file(image_file: ImageFile) -> Iterator[Finding]:
+    if image_file.base.docker and not image_file.base.digest:
+        yield Finding("base-without-digest", f"the base {image_file.base.docker} is named without a digest", "warning")
 
 
 def _image(wanted: Wanted, image: ImageFacts) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
-"""A recipe into the definition file that singularity and apptainer build from.
+"""An image file into the definition file that singularity and apptainer build from.
 
 The text names no path of this machine: what it copies in lies beside it under fixed names (`files/0`, `base`), so the
-same recipe gives the same text, and the same image in the cache, wherever it is built.
+same image file gives the same text, and the same image in the cache, wherever it is built.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator import process
+from orchestrator.containers.image_file import MPI_SUM_MISSING, ImageFile
 from orchestrator.containers.quoting import export, line, shell
-from orchestrator.containers.recipe import MPI_SUM_MISSING, Recipe
 from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
 
@@ -39,32 +39,32 @@ class Variant:
         return f"{'host' if self.host_mpi else 'inside'}-{network}"
 
 
-def render(recipe: Recipe, variant: Variant | None = None) -> str:
+def render(image_file: ImageFile, variant: Variant | None = None) -> str:
     """The definition. Raises UserError where a value cannot stand in one."""
     from orchestrator.render import environment
 
     variant = variant or Variant()
-    if recipe.mpi.source == "built" and not recipe.mpi.sha256:
-        raise UserError(f"the recipe {recipe.name!r} builds an MPI; {MPI_SUM_MISSING}")
+    if image_file.mpi.source == "built" and not image_file.mpi.sha256:
+        raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_SUM_MISSING}")
     return environment.render(
         "container/image.def.j2",
-        header=header(recipe),
+        header=header(image_file),
         variant=variant,
-        builds_mpi=recipe.mpi.source == "built" and not variant.host_mpi,
-        distribution_mpi=recipe.mpi.source == "distribution" and not variant.host_mpi,
-        mpi_url=shell(recipe.mpi.url or ""),
-        mpi_archive=shell(archive(recipe)),
-        mpi_sha256=shell(recipe.mpi.sha256 or ""),
-        mpi_options=[shell(option) for option in recipe.mpi.configure],
-        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(recipe)],
-        system=[shell(package) for package in system(recipe, variant)],
-        packages=[shell(package) for package in recipe.python.packages],
-        indexes=[shell(url) for url in recipe.python.indexes],
-        exports=[export(name, value) for name, value in environment_of(recipe, variant)],
-        labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(recipe, variant).items()],
-        architectures=[shell(a) for a in recipe.cuda.architectures] if recipe.cuda else [],
-        torch=any(package.startswith("torch==") for package in recipe.python.packages),
-        training=recipe.training,
+        builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
+        distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
+        mpi_url=shell(image_file.mpi.url or ""),
+        mpi_archive=shell(archive(image_file)),
+        mpi_sha256=shell(image_file.mpi.sha256 or ""),
+        mpi_options=[shell(option) for option in image_file.mpi.configure],
+        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
+        system=[shell(package) for package in system(image_file, variant)],
+        packages=[shell(package) for package in image_file.python.packages],
+        indexes=[shell(url) for url in image_file.python.indexes],
+        exports=[export(name, value) for name, value in environment_of(image_file, variant)],
+        labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
+        architectures=[shell(a) for a in image_file.cuda.architectures] if image_file.cuda else [],
+        torch=any(package.startswith("torch==") for package in image_file.python.packages),
+        training=image_file.training,
         run_training=Text(shlex.join(process.module(f"{PYTHON}/bin/python", "training"))),
         at=_PLACES,
     )
@@ -73,9 +73,9 @@ def render(recipe: Recipe, variant: Variant | None = None) -> str:
 _PLACES = {"python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE}
 
 
-def header(recipe: Recipe) -> list[Text]:
+def header(image_file: ImageFile) -> list[Text]:
     """The lines that say what a stage starts from."""
-    base = recipe.base
+    base = image_file.base
     if base.docker:
         reference = base.docker + (f"@{base.digest}" if base.digest else "")
         if "@" in reference:
@@ -87,51 +87,51 @@ def header(recipe: Recipe) -> list[Text]:
         return [*suite, *([Text(f"MirrorURL: {line(base.mirror, 'mirror')}")] if base.mirror else [])]
     if base.folder or base.sif:
         return [Text("Bootstrap: localimage"), Text("From: base")]
-    raise UserError(f"the recipe {recipe.name!r} has no base; give it docker, folder, sif or debootstrap")
+    raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
 
 
-def copies(recipe: Recipe) -> list[tuple[str, str]]:
+def copies(image_file: ImageFile) -> list[tuple[str, str]]:
     """(path beside the definition, path in the image) of everything that is copied in."""
-    own = [(f"files/{i}", file.to) for i, file in enumerate(recipe.files)]
-    return [*own, *([("files/training", f"{TRAINING}/training")] if recipe.training == "inside" else [])]
+    own = [(f"files/{i}", file.to) for i, file in enumerate(image_file.files)]
+    return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
 
 
-def system(recipe: Recipe, variant: Variant) -> list[str]:
-    """The Debian packages that have to be there: the recipe's, and those that its other parts stand on."""
-    needed = list(recipe.system)
-    if recipe.python.packages:
+def system(image_file: ImageFile, variant: Variant) -> list[str]:
+    """The Debian packages that have to be there: the image file's, and those that its other parts stand on."""
+    needed = list(image_file.system)
+    if image_file.python.packages:
         needed += ["ca-certificates", "python3", "python3-venv"]
-    if recipe.mpi.source == "distribution" and not variant.host_mpi:
+    if image_file.mpi.source == "distribution" and not variant.host_mpi:
         needed += ["openmpi-bin"]
     return sorted({package.partition("=")[0]: package for package in reversed(needed)}.values())
 
 
-def archive(recipe: Recipe) -> str:
+def archive(image_file: ImageFile) -> str:
     """The file name of the MPI's source archive, '' when there is none."""
-    return (recipe.mpi.url or "").rpartition("/")[2]
+    return (image_file.mpi.url or "").rpartition("/")[2]
 
 
-def environment_of(recipe: Recipe, variant: Variant) -> Iterator[tuple[str, str]]:
+def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
     """(name, value) of the variables inside that are plain values; paths are extended by the template."""
-    if recipe.python.packages:
+    if image_file.python.packages:
         yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
-    if recipe.mpi.source == "built" and not variant.host_mpi:
+    if image_file.mpi.source == "built" and not variant.host_mpi:
         yield "OPAL_PREFIX", OPENMPI
     if variant.host_mpi:
         yield "OPAL_PREFIX", HOST_MPI
-    yield from recipe.environment.items()
+    yield from image_file.environment.items()
 
 
-def labels(recipe: Recipe, variant: Variant) -> dict[str, str]:
-    """The image's labels: what the checks and the run folder want to know, then the recipe's own."""
-    mpi, cuda = recipe.mpi, recipe.cuda
+def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
+    """The image's labels: what the checks and the run folder want to know, then the image file's own."""
+    mpi, cuda = image_file.mpi, image_file.cuda
     found: dict[str, str | None] = {
         "torusrun.definition": "1",
-        "org.opencontainers.image.title": recipe.name,
-        "org.opencontainers.image.description": recipe.summary,
-        "torusrun.recipe": recipe.name,
+        "org.opencontainers.image.title": image_file.name,
+        "org.opencontainers.image.description": image_file.summary,
+        "torusrun.image": image_file.name,
         "torusrun.variant": variant.name,
-        "torusrun.base.digest": recipe.base.digest,
+        "torusrun.base.digest": image_file.base.digest,
         "torusrun.mpi": "host" if variant.host_mpi else mpi.family if mpi.source != "none" else "none",
         "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
         "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
@@ -140,6 +140,6 @@ def labels(recipe: Recipe, variant: Variant) -> dict[str, str]:
         "torusrun.nccl": cuda.nccl if cuda else None,
         "torusrun.driver": cuda.driver if cuda else None,
         "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
-        "torusrun.training": recipe.training,
+        "torusrun.training": image_file.training,
     }
-    return {name: value for name, value in [*found.items(), *recipe.labels.items()] if value}
+    return {name: value for name, value in [*found.items(), *image_file.labels.items()] if value}

@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "bind-missing": ("every rank would fail to start", "correct 'container.bind' of the site, or make the folder"),
     "base-without-digest": (
         "its tag can become another image, and a rebuild another result",
-        "put the digest that `skopeo inspect` shows into 'base.digest' of the recipe",
+        "put the digest that `skopeo inspect` shows into 'base.digest' of the image file",
     ),
     "image-unreadable": ("no rank can start", "make it readable for you, or build it again"),
     "image-not-shared": ("the nodes do not see it", "set 'container.cache' of the site to a folder that they share"),
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "mpi-missing": (
         "an MPI program cannot start in it",
-        "give the recipe an 'mpi', or set 'container.mpi: host' of the site",
+        "give the image file an 'mpi', or set 'container.mpi: host' of the site",
     ),
     "mpi-family": (
         "an MPI program's ranks do not find each other",
@@ -53,10 +53,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "the host's MPI libraries do not load there ('GLIBC_... not found')",
         "take a base as new as the host, or an image with its own MPI",
     ),
-    "torch-broken": ("no training can start", "correct 'python' of the recipe and build again"),
+    "torch-broken": ("no training can start", "correct 'python' of the image file and build again"),
     "training-missing": (
         "`python -m training` would fail on every rank",
-        "set 'training: inside' in the recipe and build again, or let it be bound",
+        "set 'training: inside' in the image file and build again, or let it be bound",
     ),
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator import private
-from orchestrator.containers.recipe import Recipe
+from orchestrator.containers.image_file import ImageFile
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded
 
@@ -59,16 +59,16 @@ class Inputs:
         return folder / "image.def"
 
 
-def collect(recipe: Recipe, definition: str, beside: Path, compression: str = "") -> Inputs:
-    """The inputs of a recipe whose relative paths start at `beside`. Raises UserError for what is not there."""
-    files = [(f"files/{i}", _there(beside, file.source, "file")) for i, file in enumerate(recipe.files)]
-    if recipe.training == "inside":
+def collect(image_file: ImageFile, definition: str, beside: Path, compression: str = "") -> Inputs:
+    """The inputs of an image file whose relative paths start at `beside`. Raises UserError for what is not there."""
+    files = [(f"files/{i}", _there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
+    if image_file.training == "inside":
         files.append(("files/training", training()))
-    local = recipe.base.folder or recipe.base.sif
+    local = image_file.base.folder or image_file.base.sif
     base = _there(beside, local, "base") if local else None
-    if base and bool(recipe.base.folder) != base.is_dir():
-        raise UserError(f"{base}: this is {'no folder' if recipe.base.folder else 'a folder, not a SIF'}")
-    identity = base_sum(base) if base else recipe.base.digest or ""
+    if base and bool(image_file.base.folder) != base.is_dir():
+        raise UserError(f"{base}: this is {'no folder' if image_file.base.folder else 'a folder, not a SIF'}")
+    identity = base_sum(base) if base else image_file.base.digest or ""
     return Inputs(definition, tuple(files), base, identity, compression)
 
 
@@ -139,7 +139,7 @@ def _entries(folder: Path) -> Iterator[tuple[str, Path]]:
 def _there(beside: Path, name: str, what: str) -> Path:
     path = (beside / expanded(name)).absolute()
     if not path.exists():
-        raise UserError(f"{path}: the recipe's {what} does not exist")
+        raise UserError(f"{path}: the image file's {what} does not exist")
     if not os.access(path, os.R_OK):
-        raise UserError(f"{path}: the recipe's {what} cannot be read")
+        raise UserError(f"{path}: the image file's {what} cannot be read")
     return path

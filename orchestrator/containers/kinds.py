@@ -1,4 +1,4 @@
-"""The kinds of text a recipe can hold. They are strict, because a definition's header and labels know no quoting."""
+"""The kinds of text in an image file. They are strict: the header and labels of a definition have no quoting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a recipe to a built image in the site's cache."""
+"""From an image file to a built image in the site's cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import facts, recipe, runtime
+from orchestrator.containers import facts, image_file, runtime
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
@@ -24,7 +24,7 @@ def cache(site: Site) -> Cache:
 
 
 def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
-    """What building the recipe `source` (a name or a path) for a site takes. Raises UserError for what cannot be."""
+    """What a build of the image file at `source` needs for a site. Raises UserError where that cannot be done."""
     container = site.container
     options = builds.Options(
         mode=container.build,
@@ -32,14 +32,14 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
         wheelhouse=wheelhouse,
         temporary=Path(container.temporary) if container.temporary else None,
     )
-    path = recipe.find(source)
+    path = image_file.find(source)
     name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
     return Prepared(path, name, inputs, options)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A recipe, ready to be built or to be looked up in the cache."""
+    """An image file, ready to be built or to be looked up in the cache."""
 
     path: Path
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.containers import check, facts, mounts, recipe, runtime
+from orchestrator.containers import check, facts, image_file, mounts, runtime
 from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec
 from orchestrator.containers.definition import Variant, render
@@ -38,9 +38,9 @@ def of_plan(plan: Plan) -> Image | None:
 
 
 def newest(source: str, site: Site) -> CachedImage | None:
-    """The newest image that was built of a recipe as it is written now, with or without a wheelhouse."""
-    path = recipe.find(source)
-    loaded = completed(recipe.load(path))
+    """The newest image that was built of an image file as it is written now, with or without a wheelhouse."""
+    path = image_file.find(source)
+    loaded = completed(image_file.load(path))
     found = []
     for wheelhouse, offline in ((False, False), (True, False), (True, True)):
         variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)
@@ -94,12 +94,12 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
     )
     where = ContainerExec(found, image.path, mounts.needed(image.bound_training)) if found else None
     host = facts.host(found, plan.site.launcher, binds)
-    return check.check(wanted, host, facts.image(Path(image.path), where), _recipe(plan))
+    return check.check(wanted, host, facts.image(Path(image.path), where), _image_file(plan))
 
 
 def unbuilt(plan: Plan) -> list[Finding] | None:
-    """What is known of a plan's image before it is built; None when it is built, or no recipe."""
-    own = _recipe(plan)
+    """What is known of a plan's image before it is built; None when it is built, or no image file."""
+    own = _image_file(plan)
     if own is None or newest(str(plan.run.image), plan.site):
         return None
     site = plan.site.container
@@ -107,7 +107,7 @@ def unbuilt(plan: Plan) -> list[Finding] | None:
     return check.check(wanted, facts.host(runtime.find(site.runtime), plan.site.launcher), None, own)
 
 
-def _recipe(plan: Plan) -> recipe.Recipe | None:
-    """The recipe that a plan's image is built of; None for a SIF, or no image."""
+def _image_file(plan: Plan) -> image_file.ImageFile | None:
+    """The image file that a plan's image is built of; None for a SIF, or no image."""
     source = plan.run.image
-    return None if source is None or source.endswith(".sif") else recipe.load(recipe.find(source))
+    return None if source is None or source.endswith(".sif") else image_file.load(image_file.find(source))

@@ -122,5 +122,5 @@ def names_account(site: Site) -> bool:
 
 
 def is_path(image: str) -> bool:
-    """Whether a run's image is a path, not the name of a recipe."""
+    """Whether a run's image is a path, not the name of an image file."""
     return "/" in image or image.endswith((".yaml", ".yml", ".sif"))

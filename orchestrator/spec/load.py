@@ -74,7 +74,7 @@ def measured_place(site_file: Path) -> Path:
 
 
 def is_run(name: str) -> bool:
-    """Whether the file `name` is a run, not a recipe: a run names its site."""
+    """Whether the file `name` is a run, not an image file: a run names its site."""
     path = checked(name)
     if not path.is_file():
         return False

@@ -15,7 +15,7 @@ from submitit.core import utils
 from orchestrator import process
 from orchestrator.containers import lint, probe
 from orchestrator.containers.definition import PYTHON, Variant, render
-from orchestrator.containers.recipe import find, load
+from orchestrator.containers.image_file import find, load
 from orchestrator.schedulers import remote
 from tests.e2e.places import ROOT, Local
 

@@ -75,9 +75,9 @@ def builder(slurm_lab: SlurmLab, apptainer_lab: ApptainerLab) -> Builder:
 
 @pytest.fixture(scope="module")
 def image(builder: Builder) -> Path:
-    """The shipped recipe for CPUs, built by the ordinary user; its packages come from a folder of wheels."""
-    recipe = str(builder.place.lab.src / "containers" / "pytorch-cpu.yaml")
-    said = builder.build(recipe, "--wheelhouse", str(builder.apptainer.wheelhouse))
+    """The shipped image file for CPUs, built by the ordinary user; its packages come from a folder of wheels."""
+    image_file = str(builder.place.lab.src / "containers" / "pytorch-cpu.yaml")
+    said = builder.build(image_file, "--wheelhouse", str(builder.apptainer.wheelhouse))
     assert said.returncode == 0, said.stderr[-3000:]
     return Path(said.stdout.strip())
 
@@ -90,7 +90,7 @@ def bare(builder: Builder) -> Path:
 
 def test_a_built_image_says_what_it_is(builder: Builder, image: Path) -> None:
     known = json.loads(builder.place.torusrun("image", "inspect", "pytorch-cpu", "--site", "./images.yaml").stdout)
-    assert known["labels"]["torusrun.recipe"] == "pytorch-cpu" and known["versions"]["torch"].startswith("2.13.0")
+    assert known["labels"]["torusrun.image"] == "pytorch-cpu" and known["versions"]["torch"].startswith("2.13.0")
     assert known["versions"]["mpi"] == "openmpi 4.1.4"
     assert (
         "as it was built" in builder.place.torusrun("image", "verify", "pytorch-cpu", "--site", "./images.yaml").stdout
@@ -199,8 +199,8 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
 
 
 def test_two_builds_at_once_build_once(builder: Builder) -> None:
-    site, recipe = builder.site("images.yaml"), builder.tiny("twins")
-    words = [builder.place.lab.python, "-m", "orchestrator", "build", recipe, "--site", site]
+    site, image_file = builder.site("images.yaml"), builder.tiny("twins")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = [builder.place.lab.popen_as_user(words, cwd=builder.home, **pipes) for _ in range(2)]
     said = [build.communicate(timeout=120) for build in both]
@@ -211,8 +211,8 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
 
 
 def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) -> None:
-    site, recipe = builder.site("images.yaml"), builder.tiny("killed")
-    words = [builder.place.lab.python, "-m", "orchestrator", "build", recipe, "--site", site, "-q"]
+    site, image_file = builder.site("images.yaml"), builder.tiny("killed")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
     for _ in range(10):
         moment_s = random.uniform(0.1, 1.5)
         build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
@@ -225,7 +225,7 @@ def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) ->
             assert verified.returncode == 0, f"killed after {moment_s:.2f} s, an image stands that is not whole"
             removed = builder.place.torusrun("image", "rm", entry["key"], "--site", site)
             assert removed.returncode == 0, f"the lock of a build killed after {moment_s:.2f} s is still held"
-    said = builder.build(recipe)
+    said = builder.build(image_file)
     assert said.returncode == 0, said.stderr
     key = Path(said.stdout.strip()).stem
     assert not list(builder.images.glob(f".{key}*")), "the next build must clear what killed ones left"
@@ -242,11 +242,11 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
 
 def test_a_build_without_any_network(builder: Builder) -> None:
     """In a network namespace with nothing in it, from a folder and a folder of wheels."""
-    recipe = (
+    image_file = (
         f"name: offline\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
         "training: none\n"
     )
-    (builder.home / "offline.yaml").write_text(recipe)
+    (builder.home / "offline.yaml").write_text(image_file)
     words = ["build", "offline.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
     name = builder.place.lab.settings.user
     user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
@@ -275,7 +275,7 @@ def test_a_build_in_a_job(builder: Builder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "says"),
+    ("image_file", "says"),
     [
         ("name: x\nbase: {folder: /no/such/folder}\n", "/no/such/folder"),
         ("name: x\nbase: {folder: BASE}\nsystem: [no-such-package-at-all]\n", "no-such-package-at-all"),
@@ -288,8 +288,8 @@ def test_a_build_in_a_job(builder: Builder) -> None:
     ],
     ids=["base", "system package", "python package", "key", "no base"],
 )
-def test_a_recipe_that_cannot_be_built_gets_one_message(builder: Builder, recipe: str, says: str) -> None:
-    (builder.home / "bad.yaml").write_text(recipe.replace("BASE", str(builder.apptainer.debian)))
+def test_an_image_file_that_cannot_be_built_gets_one_message(builder: Builder, image_file: str, says: str) -> None:
+    (builder.home / "bad.yaml").write_text(image_file.replace("BASE", str(builder.apptainer.debian)))
     said = builder.build("bad.yaml", "-q", "--wheelhouse", str(builder.apptainer.wheelhouse))
     assert said.returncode in (2, 3) and says in said.stderr, said.stderr
     assert said.stderr.count("\n") <= 2 and "Traceback" not in said.stderr

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from orchestrator import schedulers
 from orchestrator.attempts import script as scripts
-from orchestrator.containers import lint, recipe
+from orchestrator.containers import image_file, lint
 from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.recipe import Recipe
+from orchestrator.containers.image_file import ImageFile
 from orchestrator.errors import UserError
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan, plan
@@ -131,17 +131,17 @@ def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: 
         read_and_rendered(document)
 
 
-def test_a_recipe(tmp_path: Path) -> None:
+def test_an_image_file(tmp_path: Path) -> None:
     base = {"name": "x", "base": {"debootstrap": "bookworm"}, "python": {"packages": ["torch==2.0"]}, "system": ["git"]}
     variants, accepted = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True, offline=True)], []
     sections = {"files", "post", "environment", "labels", "test", "runscript"}
 
     @settings(SEVERAL, max_examples=150)
-    @given(hostile.planted(base, hostile.places(Recipe)), st.sampled_from(variants))
+    @given(hostile.planted(base, hostile.places(ImageFile)), st.sampled_from(variants))
     def read_and_rendered(document: dict[str, Any], variant: Variant) -> None:
         (tmp_path / "x.yaml").write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
         try:
-            read = recipe.load(tmp_path / "x.yaml")
+            read = image_file.load(tmp_path / "x.yaml")
             text = render(read, variant)
         except UserError as error:
             assert str(error)

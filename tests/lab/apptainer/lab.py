@@ -61,7 +61,7 @@ class ApptainerLab:
 
     @cached_property
     def mirror(self) -> str:
-        """For recipes with `Bootstrap: debootstrap`."""
+        """For image files with `Bootstrap: debootstrap`."""
         return archive.mirror()
 
     @cached_property

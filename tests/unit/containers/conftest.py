@@ -1,4 +1,4 @@
-"""Fixtures for containers: a recipe as small as it can be."""
+"""Fixtures for containers: an image file as small as it can be."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from orchestrator.containers.answers import MpiLibrary, parse_probe
 from orchestrator.containers.check import Wanted, check, refused
 from orchestrator.containers.facts import HostFacts, ImageFacts
 from orchestrator.containers.findings import KINDS
-from orchestrator.containers.recipe import Base, Recipe
+from orchestrator.containers.image_file import Base, ImageFile
 from orchestrator.containers.runtime import Runtime
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
@@ -26,53 +26,59 @@ IMAGE = ImageFacts(
     architectures=("sm_50", "sm_60", "sm_70", "sm_90"), mpi=MpiLibrary("openmpi", "4.1.6", 3), training=True,
 )  # fmt: skip
 DIGEST = "sha256:" + "0" * 64
-RECIPE = Recipe("mine", Base(docker="debian", digest=DIGEST))
+IMAGE_FILE = ImageFile("mine", Base(docker="debian", digest=DIGEST))
 OLD = Runtime("s", "singularity", (2, 4))
 HOSTLESS = replace(HOST, gpus=())
 BROKEN = replace(IMAGE, torch=None, cuda=None, torch_error="libcublas.so.12: cannot open")
 HOPPER = ("sm_75", "sm_80", "sm_90", "compute_90")
 
-PLANTED: list[tuple[str, Wanted, HostFacts, ImageFacts, Recipe]] = [
-    ("runtime-missing", WANTED, replace(HOST, runtime=None), IMAGE, RECIPE),
-    ("runtime-old", replace(WANTED, builds=False), replace(HOST, runtime=OLD), IMAGE, RECIPE),
-    ("no-fakeroot", WANTED, replace(HOST, fakeroot=False), IMAGE, RECIPE),
-    ("no-fakeroot", WANTED, replace(HOST, runtime=Runtime("s", "singularity", (2, 6, 1))), IMAGE, RECIPE),
-    ("no-user-namespaces", WANTED, replace(HOST, user_namespaces=False), IMAGE, RECIPE),
-    ("bind-missing", WANTED, replace(HOST, missing_paths=("/opt/hpcx",)), IMAGE, RECIPE),
-    ("base-without-digest", WANTED, HOST, IMAGE, replace(RECIPE, base=Base(docker="debian"))),
-    ("image-unreadable", WANTED, HOST, replace(IMAGE, readable=False, unreadable_because="Permission denied"), RECIPE),
-    ("image-not-shared", WANTED, HOST, replace(IMAGE, shared=False), RECIPE),
-    ("digest-changed", WANTED, HOST, replace(IMAGE, sha256="2" * 64), RECIPE),
-    ("driver-old", WANTED, replace(HOST, driver="470.57.02"), IMAGE, RECIPE),
-    ("driver-old", replace(WANTED, driver="510.47.03"), replace(HOST, driver=None), IMAGE, RECIPE),
-    ("torch-without-cuda", WANTED, HOST, replace(IMAGE, torch="2.13.0+cpu", cuda=None, architectures=()), RECIPE),
-    ("gpu-architecture", WANTED, HOST, replace(IMAGE, architectures=HOPPER), RECIPE),
-    ("gpu-architecture", replace(WANTED, gpus=("sm_70",)), HOSTLESS, replace(IMAGE, architectures=HOPPER), RECIPE),
-    ("mpi-missing", WANTED, HOST, replace(IMAGE, mpi=None), RECIPE),
-    ("mpi-family", WANTED, replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, RECIPE),
-    ("mpi-major", WANTED, replace(HOST, mpi=MpiLibrary("openmpi", "5.0.3", 4)), IMAGE, RECIPE),
+PLANTED: list[tuple[str, Wanted, HostFacts, ImageFacts, ImageFile]] = [
+    ("runtime-missing", WANTED, replace(HOST, runtime=None), IMAGE, IMAGE_FILE),
+    ("runtime-old", replace(WANTED, builds=False), replace(HOST, runtime=OLD), IMAGE, IMAGE_FILE),
+    ("no-fakeroot", WANTED, replace(HOST, fakeroot=False), IMAGE, IMAGE_FILE),
+    ("no-fakeroot", WANTED, replace(HOST, runtime=Runtime("s", "singularity", (2, 6, 1))), IMAGE, IMAGE_FILE),
+    ("no-user-namespaces", WANTED, replace(HOST, user_namespaces=False), IMAGE, IMAGE_FILE),
+    ("bind-missing", WANTED, replace(HOST, missing_paths=("/opt/hpcx",)), IMAGE, IMAGE_FILE),
+    ("base-without-digest", WANTED, HOST, IMAGE, replace(IMAGE_FILE, base=Base(docker="debian"))),
+    (
+        "image-unreadable",
+        WANTED,
+        HOST,
+        replace(IMAGE, readable=False, unreadable_because="Permission denied"),
+        IMAGE_FILE,
+    ),
+    ("image-not-shared", WANTED, HOST, replace(IMAGE, shared=False), IMAGE_FILE),
+    ("digest-changed", WANTED, HOST, replace(IMAGE, sha256="2" * 64), IMAGE_FILE),
+    ("driver-old", WANTED, replace(HOST, driver="470.57.02"), IMAGE, IMAGE_FILE),
+    ("driver-old", replace(WANTED, driver="510.47.03"), replace(HOST, driver=None), IMAGE, IMAGE_FILE),
+    ("torch-without-cuda", WANTED, HOST, replace(IMAGE, torch="2.13.0+cpu", cuda=None, architectures=()), IMAGE_FILE),
+    ("gpu-architecture", WANTED, HOST, replace(IMAGE, architectures=HOPPER), IMAGE_FILE),
+    ("gpu-architecture", replace(WANTED, gpus=("sm_70",)), HOSTLESS, replace(IMAGE, architectures=HOPPER), IMAGE_FILE),
+    ("mpi-missing", WANTED, HOST, replace(IMAGE, mpi=None), IMAGE_FILE),
+    ("mpi-family", WANTED, replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, IMAGE_FILE),
+    ("mpi-major", WANTED, replace(HOST, mpi=MpiLibrary("openmpi", "5.0.3", 4)), IMAGE, IMAGE_FILE),
     (
         "pmix",
         WANTED,
         replace(HOST, pmix_served=frozenset({4})),
         replace(IMAGE, mpi=MpiLibrary("openmpi", "4.0.0", 2)),
-        RECIPE,
+        IMAGE_FILE,
     ),
-    ("pmix", WANTED, HOST, replace(IMAGE, mpi=MpiLibrary("openmpi", "4.0.0", 1)), RECIPE),
-    ("glibc-old", replace(WANTED, host_mpi=True), HOST, replace(IMAGE, glibc="2.31"), RECIPE),
-    ("torch-broken", WANTED, HOST, BROKEN, RECIPE),
-    ("training-missing", WANTED, HOST, replace(IMAGE, training=False), RECIPE),
+    ("pmix", WANTED, HOST, replace(IMAGE, mpi=MpiLibrary("openmpi", "4.0.0", 1)), IMAGE_FILE),
+    ("glibc-old", replace(WANTED, host_mpi=True), HOST, replace(IMAGE, glibc="2.31"), IMAGE_FILE),
+    ("torch-broken", WANTED, HOST, BROKEN, IMAGE_FILE),
+    ("training-missing", WANTED, HOST, replace(IMAGE, training=False), IMAGE_FILE),
 ]  # fmt: skip
 
 
 def test_a_good_set_passes() -> None:
-    assert check(WANTED, HOST, IMAGE, RECIPE) == []
+    assert check(WANTED, HOST, IMAGE, IMAGE_FILE) == []
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=[f"{i}-{p[0]}" for i, p in enumerate(PLANTED)])
-def test_a_planted_mismatch_is_found(planted: tuple[str, Wanted, HostFacts, ImageFacts, Recipe]) -> None:
-    kind, wanted, host, image, recipe = planted
-    (finding,) = check(wanted, host, image, recipe)
+def test_a_planted_mismatch_is_found(planted: tuple[str, Wanted, HostFacts, ImageFacts, ImageFile]) -> None:
+    kind, wanted, host, image, image_file = planted
+    (finding,) = check(wanted, host, image, image_file)
     assert finding.kind == kind
     assert len(str(finding).splitlines()) == 1 and finding.why in str(finding) and finding.mend in str(finding)
 
@@ -82,12 +88,12 @@ def test_every_kind_is_planted_and_they_are_enough() -> None:
 
 
 def test_a_missing_digest_warns_and_the_rest_refuses() -> None:
-    assert not refused(check(WANTED, HOST, IMAGE, replace(RECIPE, base=Base(docker="debian"))))
-    assert refused(check(WANTED, replace(HOST, runtime=None), IMAGE, RECIPE))
+    assert not refused(check(WANTED, HOST, IMAGE, replace(IMAGE_FILE, base=Base(docker="debian"))))
+    assert refused(check(WANTED, replace(HOST, runtime=None), IMAGE, IMAGE_FILE))
 
 
 def test_mpi_only_warns_where_the_program_does_not_use_it() -> None:
-    findings = check(replace(WANTED, mpi=False), replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, RECIPE)
+    findings = check(replace(WANTED, mpi=False), replace(HOST, mpi=MpiLibrary("intel", "2021.13")), IMAGE, IMAGE_FILE)
     assert [(f.kind, f.severity) for f in findings] == [("mpi-family", "warning")]
 
 
@@ -147,7 +153,7 @@ def test_the_probe_answers_a_plain_python() -> None:
     assert found["python"] and found["training"] is False and "torch" in found["torch_error"]
 
 
-def test_check_before_an_image_is_built_looks_at_its_recipe(
+def test_check_before_an_image_is_built_looks_at_its_image_file(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.yaml").write_text("name: x\nsite: local\nimage: pytorch-hopper\n")

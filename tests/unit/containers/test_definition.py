@@ -1,4 +1,4 @@
-"""Definitions: golden text for every shipped recipe and variant, and values that try to be more than values."""
+"""Definitions: golden text for every shipped image file and variant, and values that try to be more than values."""
 
 import os
 import re
@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from orchestrator.containers import lint
 from orchestrator.containers.definition import Variant, render
+from orchestrator.containers.image_file import Base, ImageFile, ImageMpi, find, load, shipped
 from orchestrator.containers.inputs import file_sum
-from orchestrator.containers.recipe import Base, ImageMpi, Recipe, find, load, shipped
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 
 GOLDEN = Path(__file__).parent / "golden"
-RECIPES = sorted(path.stem for path in shipped().glob("*.yaml"))
+IMAGE_FILES = sorted(path.stem for path in shipped().glob("*.yaml"))
 VARIANTS = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True), Variant(wheelhouse=True, offline=True)]
-PLAIN = Recipe("plain", Base(debootstrap="bookworm"))
+PLAIN = ImageFile("plain", Base(debootstrap="bookworm"))
 DIGEST = "sha256:" + "1f" * 32
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", IMAGE_FILES)
 def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
     text = render(load(find(name)), variant)
     golden = GOLDEN / f"{name}.{variant.name}.def"
@@ -50,26 +50,26 @@ def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
 
 
 def test_every_golden_file_and_template_is_used() -> None:
-    assert {p.name for p in GOLDEN.iterdir()} == {f"{name}.{v.name}.def" for name in RECIPES for v in VARIANTS}
+    assert {p.name for p in GOLDEN.iterdir()} == {f"{name}.{v.name}.def" for name in IMAGE_FILES for v in VARIANTS}
     assert {p.name for p in (templates() / "container").iterdir()} == {"image.def.j2", "mpi.def.j2", "packages.def.j2"}
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", IMAGE_FILES)
 def test_both_runtimes_read_the_same_text(name: str) -> None:
     """Nothing in a definition is of one runtime only: no variable of theirs, no build argument, no new section."""
     text = render(load(find(name)))
     assert not re.search(r"APPTAINER|SINGULARITY|\{\{|%arguments", text)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", IMAGE_FILES)
 def test_spython_reads_what_we_wrote(name: str) -> None:
-    recipe = load(find(name))
-    text = render(recipe)
+    image_file = load(find(name))
+    text = render(image_file)
     parsed = lint.parse(text)
     last = list(parsed.values())[-1]
     assert last.labels == [f"{k} {v}" for k, v in lint.labels(text).items()]
-    assert last.fromHeader == recipe.base.docker
-    assert ("mpi" in parsed) == (recipe.mpi.source == "built")
+    assert last.fromHeader == image_file.base.docker
+    assert ("mpi" in parsed) == (image_file.mpi.source == "built")
 
 
 def test_a_wheelhouse_build_asks_no_index() -> None:
@@ -79,7 +79,7 @@ def test_a_wheelhouse_build_asks_no_index() -> None:
 
 
 def test_the_hosts_mpi_replaces_the_images() -> None:
-    for name in RECIPES:
+    for name in IMAGE_FILES:
         text = render(load(find(name)), Variant(host_mpi=True))
         assert "openmpi" not in text.replace("org.opencontainers", "") and "/opt/host-mpi/lib" in text
 
@@ -172,13 +172,13 @@ def test_an_mpi_without_a_sum_is_not_rendered() -> None:
 
 @pytest.mark.parametrize("value", ["a\nb", "a # b", " a", "a ", "{{ x }}", "a\rb", "a\u2028b", ""])
 def test_what_headers_and_labels_cannot_hold_is_refused(value: str) -> None:
-    """A recipe made in Python does not pass through the reader, so the definition looks again."""
-    for recipe in (
+    """An image file made in Python does not pass through the reader, so the definition looks again."""
+    for image_file in (
         replace(PLAIN, labels={"a": value}) if value else replace(PLAIN, base=Base()),
         replace(PLAIN, base=Base(docker=value)),
     ):
         with pytest.raises(UserError):
-            render(recipe)
+            render(image_file)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.containers.image_file import Base, File, ImageFile, Python
 from orchestrator.containers.inputs import Inputs, base_sum, collect, sum_of
-from orchestrator.containers.recipe import Base, File, Python, Recipe
 from orchestrator.errors import UserError
 
 
@@ -21,12 +21,12 @@ def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:
 
 
 def test_the_key_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
-    recipe = Recipe("mine", Base(docker="debian"), files=(File("data", "/data"),))
+    image_file = ImageFile("mine", Base(docker="debian"), files=(File("data", "/data"),))
     keys = set()
     for place in ("one", "two $(id)\n%post"):
         (tmp_path / place / "data" / "inner").mkdir(parents=True)
         (tmp_path / place / "data" / "inner" / "file").write_text("same")
-        keys.add(collect(recipe, "text", tmp_path / place).key)
+        keys.add(collect(image_file, "text", tmp_path / place).key)
     assert len(keys) == 1
 
 
@@ -66,20 +66,20 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
         sum_of(tmp_path / "loop")
 
 
-def test_what_a_recipe_takes_in_must_be_there(tmp_path: Path) -> None:
-    for recipe, says in (
-        (Recipe("a", Base(folder="none")), "the recipe's base does not exist"),
-        (Recipe("a", Base(sif=".")), "this is a folder, not a SIF"),
-        (Recipe("a", Base(docker="debian"), files=(File("none", "/a"),)), "the recipe's file does not exist"),
+def test_what_an_image_file_takes_in_must_be_there(tmp_path: Path) -> None:
+    for image_file, says in (
+        (ImageFile("a", Base(folder="none")), "the image file's base does not exist"),
+        (ImageFile("a", Base(sif=".")), "this is a folder, not a SIF"),
+        (ImageFile("a", Base(docker="debian"), files=(File("none", "/a"),)), "the image file's file does not exist"),
     ):
         with pytest.raises(UserError, match=says):
-            collect(recipe, "text", tmp_path)
+            collect(image_file, "text", tmp_path)
 
 
 def test_training_inside_is_laid_out_beside_the_definition(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
-    recipe = Recipe("a", Base(folder="base"), python=Python(("torch==2.13.0",)), training="inside")
-    definition = collect(recipe, "text", tmp_path).lay_out(tmp_path / "work")
+    image_file = ImageFile("a", Base(folder="base"), python=Python(("torch==2.13.0",)), training="inside")
+    definition = collect(image_file, "text", tmp_path).lay_out(tmp_path / "work")
     assert definition.read_text() == "text"
     assert (tmp_path / "work" / "files" / "training" / "__main__.py").is_file()
     assert (tmp_path / "work" / "base").resolve() == (tmp_path / "base").resolve()

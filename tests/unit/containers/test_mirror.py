@@ -1,11 +1,11 @@
-"""A recipe without a mirror takes the building machine's own."""
+"""An image file without a mirror takes the building machine's own."""
 
 from pathlib import Path
 
 import pytest
 
+from orchestrator.containers.image_file import Base, ImageFile
 from orchestrator.containers.mirror import completed, own
-from orchestrator.containers.recipe import Base, Recipe
 from orchestrator.errors import UserError
 
 OLD = (
@@ -21,14 +21,14 @@ def test_both_forms_of_sources_are_read(text: str, url: str, tmp_path: Path) -> 
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list.d" / "debian.sources").write_text(text)
     assert own(tmp_path) == url
-    assert completed(Recipe("x", Base(debootstrap="bookworm")), tmp_path).base.mirror == url
+    assert completed(ImageFile("x", Base(debootstrap="bookworm")), tmp_path).base.mirror == url
 
 
-def test_a_mirror_of_the_recipes_own_stays(tmp_path: Path) -> None:
-    recipe = Recipe("x", Base(debootstrap="bookworm", mirror="http://mine.example.org/debian"))
-    assert completed(recipe, tmp_path) is recipe
+def test_a_mirror_of_the_image_files_own_stays(tmp_path: Path) -> None:
+    image_file = ImageFile("x", Base(debootstrap="bookworm", mirror="http://mine.example.org/debian"))
+    assert completed(image_file, tmp_path) is image_file
 
 
 def test_a_machine_without_one_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="name one in 'base.mirror'"):
-        completed(Recipe("x", Base(debootstrap="bookworm")), tmp_path)
+        completed(ImageFile("x", Base(debootstrap="bookworm")), tmp_path)

@@ -1,4 +1,4 @@
-"""An image recipe: what an image is made of, as its author writes it in `containers/NAME.yaml`."""
+"""An image file: what an image is made of, as its author writes it in `containers/NAME.yaml`."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ class Cuda:
 class File:
     """A file or folder of one's own, copied into the image."""
 
-    source: Annotated[str, LINE] = field(metadata=about("file or folder, relative to the recipe", key="from"))
+    source: Annotated[str, LINE] = field(metadata=about("file or folder, relative to the image file", key="from"))
     to: Annotated[str, kinds.INSIDE] = field(metadata=about("absolute path inside the image"))
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageFile:
     """An image: its base, what is installed on it, and what it expects of the machine."""
 
     name: Annotated[str, NAME] = field(metadata=about("name of the image"))
@@ -120,28 +120,28 @@ class Recipe:
 
 
 def shipped() -> Path:
-    """The folder of recipes that come with torusrun: inside the installed package, or at the top of a checkout."""
+    """The folder of image files that come with torusrun: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "data" / "containers"
     return installed if installed.is_dir() else package.parent / "containers"
 
 
 def find(name: str, beside: Path = Path()) -> Path:
-    """The file of a recipe: a path (with a slash or ending in .yaml), or the name of a shipped one."""
+    """The path of an image file: given as one (with a slash or ending in .yaml), or as the name of a shipped one."""
     if "/" in name or name.endswith((".yaml", ".yml")):
         return beside / expanded(name)
     if (path := shipped() / f"{name}.yaml").is_file():
         return path
     known = sorted(p.stem for p in shipped().glob("*.yaml"))
-    raise UserError(f"there is no recipe {name!r} (shipped: {', '.join(known)}){did_you_mean(name, known)}")
+    raise UserError(f"there is no image file {name!r} (shipped: {', '.join(known)}){did_you_mean(name, known)}")
 
 
-def load(path: Path) -> Recipe:
-    """The recipe at `path`. Raises SpecError with every mistake and its place."""
-    recipe, marks = read(Recipe, read_text(path, "recipe"), str(path))
-    if problems := [Problem(_mark(marks, key, path), message) for key, message in _misfits(recipe)]:
+def load(path: Path) -> ImageFile:
+    """The image file at `path`. Raises SpecError with every mistake and its place."""
+    image_file, marks = read(ImageFile, read_text(path, "image file"), str(path))
+    if problems := [Problem(_mark(marks, key, path), message) for key, message in _misfits(image_file)]:
         raise SpecError(problems)
-    return recipe
+    return image_file
 
 
 def _mark(marks: Marks, key: str, path: Path) -> Mark:
@@ -150,8 +150,8 @@ def _mark(marks: Marks, key: str, path: Path) -> Mark:
     return marks.get(key, Mark(str(path)))
 
 
-def _misfits(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    base, mpi = recipe.base, recipe.mpi
+def _misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
+    base, mpi = image_file.base, image_file.mpi
     given = [kind for kind in ("docker", "folder", "sif", "debootstrap") if getattr(base, kind)]
     if len(given) != 1:
         said = f"not {' and '.join(given)}" if given else "and none is given"
@@ -162,8 +162,8 @@ def _misfits(recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
     elif mpi.source == "built" and not mpi.sha256:
         yield "mpi", MPI_SUM_MISSING
-    targets = [file.to for file in recipe.files]
+    targets = [file.to for file in image_file.files]
     for target in sorted({t for t in targets if targets.count(t) > 1}):
         yield "files", f"'files' puts two things at {target}; give each its own path"
-    if not recipe.python.packages and recipe.training == "inside":
+    if not image_file.python.packages and image_file.training == "inside":
         yield "training", "'training: inside' needs Python packages, torch among them"

@@ -1,10 +1,10 @@
-"""Recipes: the shipped ones are whole, and a mistake is named with its place."""
+"""Image files: the shipped ones are whole, and a mistake is named with its place."""
 
 from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.recipe import Recipe, find, load, shipped
+from orchestrator.containers.image_file import ImageFile, find, load, shipped
 from orchestrator.errors import UserError
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.schema import schema
@@ -42,8 +42,8 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "place", "says"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
-def test_a_broken_recipe_gets_one_clear_message(text: str, place: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "recipe.yaml"
+def test_a_broken_image_file_gets_one_clear_message(text: str, place: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "image.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
         load(path)
@@ -51,22 +51,26 @@ def test_a_broken_recipe_gets_one_clear_message(text: str, place: str, says: str
     assert str(caught.value).startswith(f"{path}:{place}: ") and says in str(caught.value)
 
 
-def test_every_shipped_recipe_loads_under_its_own_name() -> None:
+def test_every_shipped_image_file_loads_under_its_own_name() -> None:
     names = {path.stem for path in shipped().glob("*.yaml")}
     assert names == {"pytorch-cpu", "pytorch-v100", "pytorch-hopper", "sony-2018"}
     assert {load(find(name)).name for name in names} == names
 
 
-def test_the_v100_recipe_keeps_volta() -> None:
-    recipe = load(find("pytorch-v100"))
-    assert recipe.cuda and recipe.cuda.architectures == ("sm_70",) and recipe.cuda.version == "12.6"
-    assert any(package.endswith("+cu126") for package in recipe.python.packages)
+def test_the_v100_image_file_keeps_volta() -> None:
+    image_file = load(find("pytorch-v100"))
+    assert image_file.cuda and image_file.cuda.architectures == ("sm_70",) and image_file.cuda.version == "12.6"
+    assert any(package.endswith("+cu126") for package in image_file.python.packages)
 
 
 def test_sonys_software_is_the_papers() -> None:
-    recipe = load(find("sony-2018"))
-    assert recipe.cuda and (recipe.cuda.version, recipe.cuda.cudnn, recipe.cuda.nccl) == ("9.0", "7.3.1", "2.3.5")
-    assert recipe.mpi.version == "2.1.3"
+    image_file = load(find("sony-2018"))
+    assert image_file.cuda and (image_file.cuda.version, image_file.cuda.cudnn, image_file.cuda.nccl) == (
+        "9.0",
+        "7.3.1",
+        "2.3.5",
+    )
+    assert image_file.mpi.version == "2.1.3"
 
 
 def test_every_mpi_that_is_built_has_its_sum() -> None:
@@ -75,10 +79,10 @@ def test_every_mpi_that_is_built_has_its_sum() -> None:
 
 
 def test_an_unknown_name_lists_the_shipped_ones() -> None:
-    with pytest.raises(UserError, match=r"no recipe 'pytorch-v10' .*did you mean 'pytorch-v100'"):
+    with pytest.raises(UserError, match=r"no image file 'pytorch-v10' .*did you mean 'pytorch-v100'"):
         find("pytorch-v10")
 
 
-def test_a_recipe_has_a_schema() -> None:
-    made = schema(Recipe, "image recipe")
+def test_an_image_file_has_a_schema() -> None:
+    made = schema(ImageFile, "image file")
     assert made["required"] == ["name", "base"] and made["properties"]["mpi"]["properties"]["from"]["enum"]
