@@ -22,9 +22,3 @@ class SiteError(TorusrunError):
     """The scheduler, the file system or another part of the site did not do its part."""
 
     exit_code = SITE_FAILED
-
-
-class RunFailed(TorusrunError):
-    """A run ended, and not well."""
-
-    exit_code = RUN_FAILED

@@ -1,4 +1,4 @@
-"""InfiniBand as its own tools see it: `ibstat` for a node's adapters, `ibnetdiscover` for the switches of a fabric."""
+"""The switches of an InfiniBand fabric, as `ibnetdiscover` lists them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,6 @@ from orchestrator.cluster.tree import Tree
 from orchestrator.errors import SiteError
 
 LINE = re.compile(r'^\[(\d+)\](?:\(\w+\))?\s+"([SHR])-(\w+)"\[(\d+)\](?:\(\w+\))?\s*(?:#\s*(.*))?$')
-
-
-@dataclass(frozen=True)
-class Port:
-    """One port of an adapter."""
-
-    adapter: str
-    number: int
-    active: bool
-    bandwidth_bytes_per_s: float
-    link_layer: str
-
-
-def ports(text: str) -> list[Port]:
-    """The ports in what `ibstat` says. `Rate` is in Gbit/s. Raises SiteError when there are none, or one is cut off."""
-    found = []
-    for adapter, body in re.findall(r"^CA '([^']+)'\n(.*?)(?=^CA '|\Z)", text, re.MULTILINE | re.DOTALL):
-        for number, lines in re.findall(r"Port (\d+):\n(.*?)(?=^\s*Port \d+:|\Z)", body, re.MULTILINE | re.DOTALL):
-            said = {key.strip(): value.strip() for key, value in re.findall(r"^\s*([\w ]+):(.*)$", lines, re.MULTILINE)}
-            try:
-                rate = float(said["Rate"]) * 1e9 / 8
-                found.append(Port(adapter, int(number), said["State"] == "Active", rate, said["Link layer"]))
-            except (KeyError, ValueError) as error:
-                raise SiteError(
-                    f"what ibstat says of port {number} of {adapter} is cut off or damaged: {error}"
-                ) from None
-    if not found:
-        raise SiteError(f"this is not what ibstat says: {text.strip()[:80]!r}")
-    return found
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,6 @@ class Topo:
     joined: Mapping[tuple[str, str], str]
     cores: tuple[tuple[int, ...], ...]  # beside each GPU; empty where not told
 
-    def nvlinks(self, a: int, b: int) -> int:
-        """How many NVLinks join two GPUs."""
-        word = self.joined[self.gpus[a], self.gpus[b]]
-        return int(word[2:]) if word.startswith("NV") else 0
-
     def distance(self, gpu: int, adapter: str) -> int:
         """0 is nearest."""
         return NEAR.index(re.sub(r"\d+$", "", self.joined[self.gpus[gpu], adapter]))

@@ -52,11 +52,6 @@ class Runtime:
         return self.version >= ((1, 1) if self.family == "apptainer" else (3, 10))
 
     @property
-    def builds_stages(self) -> bool:
-        """Whether definitions may have several stages (Singularity 3.2; from memory)."""
-        return self.family == "apptainer" or self.version >= (3, 2)
-
-    @property
     def has_fakeroot(self) -> bool:
         """Whether `build --fakeroot` exists (Singularity 3.3; from memory)."""
         return self.family == "apptainer" or self.version >= (3, 3)

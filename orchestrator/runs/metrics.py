@@ -55,12 +55,6 @@ def _is_number(value: object) -> bool:
     return value is None or (type(value) in (int, float) and -LARGEST < value < LARGEST)  # type: ignore[operator]
 
 
-def series(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """The rows of one event by step: where attempts overlap, the newest one's row stands."""
-    by_step = {row["step"]: row for row in rows if row.get("event") == kind}
-    return [by_step[step] for step in sorted(by_step)]
-
-
 def newest(rows: list[dict[str, Any]], *kinds: str) -> dict[str, Any] | None:
     """The last row written of any of these events."""
     return next((row for row in reversed(rows) if row.get("event") in kinds), None)

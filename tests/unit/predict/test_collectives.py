@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from orchestrator.predict import schemes
 from orchestrator.predict.collectives import (
     bounds,
-    contention,
     halving,
     hierarchical,
     levels,
-    pipeline,
     ring,
     torus,
     tree,
@@ -121,23 +119,6 @@ def test_large_messages_cost_bandwidth_and_empty_ones_latency() -> None:
     assert ring.all_reduce_s(0, chain(network, 16)) == pytest.approx(30e-6)
     assert ring.all_reduce_s(1e15, chain(network, 16)) == pytest.approx(bounds.cut_s(1e15, network))
     assert bounds.latency_s(network) == pytest.approx(4e-6)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1e-3), st.floats(1e-12, 1e-9)), min_size=1, max_size=4), sizes)
-def test_chunks_help_only_where_stages_overlap(parts: list[tuple[float, float]], size: float) -> None:
-    stages = [lambda n, a=a, b=b: a + b * n for a, b in parts]
-    serial = pipeline.all_reduce_s(size, stages, 1)
-    assert serial == pytest.approx(sum(stage(size) for stage in stages))
-    best = pipeline.best_chunks(size, stages)
-    assert pipeline.all_reduce_s(size, stages, best) <= serial
-    assert pipeline.all_reduce_s(size, stages, best) >= max(b for _, b in parts) * size * (1 - 1e-9)
-
-
-def test_flows_on_one_link_share_it() -> None:
-    loads = contention.link_loads([["a", "up"], ["b", "up"]], [100.0, 50.0])
-    assert loads == {"a": 100.0, "b": 50.0, "up": 150.0}
-    assert contention.slowest_s(loads, {"a": 100.0, "b": 100.0, "up": 100.0}) == 1.5
-    assert contention.uplink_share_bytes_per_s(270e9, 34, 22.5e9) == pytest.approx(7.94e9, rel=1e-3)
 
 
 def test_columns_share_the_links_of_a_node_and_rows_do_not() -> None:
