@@ -96,14 +96,14 @@ def cluster(drawn: Case, links: Mapping[str, Fit]) -> Cluster:
         for rack, name in drawn.uplinks.items()
     }
     switches = (Switch("top"), *(Switch(rack, "top", uplink) for rack, uplink in uplinks.items()))
-    return Cluster(NodeType(drawn.per_node, (), node, fitted["inside"]), tuple(hosts), switches)
+    return Cluster(NodeType(drawn.per_node, (), node, fitted["intra_node"]), tuple(hosts), switches)
 
 
 def calibrated() -> dict[str, Fit]:
     """Every class of link by all-reduces that it bounds: pairs within nodes, rings of nodes, rings between racks."""
     four, rows = [f"n{i}" for i in range(4)], list[MeasuredTime]()
     with ShapedRacks({"r": four}, NODE_BITS_PER_S, NODE_BITS_PER_S) as lab:
-        rows += _rows("inside", lab, four, 2, [[2 * i, 2 * i + 1] for i in range(4)], 1)
+        rows += _rows("intra_node", lab, four, 2, [[2 * i, 2 * i + 1] for i in range(4)], 1)
         rows += _rows("node", lab, four, 1, [[0, 1, 2, 3]], 1)
         rows += _rows("node", lab, four, 2, [[0, 2, 4, 6], [1, 3, 5, 7]], 2)
     for name, bits_per_s in UPLINKS_BITS_PER_S.items():

@@ -70,7 +70,7 @@ def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
     inside = [list(range(node * per_node, (node + 1) * per_node)) for node in range(nodes)]
     between = [list(range(local, ranks.world, per_node)) for local in range(per_node)]
     # What crosses a node's own link is what all its ranks send.
-    for link, groups, sharing in (("inside", inside, 1), ("network", between, per_node)):
+    for link, groups, sharing in (("intra_node", inside, 1), ("inter_node", between, per_node)):
         if len(groups[0]) == 1:
             continue
         group = next(own for own, members in [(dist.new_group(m), m) for m in groups] if ranks.rank in members)

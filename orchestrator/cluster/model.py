@@ -42,8 +42,8 @@ class NodeType:
 
     gpus: int
     nics: tuple[Nic, ...]
-    network: Link  # of all its adapters together
-    inside: Link  # of one GPU to another: NVLink, or memory
+    inter_node: Link  # of all its adapters together
+    intra_node: Link  # of one GPU to another: NVLink, or memory
     gpu_cores: tuple[tuple[int, ...], ...] = ()  # the cores beside each GPU; empty when not known
 
 

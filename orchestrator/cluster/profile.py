@@ -46,7 +46,7 @@ def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluste
     """The racks that a few hosts are in: their uplinks are those of all nodes of the rack, not of these alone."""
     assert site.topology and site.topology.rack_nodes
     made = cluster_of(tree, node_type(site.node), share, faults, "the topology (names)")
-    whole = site.node.network_bytes_per_s * site.topology.rack_nodes * share
+    whole = site.node.inter_node_bytes_per_s * site.topology.rack_nodes * share
     slow = site.topology.slow
     return replace(
         made,
@@ -67,8 +67,8 @@ def node_type(node: Node) -> NodeType:
     return NodeType(
         gpus,
         nics,
-        Link(node.network_bytes_per_s, node.network_latency_us / 1e6),
-        Link(node.inside_bytes_per_s, node.inside_latency_us / 1e6),
+        Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
+        Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
         tuple(nvidia.numbered(text) for text in node.gpu_cores),
     )
 

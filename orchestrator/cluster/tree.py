@@ -36,7 +36,7 @@ def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, 
     """
     _check_once(tree, source)
     top = _tops(tree)
-    capacity = _uplinks(tree, node.network.bandwidth_bytes_per_s * uplink_share)
+    capacity = _uplinks(tree, node.inter_node.bandwidth_bytes_per_s * uplink_share)
     switches = []
     for name in _ordered(tree):
         parent = tree.parents.get(name) or (top if name != top else None)
@@ -46,7 +46,7 @@ def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, 
     if top not in tree.parents.values() and top not in tree.leaves:
         switches.append(Switch(top))
     hosts = tuple(
-        Host(name, leaf, node.network.slowed(faults.slow.get(name, 1.0)), node.gpus - faults.dead_gpus.get(name, 0))
+        Host(name, leaf, node.inter_node.slowed(faults.slow.get(name, 1.0)), node.gpus - faults.dead_gpus.get(name, 0))
         for leaf, names in tree.leaves.items()
         for name in names
     )

@@ -18,7 +18,7 @@ class Phase:
     name: str
     level: int
     steps: int
-    inside: float  # bytes per byte of gradient that a rank sends to its neighbour, where that is in its node
+    intra_node: float  # bytes per byte of gradient that a rank sends to its neighbour, where that is in its node
     flows: Flows  # bytes per byte of gradient from one position to another
 
 
@@ -28,11 +28,15 @@ def phases(rings: Rings) -> tuple[Phase, ...]:
     down, up = list[Phase](), list[Phase]()
     for level, size in enumerate(rings.dims[:last]):
         half = {pair: bytes_ / 2 for pair, bytes_ in rings.levels[level].items()}
-        inside = _inside(rings, level) / 2
-        down.append(Phase(f"reduce-scatter {level}", level, size - 1, inside, half))
-        up.insert(0, Phase(f"all-gather {level}", level, size - 1, inside, half))
-    return (*down, Phase("all-reduce", last, 2 * (rings.dims[last] - 1), _inside(rings, last), rings.levels[last]), *up)
+        intra_node = _intra_node(rings, level) / 2
+        down.append(Phase(f"reduce-scatter {level}", level, size - 1, intra_node, half))
+        up.insert(0, Phase(f"all-gather {level}", level, size - 1, intra_node, half))
+    return (
+        *down,
+        Phase("all-reduce", last, 2 * (rings.dims[last] - 1), _intra_node(rings, last), rings.levels[last]),
+        *up,
+    )
 
 
-def _inside(rings: Rings, level: int) -> float:
+def _intra_node(rings: Rings, level: int) -> float:
     return rings.hop(level) if rings.stride(level) < rings.ranks_per_node else 0.0

@@ -66,7 +66,7 @@ class _Hops:
     """What single messages between positions wait for."""
 
     def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host], loads: Loads) -> None:
-        self._rings, self._inside = rings, cluster.node.inside
+        self._rings, self._intra_node = rings, cluster.node.intra_node
         self._tree = fabric(cluster, hosts)
         self._links = loads.links[: len(hosts)], loads.links[len(hosts) :]
         self._orbits: dict[int, set[tuple[int, ...]]] = {}
@@ -75,15 +75,15 @@ class _Hops:
         size = self._rings.dims[part.level]
         if size == 1:
             return PhaseTime(part.name, 0.0, 0.0, 0.0, 0.0)
-        inside_s = part.inside / self._inside.bandwidth_bytes_per_s
-        busiest_s = max([inside_s, *(load.levels[index] / load.link.bandwidth_bytes_per_s for load in self._all())])
+        intra_node_s = part.intra_node / self._intra_node.bandwidth_bytes_per_s
+        busiest_s = max([intra_node_s, *(load.levels[index] / load.link.bandwidth_bytes_per_s for load in self._all())])
         times, found = part.steps / (size - 1), dict[tuple[int, int], tuple[float, float]]()
         latency_s = steps_s = transfer_s = 0.0
         for ring in self._rings_of(part.level):
             hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
             for hop in hops:
                 if hop not in found:
-                    found[hop] = self._hop(index, *hop, inside_s)
+                    found[hop] = self._hop(index, *hop, intra_node_s)
             ways = [found[hop] for hop in hops]
             quickest = min(ways)
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
@@ -107,10 +107,10 @@ class _Hops:
             }
         return self._orbits[level]
 
-    def _hop(self, index: int, a: int, b: int, inside_s: float) -> tuple[float, float]:
+    def _hop(self, index: int, a: int, b: int, intra_node_s: float) -> tuple[float, float]:
         """(seconds per byte of gradient that the narrowest link of the hop is busy in all, latency)."""
         if a == b:
-            return inside_s, self._inside.latency_s
+            return intra_node_s, self._intra_node.latency_s
         hosts, uplinks = self._links
         crossed = [uplinks[u] for u in self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]]
         busy_s = max(load.levels[index] / load.link.bandwidth_bytes_per_s for load in (hosts[a], hosts[b], *crossed))

@@ -61,11 +61,11 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
 def _links(plan: Plan) -> Network:
     """What the site's file says, or what was measured there."""
     node, ranks = plan.site.node, plan.ranks_per_node
-    inside = Level("node", ranks, node.inside_bytes_per_s, node.inside_latency_us / 1e6)
+    intra_node = Level("node", ranks, node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6)
     if plan.run.nodes == 1:
-        return Network((inside,))
-    network_s = node.network_latency_us / 1e6
-    return Network((inside, Level("cluster", plan.run.nodes, node.network_bytes_per_s, network_s, ranks)))
+        return Network((intra_node,))
+    network_s = node.inter_node_latency_us / 1e6
+    return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
 def stood(plan: Plan, hosts: Sequence[str]) -> Stand:

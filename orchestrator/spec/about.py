@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def about(help_: str, key: str | None = None) -> dict[str, Any]:
-    """A field's metadata: what it means, and its key in YAML where that differs from its name."""
-    return {"help": help_, **({"key": key} if key else {})}
+def about(help_: str, key: str | None = None, former: str | None = None) -> dict[str, Any]:
+    """A field's metadata: what it means, its key in YAML if that is not its name, and its former key."""
+    return {"help": help_, **({"key": key} if key else {}), **({"former": former} if former else {})}

@@ -9,7 +9,7 @@ from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, MICROSECONDS, RATE
 from orchestrator.spec.site import Site
 
-LINKS = ("network_bytes_per_s", "network_latency_us", "inside_bytes_per_s", "inside_latency_us")
+LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,18 @@ class SiteMeasurements:
     """Links as a site's `node` has them, and rates as a site has them; None for what was not measured."""
 
     run: Annotated[str, LINE] = field(metadata=about("where it was measured"))
-    network_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="network"))
-    network_latency_us: Annotated[float, MICROSECONDS] | None = field(default=None, metadata=about(""))
-    inside_bytes_per_s: Annotated[float, RATE] | None = field(default=None, metadata=about("", key="inside"))
-    inside_latency_us: Annotated[float, MICROSECONDS] | None = field(default=None, metadata=about(""))
+    inter_node_bytes_per_s: Annotated[float, RATE] | None = field(
+        default=None, metadata=about("", key="inter_node", former="network")
+    )
+    inter_node_latency_us: Annotated[float, MICROSECONDS] | None = field(
+        default=None, metadata=about("", former="network_latency_us")
+    )
+    intra_node_bytes_per_s: Annotated[float, RATE] | None = field(
+        default=None, metadata=about("", key="intra_node", former="inside")
+    )
+    intra_node_latency_us: Annotated[float, MICROSECONDS] | None = field(
+        default=None, metadata=about("", former="inside_latency_us")
+    )
     step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = field(
         default_factory=dict, metadata=about("")
     )

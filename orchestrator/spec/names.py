@@ -31,6 +31,8 @@ def has_short_form(cls: type[Any]) -> bool:
 
 def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have, where X may be a key of one of its sections."""
+    if renamed := [key_of(field) for field in dataclasses.fields(cls) if field.metadata.get("former") == key]:
+        return f"; did you mean {renamed[0]!r}, its new name?"
     sections = _sections(cls)  # type: ignore[arg-type]
     inner = {f"{section}.{key}" for section, held in sections.items() if key in _keys(held)}
     return f"; did you mean {' or '.join(map(repr, sorted(inner)))}?" if inner else did_you_mean(key, _keys(cls))

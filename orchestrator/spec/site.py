@@ -60,17 +60,21 @@ class Node:
     interface: Annotated[str, LINE] | None = field(
         default=None, metadata=about("network interface of the ranks' traffic, as in ib0; default: by host name")
     )
-    network_bytes_per_s: Annotated[float, RATE] = field(
-        default=12.5e9, metadata=about("bandwidth of all its adapters together, one way", key="network")
+    inter_node_bytes_per_s: Annotated[float, RATE] = field(
+        default=12.5e9,
+        metadata=about("bandwidth of all adapters of a node together, one way", key="inter_node", former="network"),
     )
-    inside_bytes_per_s: Annotated[float, RATE] = field(
-        default=50e9, metadata=about("bandwidth from one GPU of a node to another, one way", key="inside")
+    intra_node_bytes_per_s: Annotated[float, RATE] = field(
+        default=50e9,
+        metadata=about(
+            "bandwidth from one GPU to another in the same node, one way", key="intra_node", former="inside"
+        ),
     )
-    network_latency_us: Annotated[float, MICROSECONDS] = field(
-        default=5.0, metadata=about("microseconds of a message between nodes")
+    inter_node_latency_us: Annotated[float, MICROSECONDS] = field(
+        default=5.0, metadata=about("microseconds of a message between nodes", former="network_latency_us")
     )
-    inside_latency_us: Annotated[float, MICROSECONDS] = field(
-        default=3.0, metadata=about("microseconds of a message within a node")
+    intra_node_latency_us: Annotated[float, MICROSECONDS] = field(
+        default=3.0, metadata=about("microseconds of a message within a node", former="inside_latency_us")
     )
 
 

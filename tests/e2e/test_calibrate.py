@@ -14,7 +14,7 @@ def test_a_place_is_measured_and_its_runs_predicted(place: Place) -> None:
     found = json.loads(said.stdout)
     assert Path(found["kept"]).name == "measured.measured"
     nodes = 1 if place.cluster == "local" else 2
-    assert [link["link"] for link in found["links"]] == ["inside", "network"][:nodes]
+    assert [link["link"] for link in found["links"]] == ["intra_node", "inter_node"][:nodes]
     run = Path(place.view("last")["folder"])
     assert metrics(run, "done") and not (run / "checkpoints").exists()
     said = place.torusrun("predict", "run.yaml", "--site", f"./{site}", "--json")

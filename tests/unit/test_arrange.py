@@ -181,7 +181,9 @@ def test_in_one_rack_it_takes_what_the_formulas_of_the_prediction_say(
     ranks = dims[0] * dims[1]
     node = NodeType(4, (), Link(1e10, latency_s), Link(inside, latency_s / 3))
     one = replace(
-        racks([ranks // 4]), node=node, hosts=tuple(replace(h, network=node.network) for h in racks([ranks // 4]).hosts)
+        racks([ranks // 4]),
+        node=node,
+        hosts=tuple(replace(h, network=node.inter_node) for h in racks([ranks // 4]).hosts),
     )
     found = timing(Rings(dims, 4), one, names(one))
     links = Network((Level("node", 4, inside, latency_s / 3), Level("cluster", ranks // 4, 1e10, latency_s, 4)))

@@ -15,7 +15,9 @@ from orchestrator.spec.load import load, load_site, measured_place
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
 RUN = "name: digits\nsite: here\nnodes: 2\ngrid: 2x2\ntrain: {batch: 64}\n"
-SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, network: 1GB/s, inside: 2GB/s}\nimage_us: {other: 7}\n"
+SITE = (
+    "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, inter_node: 1GB/s, intra_node: 2GB/s}\nimage_us: {other: 7}\n"
+)
 
 
 def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
@@ -24,7 +26,7 @@ def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {**head, "model": "resnet-digits", "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S)} for n in (16, 32)
     ]
-    for link in ("inside", "network"):
+    for link in ("intra_node", "inter_node"):
         for size in (2**12, 2**20, 2**24):
             time_s = slower * (2 * ALPHA_S + size * BETA_S)
             found.append({**head, "link": link, "operation": "all_reduce", "ranks": 2, "bytes": size, "time_s": time_s})
@@ -62,12 +64,12 @@ def test_the_constants_come_out_of_the_newest_attempt(tmp_path: Path) -> None:
 def test_what_is_kept_is_believed_before_the_sites_file(tmp_path: Path, run_file: Path) -> None:
     place, _ = measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     site = load(run_file).site
-    assert site.node.network_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.network_latency_us == 200.0
-    assert site.node.inside_bytes_per_s == pytest.approx(1 / BETA_S)
+    assert site.node.inter_node_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.inter_node_latency_us == 200.0
+    assert site.node.intra_node_bytes_per_s == pytest.approx(1 / BETA_S)
     assert site.image_us == {"other": 7.0, "resnet-digits": pytest.approx(50.0)}
     assert place.name == "here.measured" and load_site("here") == site
-    place.write_text("run: x\nnetwrok: 1GB/s\n")
-    with pytest.raises(UserError, match=r"here.measured:2:1: unknown key 'netwrok'; did you mean 'network'"):
+    place.write_text("run: x\ninter_nodes: 1GB/s\n")
+    with pytest.raises(UserError, match=r"here.measured:2:1: unknown key 'inter_nodes'; did you mean 'inter_node'"):
         load(run_file)
 
 
@@ -104,10 +106,10 @@ def test_half_a_measurement_is_none(tmp_path: Path, written: list[dict[str, Any]
 def test_shipped_sites_have_the_links_of_the_table(name: str) -> None:
     node, links = load_site(name).node, table("networks")[name]
     inner, outer = links["node"], links["cluster"]
-    assert (node.ranks, node.inside_bytes_per_s) == (
+    assert (node.ranks, node.intra_node_bytes_per_s) == (
         number(inner["members"]), number(inner["bandwidth_bytes_per_s"])
     )  # fmt: skip
-    assert node.network_bytes_per_s == number(outer["bandwidth_bytes_per_s"])
-    assert (node.inside_latency_us, node.network_latency_us) == (
+    assert node.inter_node_bytes_per_s == number(outer["bandwidth_bytes_per_s"])
+    assert (node.intra_node_latency_us, node.inter_node_latency_us) == (
         pytest.approx(1e6 * number(inner["latency_s"])), pytest.approx(1e6 * number(outer["latency_s"]))
     )  # fmt: skip

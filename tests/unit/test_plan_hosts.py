@@ -14,7 +14,7 @@ from orchestrator.plans.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun
-node: {ranks: 4, gpus: 4, hcas: [mlx5_0, mlx5_1], network: 25GB/s}
+node: {ranks: 4, gpus: 4, hcas: [mlx5_0, mlx5_1], inter_node: 25GB/s}
 topology: {source: names, pattern: 'g(?P<number>[0-9]+)', rack_nodes: 4, uplink: 1/4}
 """
 HOSTS = [f"g{number:04}" for number in (1, 2, 3, 5, 6, 7, 8, 9)]  # 3, 4 and 1 of three racks

@@ -185,7 +185,7 @@ def test_a_host_on_two_leaves_a_circle_and_a_fault_of_nothing() -> None:
 
 
 def site(topology: str) -> Site:
-    node = "node: {ranks: 4, hcas: [m0, m1], network: 200Gbit/s}"
+    node = "node: {ranks: 4, hcas: [m0, m1], inter_node: 200Gbit/s}"
     return read(Site, f"scheduler: slurm\nlauncher: srun\n{node}\ntopology: {topology}\n", "site.yaml")[0]
 
 
