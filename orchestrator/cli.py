@@ -29,12 +29,12 @@ from orchestrator.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError
 from orchestrator.version import __version__
 
 VERBS = {
-    "build": "build a container image, or find it built",
-    "image": "the images that are built: ls, inspect, verify, rm, sign",
-    "check": "what does not fit between a run, its image and its site",
-    "plan": "show what a run would be: site, nodes, ranks, grid, training",
-    "predict": "how long a run would take, beside published records and other sizes",
-    "calibrate": "latency and bandwidth of the links, fitted to measured times",
+    "build": "build a container image, unless the cache has it",
+    "image": "list, inspect, verify, remove or sign built images",
+    "check": "find mismatches between a run, its image and its site",
+    "plan": "show what would be submitted: site, nodes, ranks, grid, training",
+    "predict": "predict how long a run takes; compare with published records and other sizes",
+    "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
     "submit": "submit a run (--wait follows it to its end, --dry-run shows what it would do)",
     "status": "the state of your runs: step, time left, loss, hosts or reason",
     "watch": "follow a run to its end",
@@ -42,8 +42,8 @@ VERBS = {
     "cancel": "end a run, after a checkpoint",
     "resume": "submit the next attempt of a run, from its newest complete checkpoint",
     "collect": "copy logs, metrics and checkpoints of a run into a folder",
-    "schema": "the JSON schema of a run's or a site's file",
-    "version": "the version of torusrun",
+    "schema": "print the JSON schema of a run, site or image file",
+    "version": "print the version of torusrun",
 }
 EPILOG = """
 exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the scheduler or the site failed

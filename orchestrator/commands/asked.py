@@ -11,16 +11,16 @@ LARGEST_BYTES = 64_000_000  # of a file of hosts
 
 
 def run_file(parser: argparse.ArgumentParser) -> None:
-    """A run's YAML and what overrides it."""
-    parser.add_argument("file", metavar="RUN.yaml", help="the run")
-    parser.add_argument("--site", metavar="NAME", help="another site than the file says: a name or a path")
+    """A run file and what overrides it."""
+    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
+    parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     parser.add_argument(
         "--set",
         metavar="KEY.SUB=VALUE",
         action="append",
         default=[],
         dest="settings",
-        help="override one value; may be given several times",
+        help="override one key; may be repeated",
     )
 
 
@@ -31,12 +31,12 @@ def site(parser: argparse.ArgumentParser) -> None:
 
 def run_id(parser: argparse.ArgumentParser) -> None:
     """A run that was submitted."""
-    parser.add_argument("run_id", metavar="RUN", help="a run's id, the beginning of it, its folder, or 'last'")
+    parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
 
 
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """Hosts to think of; `hosts` reads them."""
-    what = "one a line, or a list as in n[1-8]; more are spares"
+    """A file of hosts, which `hosts` reads."""
+    what = "one per line, or a list like n[1-8]; surplus hosts are spares"
     parser.add_argument("--hosts", metavar="FILE", help=f"{purpose}: {what}")
 
 
@@ -57,5 +57,5 @@ def hosts(name: str) -> list[str]:
         except SiteError as error:
             raise UserError(f"--hosts {name}:{number}: {error}") from None
     if not found:
-        raise UserError(f"--hosts {name}: there are no hosts in it; write one a line")
+        raise UserError(f"--hosts {name}: it has no hosts; write one per line")
     return found

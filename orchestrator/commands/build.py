@@ -1,5 +1,5 @@
 """
-IMAGE is an image file's name or path, or a run whose image it is.
+IMAGE is the name or path of an image file, or a run file whose image is built.
 
 examples:
   torusrun build pytorch-cpu
@@ -17,12 +17,14 @@ from orchestrator.errors import DONE, UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", metavar="IMAGE", help="an image file, or a run's file")
+    parser.add_argument("image", metavar="IMAGE", help="an image file or a run file")
     asked.site(parser)
-    parser.add_argument("--on", choices=("login", "job"), help="build here or in a job; default: as the site says")
-    parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages from this folder alone")
-    parser.add_argument("--offline", action="store_true", help="reach no network at all while building")
-    parser.add_argument("--quiet", "-q", action="store_true", help="do not show the build's own lines")
+    parser.add_argument(
+        "--on", choices=("login", "job"), help="build here (login) or in a job; default: the site's build_on"
+    )
+    parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages only from this folder")
+    parser.add_argument("--offline", action="store_true", help="use no network while building")
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not show the output of the build")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 """
-A job on the run's nodes measures what a rank computes and what the links within and between nodes carry; what is fitted
-to it is kept beside the site's file, where plan and predict find it. FILE.json holds times measured otherwise, as in
+A job on the run's nodes measures the compute time of a rank, and the intra-node and inter-node links. The fitted values
+are written beside the site's file, where plan and predict read them. FILE.json holds times measured by you, as in
   {"schema": 1, "rows": [{"link": "node", "operation": "all_reduce", "ranks": 4, "bytes": 1048576, "time_s": 0.0001}]}
-innermost link first; its links are printed for predict --network, and kept nowhere.
+innermost link first. Its links are only printed, for predict --network.
 
 examples:
   torusrun calibrate examples/digits.yaml
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_file(parser)
     parser.add_argument(
-        "--from", metavar="RUN", dest="measured", help="a measuring run that is over, in place of submitting one"
+        "--from", metavar="RUN", dest="measured", help="use this finished measuring run in place of submitting one"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -53,7 +53,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
     settings = [*args.settings, "program=measure"]
     run = open_run(args.measured) if args.measured else submit(args.file, site=args.site, settings=settings)
     if run.plan.run.program != "measure":
-        raise UserError(f"{run.id} is a training; a measuring run is submitted with --set program=measure")
+        raise UserError(f"{run.id} is not a measuring run; submit one with --set program=measure")
     view = live.show(run.folder)
     if view.state is not State.COMPLETED:
         raise UserError(f"{run.id} is {view.state.value} ({view.reason}): nothing was measured")

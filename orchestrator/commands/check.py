@@ -27,11 +27,13 @@ def run(args: argparse.Namespace) -> int:
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if (before := run_image.unbuilt(planned)) is not None:
-        return _say(args.json, None, before, "its image is not built yet; nothing is known that would keep it from it")
+        return _say(
+            args.json, None, before, "no problem found; the image is not built yet, so what is in it was not checked"
+        )
     image = run_image.of_plan(planned)
     found = run_image.findings(planned, image) if image else []
     path = image.path if image else None
-    return _say(args.json, path, found, f"nothing found that does not fit ({path or 'no image'})")
+    return _say(args.json, path, found, f"no problem found ({path or 'no image'})")
 
 
 def _say(as_json: bool, image: str | None, found: list[Finding], nothing: str) -> int:

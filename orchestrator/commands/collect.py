@@ -1,6 +1,6 @@
 """
-Checkpoints are verified against their manifests before and after copying; torn ones stay behind. Links, FIFOs and
-devices are left out, and told of.
+Checkpoints are verified against their manifests before and after copying; incomplete ones are not copied. Symbolic
+links, FIFOs and devices are not copied either; each is reported.
 
 example:
   torusrun collect last results/digits
@@ -18,9 +18,12 @@ from orchestrator.errors import DONE
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_id(parser)
-    parser.add_argument("into", metavar="FOLDER", help="a new folder")
+    parser.add_argument("into", metavar="FOLDER", help="the folder to create")
     parser.add_argument(
-        "--checkpoints", choices=("newest", "all", "none"), default="newest", help="default: %(default)s"
+        "--checkpoints",
+        choices=("newest", "all", "none"),
+        default="newest",
+        help="which checkpoints to copy; default: %(default)s",
     )
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("ls", "inspect", "verify", "rm", "sign"))
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="an image's name, path, or the beginning of its key")
+    parser.add_argument("what", choices=("ls", "inspect", "verify", "rm", "sign"), help="what to do")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="an image's name, path, or the start of its key")
     parser.add_argument("--json", action="store_true", help="as JSON")
     asked.site(parser)
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         if wrong := cache.verify(entry):
             print(wrong)
             return SITE_FAILED
-        print(f"{entry.path}: as it was built")
+        print(f"{entry.path}: unchanged since it was built")
     elif args.what == "rm":
         cache.remove(entry)
         print(f"{entry.path}: removed")
@@ -68,14 +68,14 @@ def _line(entry: CachedImage) -> str:
 
 
 def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
-    """Sign with the user's own key, which the runtime asks for; the sum that is kept follows, as the file grows."""
+    """Sign with the user's own key, for which the runtime asks. That changes the file and so its checksum."""
     from orchestrator import process
     from orchestrator.containers import runtime
 
     if wrong := cache.verify(entry):
-        raise SiteError(f"{wrong}; an image that is not what was built is not signed")
+        raise SiteError(f"{wrong}; only an unchanged image can be signed")
     program = runtime.required(command).command
     if process.interact([program, "sign", str(entry.path)]) != 0:
-        raise SiteError(f"{entry.path}: it was not signed; `{program} key newpair` makes a key")
-    cache.keep_sum(entry)
+        raise SiteError(f"{entry.path}: signing failed; if you have no key yet, make one with `{program} key newpair`")
+    cache.keep_checksum(entry)
     print(f"{entry.path}: signed")

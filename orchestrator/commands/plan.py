@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_file(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON, with every value that was left to its default")
+    parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     asked.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument("--svg", metavar="FILE", help="draw the placement into FILE")
+    parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]:
-    """What the run will take, or why that cannot be said."""
+    """The prediction, or the reason why there is none."""
     from orchestrator.plans.forecast import forecast_of
 
     try:
@@ -77,7 +77,7 @@ def _write(path: Path, text: str) -> None:
 def _later(planned: Plan) -> str:
     if planned.site.topology is None:
         return "placement   in the scheduler's order: the site has no topology"
-    return "placement   by the network, once the hosts are known; --hosts FILE shows it for hosts of yours"
+    return "placement   ordered by the network when the job knows its hosts; --hosts FILE shows it for given hosts"
 
 
 def _words(planned: Plan) -> str:

@@ -25,38 +25,44 @@ MOST_IMAGES = 1_000_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="RUN.yaml", nargs="?", help="the run")
-    parser.add_argument("--site", metavar="NAME", help="another site than the file says: a name or a path")
+    parser.add_argument("file", metavar="RUN.yaml", nargs="?", help="the run file")
+    parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     parser.add_argument(
-        "--set", metavar="KEY.SUB=VALUE", action="append", default=[], dest="settings", help="override one value"
+        "--set", metavar="KEY.SUB=VALUE", action="append", default=[], dest="settings", help="override one key"
     )
-    parser.add_argument("--published", action="store_true", help="published records beside the model's answer")
-    parser.add_argument("--gpus", metavar="A..B", help="all schemes from A to B GPUs, doubling")
-    parser.add_argument("--grids", action="store_true", help="the best grids beside those of the record runs")
+    parser.add_argument("--published", action="store_true", help="compare the model with published records")
+    parser.add_argument("--gpus", metavar="A..B", help="compare all-reduce schemes from A to B GPUs, doubling")
+    parser.add_argument("--grids", action="store_true", help="compare the best grids with those of the record runs")
     asked.hosts_file(parser, "with RUN.yaml: place the ranks on these hosts")
     parser.add_argument(
-        "--network", metavar="NAME", help="links: a name, or what calibrate printed; default: the site's"
+        "--network", metavar="NAME", help="links: a name, or a file that calibrate printed; default: the site's"
     )
-    parser.add_argument("--gpu", metavar="NAME", help="what computes; default: by the site's architecture")
+    parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
     parser.add_argument("--workload", metavar="NAME", help="resnet50 or resnet-digits; default: the run's model")
     parser.add_argument(
-        "--images-per-s", metavar="RATE", type=float, help="measured rate of one rank, instead of --gpu"
+        "--images-per-s", metavar="RATE", type=float, help="measured images/s of one rank, instead of --gpu"
     )
-    parser.add_argument("--local-batch", metavar="N", type=int, default=32, help="per GPU, with --gpus and --grids")
-    parser.add_argument("--svg", metavar="FILE", type=Path, help="with --gpus: the plot as a picture")
+    parser.add_argument(
+        "--local-batch",
+        metavar="N",
+        type=int,
+        default=32,
+        help="images per GPU, with --gpus and --grids; default: %(default)s",
+    )
+    parser.add_argument("--svg", metavar="FILE", type=Path, help="with --gpus: write the plot as SVG into FILE")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     ways = [args.file is not None, args.published, args.gpus is not None, args.grids]
     if sum(ways) != 1:
-        raise UserError("predict takes one of RUN.yaml, --published, --gpus A..B and --grids")
+        raise UserError("give exactly one of RUN.yaml, --published, --gpus A..B and --grids")
     if not 1 <= args.local_batch <= MOST_IMAGES:
         raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")
     if args.images_per_s is not None and not 0 < args.images_per_s <= MOST_IMAGES:
         raise UserError(f"--images-per-s: must be above 0 and at most {MOST_IMAGES}")
     if args.svg and args.gpus is None:
-        raise UserError("--svg goes with --gpus A..B")
+        raise UserError("--svg needs --gpus A..B")
     found = _asked(args)
     text = json.dumps({"schema": SCHEMA, **found.as_json()}, indent=1) if args.json else found.as_text()
     print(text)

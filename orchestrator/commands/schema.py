@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from orchestrator.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("run", "site"), help="which file")
+    parser.add_argument("what", choices=("run", "site", "image"), help="the kind of file")
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.containers.image_file import ImageFile
     from orchestrator.spec.run import RunSpec
     from orchestrator.spec.schema import schema
     from orchestrator.spec.site import Site
 
-    print(json.dumps(schema({"run": RunSpec, "site": Site}[args.what], f"torusrun {args.what}"), indent=1))
+    declared: type[Any] = {"run": RunSpec, "site": Site, "image": ImageFile}[args.what]
+    print(json.dumps(schema(declared, f"torusrun {args.what}"), indent=1))
     return DONE

@@ -13,7 +13,7 @@ from orchestrator.version import __version__
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--short", action="store_true", help="the number alone")
+    parser.add_argument("--short", action="store_true", help="print only the number")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from orchestrator.containers import complaints, lint, lock
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
 from orchestrator.containers.image_file import load
-from orchestrator.containers.inputs import Inputs, collect, file_sum
+from orchestrator.containers.inputs import Inputs, collect, file_checksum
 from orchestrator.containers.mirror import completed
 from orchestrator.containers.runtime import Runtime, own_environment, temporary_folder
 from orchestrator.errors import SiteError, UserError
@@ -113,7 +113,7 @@ def _build(
             path=cache.image(key),
             name=name,
             definition=inputs.definition,
-            sha256=file_sum(image),
+            sha256=file_checksum(image),
             size_bytes=image.stat().st_size,
             built_s=time.time(),
             build_time_s=time.time() - started_s,

@@ -1,13 +1,13 @@
 """The content-addressed images of a site, on a file system that its nodes share.
 
-CACHE/KEY.sif    the image; its appearance, by rename, is the moment it exists
-CACHE/KEY.json   what is known of it; written before the image appears
+CACHE/KEY.sif    the image; it appears by rename, when it is complete
+CACHE/KEY.json   its sidecar: what is known about it; written before the image appears
 CACHE/KEY.log    the log of its last build, failed ones included
 CACHE/KEY.lock   one builder at a time
-CACHE/.KEY.*     a build under way, or what a killed one left; the next build clears it
+CACHE/.KEY.*     a build under way, or the leftovers of a killed one; the next build removes those
 
-Nobody but its owner may write into the folder: whoever can, can put an image of his own under any key. Still no link
-in it is followed, and a damaged sidecar hides its own image only.
+Only its owner may write into the folder, since anyone else who could would be able to replace any image. Links in it
+are not followed, and a damaged sidecar hides only its own image.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from orchestrator import private, process
 from orchestrator.containers import lock
-from orchestrator.containers.inputs import stream_sum
+from orchestrator.containers.inputs import stream_checksum
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import damaged, read_object, required, write_json
 
@@ -59,12 +59,12 @@ class CachedImage:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
-        """What a sidecar says of the image with this key. Raises SiteError where it cannot be believed."""
+        """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
         kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
         values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
         for name in ("labels", "versions"):
             if not all(isinstance(value, str) for value in values[name].values()):
-                raise damaged(sidecar, f"{name!r} holds something that is no text")
+                raise damaged(sidecar, f"{name!r} holds something other than text")
         if values["key"] != key:
             raise damaged(sidecar, "its key is another image's")
         return cls(**values, path=image)
@@ -74,7 +74,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (f
 
 
 def warn(message: str) -> None:
-    """Say on the terminal what is wrong with one image, while the others go on."""
+    """Print what is wrong with one image; the others are still listed."""
     print(f"torusrun: {private.plain(message)}", file=sys.stderr, flush=True)
 
 
@@ -90,7 +90,7 @@ class Cache:
         self.check()
 
     def check(self) -> None:
-        """Raise SiteError where others can put images into the folder; a sticky one, as /tmp, is no better."""
+        """Raise SiteError when others can write into the folder, even if it is sticky like /tmp."""
         private.check(self.folder)
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         if mode & private.OTHERS_WRITE:
@@ -163,7 +163,7 @@ class Cache:
         raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
-        """Give a finished image its name: sidecar first, so that an image never stands without one."""
+        """Give a finished image its name. The sidecar is written first, so that no image is without one."""
         try:
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
@@ -177,21 +177,25 @@ class Cache:
     def verify(self, entry: CachedImage) -> str | None:
         """What is wrong with an image, read from end to end; None when it is the one that was built."""
         try:
-            found = _sum(entry.path)
+            found = _checksum(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
-        return None if found == entry.sha256 else f"{entry.path}: its sum is {found}, and was {entry.sha256} when built"
+        return (
+            None
+            if found == entry.sha256
+            else f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"
+        )
 
-    def keep_sum(self, entry: CachedImage) -> None:
-        """Take an image as it is now for what it is: its owner has signed it."""
+    def keep_checksum(self, entry: CachedImage) -> None:
+        """Record the image's new checksum after its owner has signed it."""
         try:
-            now = replace(entry, sha256=_sum(entry.path), size_bytes=entry.path.lstat().st_size)
+            now = replace(entry, sha256=_checksum(entry.path), size_bytes=entry.path.lstat().st_size)
         except OSError as error:
             raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:
-        """Remove an image, then what is known of it. Raises SiteError when it is being built or cannot be removed."""
+        """Remove an image, its sidecar and its log. Raises SiteError when it is being built or cannot be removed."""
         with lock.held_if_free(self.lock(entry.key)) as free:
             if not free:
                 raise SiteError(f"{entry.key[:12]} is in use by {lock.holder(self.lock(entry.key))}")
@@ -216,17 +220,17 @@ class Cache:
                         yield path
 
 
-def _sum(image: Path) -> str:
+def _checksum(image: Path) -> str:
     """SHA-256 of an image of the cache itself, never of a file that a link leads to."""
     with open(private.open_regular(image), "rb") as stream:
-        return stream_sum(stream)
+        return stream_checksum(stream)
 
 
 def remove_tree(path: Path) -> bool:
     """Remove a leftover; whether it is gone.
 
-    Root file systems hold folders that their owner may not enter, and files of the further ids that a user has in a
-    fakeroot build (/etc/subuid): those are removed as these ids.
+    A root file system holds folders that their owner may not enter. A fakeroot build also leaves files of the user's
+    subordinate ids (/etc/subuid), which only a process with these ids can remove.
     """
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ def _image(wanted: Wanted, image: ImageFacts) -> Iterator[Finding]:
     if not image.shared:
         yield Finding("image-not-shared", f"{image.path} lies on no file system that the nodes share")
     if wanted.sha256 and image.sha256 and wanted.sha256 != image.sha256:
-        other = f"its sum is {image.sha256[:12]}, and was {wanted.sha256[:12]}"
+        other = f"its SHA-256 is {image.sha256[:12]}, and was {wanted.sha256[:12]}"
         yield Finding("digest-changed", f"{image.path} is not the image of this run: {other}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator import process
-from orchestrator.containers.image_file import MPI_SUM_MISSING, ImageFile
+from orchestrator.containers.image_file import MPI_CHECKSUM_MISSING, ImageFile
 from orchestrator.containers.quoting import export, line, shell
 from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
@@ -45,7 +45,7 @@ def render(image_file: ImageFile, variant: Variant | None = None) -> str:
 
     variant = variant or Variant()
     if image_file.mpi.source == "built" and not image_file.mpi.sha256:
-        raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_SUM_MISSING}")
+        raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
     return environment.render(
         "container/image.def.j2",
         header=header(image_file),

@@ -1,4 +1,4 @@
-"""What a host and an image are, asked of their own programs. A fact that cannot be had is None, never a guess."""
+"""What a host and an image provide, found out by running their own programs. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.containers.answers import (
     parse_slurm_pmix,
 )
 from orchestrator.containers.command import ContainerExec, inside
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.containers.runtime import Runtime, own_environment
 from orchestrator.errors import SiteError
 
@@ -31,11 +31,11 @@ ASKING_S = 60.0
 
 @dataclass(frozen=True)
 class HostFacts:
-    """A machine that starts ranks or builds."""
+    """A machine that starts ranks or builds images."""
 
     runtime: Runtime | None = None
     mpi: MpiLibrary | None = None
-    pmix_served: frozenset[int] = frozenset()  # generations that whoever starts the ranks speaks; empty: not known
+    pmix_served: frozenset[int] = frozenset()  # generations that the launcher speaks; empty: not known
     driver: str | None = None
     gpus: tuple[str, ...] = ()  # architectures, as in sm_70
     glibc: str | None = None
@@ -97,7 +97,9 @@ def host(runtime: Runtime | None, launcher: str, paths: Iterable[str] = ()) -> H
     )
 
 
-def image(path: Path, container: ContainerExec | None, shared: Iterable[str] = (), sum_it: bool = False) -> ImageFacts:
+def image(
+    path: Path, container: ContainerExec | None, shared: Iterable[str] = (), with_checksum: bool = False
+) -> ImageFacts:
     """Ask an image, by running the probe in it unless `container` is None; `shared` are the shared file systems."""
     on_shared = not list(shared) or any(path.resolve().is_relative_to(Path(s).resolve()) for s in shared)
     try:
@@ -105,7 +107,7 @@ def image(path: Path, container: ContainerExec | None, shared: Iterable[str] = (
             stream.read(1)
     except OSError as error:
         return ImageFacts(str(path), readable=False, unreadable_because=error.strerror or "", shared=on_shared)
-    outside = ImageFacts(str(path), shared=on_shared, sha256=file_sum(path) if sum_it else None)
+    outside = ImageFacts(str(path), shared=on_shared, sha256=file_checksum(path) if with_checksum else None)
     return _examined(outside, container) if container else outside
 
 
@@ -115,8 +117,8 @@ def _examined(known: ImageFacts, container: ContainerExec) -> ImageFacts:
     except SiteError as error:
         return ImageFacts(known.path, False, str(error), known.shared, known.sha256)
     if not (found := parse_probe(done.stdout)):
-        why = (done.stderr.strip() or "its Python said nothing").splitlines()[-1]
-        return ImageFacts(known.path, False, f"nothing can be run in it: {why}", known.shared, known.sha256)
+        why = (done.stderr.strip() or "its Python printed nothing").splitlines()[-1]
+        return ImageFacts(known.path, False, f"no program runs in it: {why}", known.shared, known.sha256)
     mpi = parse_mpi(_inside(container, "ompi_info", "--parsable").stdout)
     if mpi and mpi.pmix is None:
         mpi = MpiLibrary(mpi.family, mpi.version, parse_pmix(found.get("pmix")))

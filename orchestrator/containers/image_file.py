@@ -16,7 +16,7 @@ from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 
-MPI_SUM_MISSING = (
+MPI_CHECKSUM_MISSING = (
     "'mpi.sha256' has to say what its source archive is: take the SHA-256 that the project publishes, or download the "
     "archive, make sure that it is the right one, and write what `sha256sum` prints"
 )
@@ -161,7 +161,7 @@ def _misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
     if mpi.source == "built" and not (mpi.version and mpi.url):
         yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
     elif mpi.source == "built" and not mpi.sha256:
-        yield "mpi", MPI_SUM_MISSING
+        yield "mpi", MPI_CHECKSUM_MISSING
     targets = [file.to for file in image_file.files]
     for target in sorted({t for t in targets if targets.count(t) > 1}):
         yield "files", f"'files' puts two things at {target}; give each its own path"

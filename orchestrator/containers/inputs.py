@@ -1,4 +1,4 @@
-"""What a build takes in beside the text of its definition: its base, its own files, and their sums."""
+"""What a build takes in beside the text of its definition: its base, its own files, and their checksums."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Inputs:
         content = {
             "schema": SCHEMA,
             "definition": self.definition,
-            "files": [[name, sum_of(path)] for name, path in self.files],
+            "files": [[name, checksum_of_tree(path)] for name, path in self.files],
             "base": self.base_identity,
             "compression": self.compression,
         }
@@ -67,8 +67,8 @@ def collect(image_file: ImageFile, definition: str, beside: Path, compression: s
     local = image_file.base.folder or image_file.base.sif
     base = _there(beside, local, "base") if local else None
     if base and bool(image_file.base.folder) != base.is_dir():
-        raise UserError(f"{base}: this is {'no folder' if image_file.base.folder else 'a folder, not a SIF'}")
-    identity = base_sum(base) if base else image_file.base.digest or ""
+        raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a SIF'}")
+    identity = base_checksum(base) if base else image_file.base.digest or ""
     return Inputs(definition, tuple(files), base, identity, compression)
 
 
@@ -80,27 +80,27 @@ def training() -> Path:
     raise UserError(f"{package}: the training package is not here; install torusrun whole")
 
 
-def sum_of(path: Path) -> str:
+def checksum_of_tree(path: Path) -> str:
     """SHA-256 of a file, or of a folder's names, modes, links and contents. Raises UserError when it cannot be read."""
     try:
         if not path.is_dir():
-            return file_sum(path)
+            return file_checksum(path)
         total = hashlib.sha256()
         for name, entry in _entries(path):
-            content = os.readlink(entry) if entry.is_symlink() else "" if entry.is_dir() else file_sum(entry)
+            content = os.readlink(entry) if entry.is_symlink() else "" if entry.is_dir() else file_checksum(entry)
             total.update(json.dumps([name, _kind(entry.lstat().st_mode), content]).encode())
         return total.hexdigest()
     except OSError as error:
         raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
 
 
-def base_sum(path: Path) -> str:
-    """What tells a base from another: the sum of a SIF, and of a folder the names, modes, sizes and times of its files.
+def base_checksum(path: Path) -> str:
+    """Identify a base: by the SHA-256 of a SIF; for a folder, by the names, modes, sizes and times of its files.
 
-    Reading the contents of a whole root file system would take longer than a cached image is allowed to.
+    Reading all contents of a root file system would make a cached image slow to find.
     """
     if not path.is_dir():
-        return sum_of(path)
+        return checksum_of_tree(path)
     total = hashlib.sha256()
     for name, entry in _entries(path):
         known = entry.lstat()
@@ -109,13 +109,13 @@ def base_sum(path: Path) -> str:
     return total.hexdigest()
 
 
-def file_sum(path: Path) -> str:
+def file_checksum(path: Path) -> str:
     """SHA-256 of the content of a file, or of the file that a link leads to. Raises OSError, also for a FIFO."""
     with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
-        return stream_sum(stream)
+        return stream_checksum(stream)
 
 
-def stream_sum(stream: IO[bytes]) -> str:
+def stream_checksum(stream: IO[bytes]) -> str:
     """SHA-256 of what a stream still holds."""
     total = hashlib.sha256()
     while chunk := stream.read(CHUNK_BYTES):

@@ -10,7 +10,7 @@ REFERENCE = text_kind(
     "write it as debian:bookworm or registry.example.org/name:tag, without docker:// and without the digest",
 )
 DIGEST = text_kind("a digest", r"sha256:[0-9a-f]{64}", "write sha256: and 64 hexadecimal digits")
-SHA256 = text_kind("a SHA-256 sum", r"[0-9a-f]{64}", "write 64 hexadecimal digits")
+SHA256 = text_kind("a SHA-256 checksum", r"[0-9a-f]{64}", "write 64 hexadecimal digits")
 SUITE = text_kind("a Debian or Ubuntu suite", r"[a-z][a-z0-9-]*", "write it as bookworm")
 URL = text_kind("a URL", r"(https?|file)://[A-Za-z0-9._~:/?&=+@,%-]+", "write it as https://host/folder")
 PACKAGE = text_kind(

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import SiteError
 from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import RunFolder
@@ -48,10 +48,10 @@ def kept(run: RunFolder) -> Image | None:
 def changed(image: Image) -> str | None:
     """How the file of an image differs from what it was, in words; None when it is the same."""
     try:
-        found = file_sum(Path(image.path))
+        found = file_checksum(Path(image.path))
     except OSError as error:
         raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
-    return None if found == image.sha256 else f"its sum is {found[:12]}, and was {image.sha256[:12]}"
+    return None if found == image.sha256 else f"its SHA-256 is {found[:12]}, and was {image.sha256[:12]}"
 
 
 def verify(image: Image) -> None:

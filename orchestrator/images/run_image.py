@@ -10,7 +10,7 @@ from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
-from orchestrator.containers.inputs import collect, file_sum
+from orchestrator.containers.inputs import collect, file_checksum
 from orchestrator.containers.mirror import completed
 from orchestrator.errors import UserError
 from orchestrator.images.building import cache
@@ -52,7 +52,7 @@ def newest(source: str, site: Site) -> CachedImage | None:
 
 def _own(path: Path) -> Image:
     try:
-        return Image(str(path), file_sum(path), path.stem)
+        return Image(str(path), file_checksum(path), path.stem)
     except OSError as error:
         raise UserError(f"{path}: the image cannot be read: {error.strerror}") from None
 

@@ -88,7 +88,7 @@ def test_brackets_in_a_row_and_text_behind_them() -> None:
         (b"n[1-999999]\n" * 3, ":2: a host list of more than 1000000 hosts"),
         (b"n1\nn[2\n", ":2: not a host list"),
         (b"n\xff\n", "not UTF-8 text (byte 1)"),
-        (b" \n", "there are no hosts in it"),
+        (b" \n", "it has no hosts"),
     ],
 )
 def test_a_file_of_hosts_is_told_with_its_line(content: bytes, says: str, tmp_path: Path) -> None:

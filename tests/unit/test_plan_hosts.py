@@ -91,7 +91,7 @@ def test_more_hosts_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "by the network, once the hosts are known" in said(capsys, files / "run.yaml")
+    assert "ordered by the network when the job knows its hosts" in said(capsys, files / "run.yaml")
     assert "the site has no topology" in said(capsys, files / "run.yaml", "--site", "slurm")
 
 
@@ -99,7 +99,7 @@ def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.
     ("argv", "message"),
     [
         (["--hosts", "nowhere"], "--hosts nowhere: cannot be read"),
-        (["--hosts", "{}/empty"], "there are no hosts in it"),
+        (["--hosts", "{}/empty"], "it has no hosts"),
         (["--hosts", "{}/few"], "the run takes 8 nodes; these are 2: g[0001-0002]"),
         (["--svg", "x.svg"], "--svg needs --hosts"),
         (["--hosts", "{}/hosts", "--svg", "/nowhere/x.svg"], "cannot be written"),

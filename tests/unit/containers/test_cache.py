@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.containers import lock
 from orchestrator.containers.cache import Cache, CachedImage
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import SiteError, UserError
 
 KEY = "a" * 64
@@ -22,7 +22,7 @@ def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "
     finished = cache.working(key)
     finished.write_bytes(content)
     made = CachedImage(
-        key, cache.image(key), name, "Bootstrap: x", file_sum(finished), len(content), 1.0, 2.0, "fake 1.0"
+        key, cache.image(key), name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0"
     )
     return cache.publish(made, finished)
 
@@ -49,7 +49,7 @@ def test_an_image_is_found_by_name_and_by_the_beginning_of_its_key(tmp_path: Pat
 def test_a_changed_image_does_not_verify(tmp_path: Path) -> None:
     made = entry(cache := Cache(tmp_path))
     made.path.write_bytes(b"other")
-    assert "its sum is" in str(cache.verify(made))
+    assert "its SHA-256 is" in str(cache.verify(made))
     made.path.unlink()
     assert "cannot be read" in str(cache.verify(made))
 
@@ -226,6 +226,6 @@ def test_an_image_that_is_a_link_is_none_of_the_caches(tmp_path: Path, capsys: p
         cache.get(KEY)
     assert "symbolic link" in str(cache.verify(made)) and cache.entries() == []
     with pytest.raises(SiteError, match="symbolic link"):
-        cache.keep_sum(made)
+        cache.keep_checksum(made)
     cache.remove(made)
     assert precious.read_bytes() == b"image" and not made.path.is_symlink()

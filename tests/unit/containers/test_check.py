@@ -139,7 +139,7 @@ def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
     missing = facts.image(path, None)
     assert not missing.readable and missing.unreadable_because == "No such file or directory"
     path.write_bytes(b"x")
-    found = facts.image(path, None, shared=[str(tmp_path)], sum_it=True)
+    found = facts.image(path, None, shared=[str(tmp_path)], with_checksum=True)
     assert found.readable and found.shared and found.sha256 and len(found.sha256) == 64
     os.mkfifo(tmp_path / "fifo.sif")
     assert facts.image(tmp_path / "fifo.sif", None).unreadable_because == "this is no regular file"

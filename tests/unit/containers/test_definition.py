@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.containers import lint
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.image_file import Base, ImageFile, ImageMpi, find, load, shipped
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 
@@ -149,7 +149,7 @@ def source_archive(folder: Path) -> Path:
 def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true_sum: bool) -> None:
     """The real %post of the first stage, by a real shell, on a /tmp where the names it once had are taken."""
     archive = source_archive(tmp_path)
-    total = file_sum(archive) if true_sum else "0" * 64
+    total = file_checksum(archive) if true_sum else "0" * 64
     mpi = ImageMpi("built", version="1.0", url=f"https://example.org/{archive.name}", sha256=total)
     definition = render(replace(PLAIN, mpi=mpi), Variant(offline=True))
     prefix, tmp = tmp_path / "prefix", tmp_path / "tmp"
@@ -165,7 +165,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
     assert true_sum or "did NOT match" in said.stderr
 
 
-def test_an_mpi_without_a_sum_is_not_rendered() -> None:
+def test_an_mpi_without_a_checksum_is_not_rendered() -> None:
     with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' has to say .*sha256sum"):
         render(replace(PLAIN, mpi=ImageMpi("built", version="1.0", url="https://example.org/a.tar.gz")))
 

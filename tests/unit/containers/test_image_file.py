@@ -33,7 +33,7 @@ BROKEN = [
     ("file with spaces", GOOD + "files: [{from: a, to: '/a /etc/passwd'}]\n", "3:23", "write an absolute path"),
     ("two files at one place", GOOD + "files: [{from: a, to: /a}, {from: b, to: /a}]\n", "3:8", "two things at /a"),
     ("MPI without source", GOOD + "mpi: {from: built}\n", "3:6", "needs 'version' and 'url'"),
-    ("MPI without a sum", GOOD + "mpi: {from: built, version: 4.1.6, url: 'https://a/b'}\n", "3:6", "'mpi.sha256'"),
+    ("MPI unchecked", GOOD + "mpi: {from: built, version: 4.1.6, url: 'https://a/b'}\n", "3:6", "'mpi.sha256'"),
     ("configure with a command", GOOD + "mpi: {configure: ['--a=$(id)']}\n", "3:19", "is not a configure option"),
     ("training without Python", GOOD + "training: inside\n", "3:11", "needs Python packages"),
     ("architecture", GOOD + "cuda: {version: '12.6', architectures: [volta]}\n", "3:41", "write it as sm_70"),
@@ -73,7 +73,7 @@ def test_sonys_software_is_the_papers() -> None:
     assert image_file.mpi.version == "2.1.3"
 
 
-def test_every_mpi_that_is_built_has_its_sum() -> None:
+def test_every_mpi_that_is_built_has_its_checksum() -> None:
     built = [load(path).mpi for path in shipped().glob("*.yaml") if load(path).mpi.source == "built"]
     assert len(built) == 2 and all(mpi.sha256 for mpi in built)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.containers.inputs import file_sum
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import SiteError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
@@ -19,7 +19,7 @@ from orchestrator.runs.folder import RunFolder
 def image(tmp_path: Path) -> Image:
     path = tmp_path / "x.sif"
     path.write_bytes(b"image")
-    return Image(str(path), file_sum(path), "x", labels={"a": "b"})
+    return Image(str(path), file_checksum(path), "x", labels={"a": "b"})
 
 
 def test_an_image_that_is_as_it_was_is_used(image: Image) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.containers.image_file import Base, File, ImageFile, Python
-from orchestrator.containers.inputs import Inputs, base_sum, collect, sum_of
+from orchestrator.containers.inputs import Inputs, base_checksum, checksum_of_tree, collect
 from orchestrator.errors import UserError
 
 
@@ -32,7 +32,7 @@ def test_the_key_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
 
 def test_a_folders_sum_sees_names_modes_links_and_contents(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
-    sums = [sum_of(tmp_path)]
+    sums = [checksum_of_tree(tmp_path)]
     for change in (
         lambda: (tmp_path / "a").chmod(0o755),
         lambda: (tmp_path / "b").symlink_to("a"),
@@ -41,29 +41,29 @@ def test_a_folders_sum_sees_names_modes_links_and_contents(tmp_path: Path) -> No
         lambda: (tmp_path / "a").rename(tmp_path / "d"),
     ):
         change()
-        sums.append(sum_of(tmp_path))
+        sums.append(checksum_of_tree(tmp_path))
     assert len(set(sums)) == 6
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "e.pyc").touch()
-    assert sum_of(tmp_path) == sums[-1]
+    assert checksum_of_tree(tmp_path) == sums[-1]
 
 
 def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "os-release").write_text("1")
-    before = base_sum(tmp_path)
-    assert base_sum(tmp_path) == before
+    before = base_checksum(tmp_path)
+    assert base_checksum(tmp_path) == before
     (tmp_path / "etc" / "os-release").write_text("12")
-    assert base_sum(tmp_path) != before
+    assert base_checksum(tmp_path) != before
 
 
 def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data")
     with pytest.raises(UserError, match="data: cannot be read: this is no regular file"):
-        sum_of(tmp_path)
+        checksum_of_tree(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UserError, match="loop: cannot be read"):
-        sum_of(tmp_path / "loop")
+        checksum_of_tree(tmp_path / "loop")
 
 
 def test_what_an_image_file_takes_in_must_be_there(tmp_path: Path) -> None:

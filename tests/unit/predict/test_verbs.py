@@ -80,8 +80,8 @@ def test_the_published_table(capsys: Said) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "predict takes one of"),
-        ([DIGITS, "--published"], "predict takes one of"),
+        ([], "give exactly one of"),
+        ([DIGITS, "--published"], "give exactly one of"),
         (["--gpus", "8"], "write A..B"),
         (["--gpus", "8..4"], "write A..B"),
         (["--gpus", "0..4"], "write A..B"),
@@ -92,7 +92,7 @@ def test_the_published_table(capsys: Said) -> None:
         (["--gpus", "4..8", "--local-batch", "9" * 400], "must be from 1 to"),
         (["--gpus", "4..8", "--images-per-s", "nan"], "must be above 0"),
         (["--gpus", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
-        (["--published", "--svg", "x.svg"], "goes with --gpus"),
+        (["--published", "--svg", "x.svg"], "--svg needs --gpus"),
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
         ([DIGITS, "--workload", "vgg"], "there are: resnet50"),
         ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
