@@ -1,7 +1,7 @@
-"""Files and folders on a machine full of strangers: made for their user alone, and opened without being led elsewhere.
+"""Create files and folders that only their user can access, and open files without following symbolic links.
 
-A stranger can put a symbolic link, a FIFO or a folder of his own wherever he may write. So a folder is checked by
-owner and mode before it is trusted, and a file is opened without following a link and without waiting for a writer.
+Another user can put a symbolic link, a FIFO or a folder of his own wherever he may write. So a folder's owner and mode
+are checked before it is used, and a file is opened without following a link or waiting for a writer.
 """
 
 from __future__ import annotations

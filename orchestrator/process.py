@@ -1,7 +1,7 @@
 """The one gateway through which torusrun starts other programs.
 
-Arguments are lists, never shell text; every call has a timeout; messages come in English (`LC_ALL=C`); variables that a
-surrounding job or MPI launcher left behind do not leak into what is submitted. `CALLS` counts programs by name, so that
+Arguments are lists, never shell text; every call has a timeout; messages come in English (`LC_ALL=C`); variables of a
+surrounding job or MPI launcher are not passed on. `CALLS` counts programs by name, so that
 tests can hold the number of scheduler calls.
 """
 

@@ -31,7 +31,7 @@ def fold(hosts: Sequence[str]) -> str:
     Raises SiteError for a name that a host list cannot hold.
     """
     if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
-        raise SiteError(f"{strange[0]!r} cannot stand in a host list")
+        raise SiteError(f"{strange[0]!r} cannot be written in a host list")
     parts: list[tuple[str | None, list[str]]] = []  # (what stands before the number, numbers), or (None, [the name])
     for host in hosts:
         match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads nothing after a bracket, so a number must come last

@@ -45,7 +45,7 @@ def fabric(text: str) -> InfinibandFabric:
             elif kind == "S":
                 cables[guid, other] += 1
     if not ports_of:
-        raise SiteError(f"this is not what ibnetdiscover says, or there are no hosts in it: {text.strip()[:80]!r}")
+        raise SiteError(f"this is not what ibnetdiscover says, or it has no hosts: {text.strip()[:80]!r}")
     leaves: dict[str, list[str]] = {}
     for host in sorted(ports_of, key=_natural):
         leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))

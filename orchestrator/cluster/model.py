@@ -1,8 +1,8 @@
 """A cluster as plain values: nodes with their adapters, and a tree of switches above them.
 
-A tree is enough for what placement asks: how many bytes cross which bundle of cables. The several spines of a fat tree
-appear as one switch whose uplinks carry the sum of the parallel cables, which is right as far as routing spreads
-traffic evenly over them. Bandwidths are per direction; links are full duplex.
+A tree is enough to compute how many bytes cross each bundle of cables. The spine switches of a fat tree become one
+switch, whose uplinks have the bandwidth of all parallel cables together. This assumes that routing spreads traffic
+evenly. Bandwidths are per direction; links are full duplex.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class NodeType:
-    """The node that all hosts of a cluster are copies of, but for what is broken."""
+    """The hardware of every host of a cluster, without faults."""
 
     gpus: int
     nics: tuple[Nic, ...]
@@ -58,7 +58,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Host:
-    """A node by name, the leaf switch it hangs on, and its own link, slower where an adapter is dead."""
+    """A node: its name, its leaf switch, and its own link (slower where an adapter is dead)."""
 
     name: str
     leaf: str
@@ -95,9 +95,9 @@ class Cluster:
         seen: set[str] = set()
         while name is not None:
             if name in seen:
-                raise SiteError(f"the switches of {self.source or 'the topology'} go in a circle at {name!r}")
+                raise SiteError(f"the switches of {self.source or 'the topology'} form a cycle at {name!r}")
             if name not in self.switch:
-                raise SiteError(f"{self.source or 'the topology'} names no switch {name!r}")
+                raise SiteError(f"{self.source or 'the topology'} has no switch {name!r}")
             seen.add(name)
             yield self.switch[name]
             name = self.switch[name].parent
@@ -112,7 +112,7 @@ class Cluster:
         missing = [name for name, host in zip(names, found, strict=True) if host is None]
         if missing:
             raise SiteError(
-                f"{self.source or 'the topology'} does not know {len(missing)} of {len(names)} hosts: "
+                f"{self.source or 'the topology'} lacks {len(missing)} of {len(names)} hosts: "
                 f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}"
             )
         return tuple(host for host in found if host is not None)

@@ -35,14 +35,14 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _rack(host: str, pattern: re.Pattern[str], rack_nodes: int | None, first: int) -> tuple[int, str]:
     match = pattern.fullmatch(host)
     if not match:
-        raise SiteError(f"the host {host!r} does not fit topology.pattern {pattern.pattern!r}")
+        raise SiteError(f"the host {host!r} does not match topology.pattern {pattern.pattern!r}")
     groups = match.groupdict()
     if groups.get("rack"):
         return 0, str(groups["rack"])
     number = groups.get("number") or ""
     if rack_nodes is None or not number.isdigit() or int(number) < first:
         raise SiteError(
-            f"the rack of {host!r} cannot be told: its number is {number!r}, topology.first is {first}, "
+            f"cannot tell the rack of {host!r}: its number is {number!r}, topology.first is {first}, "
             f"topology.rack_nodes is {rack_nodes}"
         )
     rack = (int(number) - first) // rack_nodes + 1

@@ -52,11 +52,11 @@ def topo(text: str) -> Topo:
             raise SiteError(f"what nvidia-smi topo -m says of {name} is cut off: {line.strip()!r}")
         for other, word in zip(devices, words, strict=False):
             if not re.fullmatch(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS", word):
-                raise SiteError(f"nvidia-smi topo -m joins {name} and {other} by {word!r}, a word not known")
+                raise SiteError(f"nvidia-smi topo -m joins {name} and {other} by {word!r}, which is unknown")
             joined[name, other] = word
         cores[name] = numbered(words[len(devices)]) if len(words) > len(devices) else ()
     if missing := [name for name in devices if (name, name) not in joined]:
-        raise SiteError(f"what nvidia-smi topo -m says is cut off: there is no line of {', '.join(missing)}")
+        raise SiteError(f"what nvidia-smi topo -m says is cut off: it has no line for {', '.join(missing)}")
     gpus = tuple(name for name in devices if re.fullmatch(r"GPU\d+", name))
     names = dict(re.findall(r"^\s*(NIC\d+):\s*(\S+)\s*$", "\n".join(lines), re.MULTILINE))
     adapters = tuple(name for name in devices if name not in gpus)

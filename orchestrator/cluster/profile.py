@@ -1,4 +1,4 @@
-"""The cluster of a site: its topology from where the site says it is told."""
+"""The cluster of a site, with the topology from the source that the site names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_BYTES = 100_000_000  # of a file that tells a topology
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
-    """The cluster of `site`, or None when nothing is said of its topology.
+    """The cluster of `site`, or None when the site has no topology.
 
     `hosts` are those that are needed: a source that knows names only knows no others. Raises SiteError when the
     topology cannot be had.
@@ -85,7 +85,7 @@ def _tree(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
     if topology.source == "gridengine":
         return gridengine.tree(_told(topology, None, timeout_s) if topology.file else _groups(topology, timeout_s))
     if not topology.file:
-        raise SiteError("topology.source infiniband needs topology.file: save what ibnetdiscover says in it")
+        raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
     return infiniband.fabric(_told(topology, None, timeout_s)).tree
 
 

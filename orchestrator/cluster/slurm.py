@@ -35,9 +35,9 @@ def tree(text: str) -> Tree:
         else:
             leaves[name] = expand(nodes or "")
     if missing := [name for name in parents if name not in leaves and name not in parents.values()]:
-        raise SiteError(f"Slurm's topology is cut off: nothing is said of the switches {', '.join(missing[:5])}")
+        raise SiteError(f"Slurm's topology is cut off: it does not describe the switches {', '.join(missing[:5])}")
     if not leaves:
-        raise SiteError("Slurm says nothing of switches; is TopologyPlugin=topology/tree set?")
+        raise SiteError("Slurm's topology has no switches; is TopologyPlugin=topology/tree set?")
     return Tree(leaves, parents)
 
 

@@ -1,4 +1,4 @@
-"""A cluster from the bare facts: which hosts hang on which leaf, which switch below which, and how fast it all is."""
+"""Build a cluster from its topology: the hosts of each leaf switch, the parent of each switch, and the bandwidths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UPLINK_S = 1e-6  # that a message waits for every uplink on its way, beside the 
 
 @dataclass(frozen=True)
 class Tree:
-    """What a source tells: the hosts of every leaf, in order, and every switch's parent where it has one."""
+    """A topology: the hosts of every leaf switch, in order, and the parent of every switch that has one."""
 
     leaves: Mapping[str, Sequence[str]]
     parents: Mapping[str, str] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Faults:
-    """What is slower than its kind, as the share that is left, and how many GPUs are dead."""
+    """Hosts and switches with slow links (the share of bandwidth left), and the number of dead GPUs per host."""
 
     slow: Mapping[str, float] = field(default_factory=dict)
     dead_gpus: Mapping[str, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, 
     )
     known = {host.name for host in hosts} | {switch.name for switch in switches}
     if strange := [name for name in (*faults.slow, *faults.dead_gpus) if name not in known]:
-        raise SiteError(f"{source}: a fault is written for {', '.join(strange)}, of which the topology knows nothing")
+        raise SiteError(f"{source}: 'slow' or 'dead_gpus' names {', '.join(strange)}, which the topology does not have")
     return Cluster(node, hosts, tuple(switches), source)
 
 
@@ -61,10 +61,12 @@ def _check_once(tree: Tree, source: str) -> None:
     for leaf, names in tree.leaves.items():
         for name in names:
             if name in leaf_of:
-                raise SiteError(f"{source}: {name} hangs on {leaf_of[name]} and on {leaf}; a host has one leaf")
+                raise SiteError(
+                    f"{source}: {name} is below both {leaf_of[name]} and {leaf}; a host has one leaf switch"
+                )
             leaf_of[name] = leaf
     if not leaf_of:
-        raise SiteError(f"{source}: there are no hosts in it")
+        raise SiteError(f"{source}: it has no hosts")
 
 
 def _tops(tree: Tree) -> str:

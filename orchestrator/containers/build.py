@@ -1,7 +1,7 @@
-"""A definition into an image of the cache, without root: built once, by whoever comes first.
+"""Build an image of the cache from a definition, without root. Of several builds of one image only the first runs.
 
-The runtime is started through the gateway and not through spython's client: that reads only one of the two pipes it
-makes (a build that says more than 64 KiB on the other stands still), and gives a build no folder, environment or end.
+The runtime is started through the gateway and not through spython's client: that reads only one of its two pipes
+(a build that writes more than 64 KiB to the other blocks), and sets neither folder nor environment nor time limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Examine = Callable[[Path], Mapping[str, str]]
 
 
 class BuildFailed(SiteError):
-    """A build that came to nothing; the cache is as it was."""
+    """A build failed; the cache has no new image."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def prepare(path: Path, variant: Variant, options: Options) -> tuple[str, Inputs
     """(image's name, inputs) of the image file at `path`. Raises UserError for what cannot be built."""
     image_file = completed(load(path))
     if options.wheelhouse and not options.wheelhouse.is_dir():
-        raise UserError(f"{options.wheelhouse}: the wheelhouse is no folder; fill one with `pip download`")
+        raise UserError(f"{options.wheelhouse}: the wheelhouse is not a folder; make one with `pip download`")
     if image_file.python.packages and variant.offline and not options.wheelhouse:
-        raise UserError(f"{path}: an offline build takes its Python packages from a wheelhouse; name one")
+        raise UserError(f"{path}: an offline build needs a wheelhouse for its Python packages; give --wheelhouse")
     variant = replace(variant, wheelhouse=options.wheelhouse is not None)
     definition = render(image_file, variant)
     lint.lint(definition)
@@ -152,7 +152,7 @@ def _temporary(key: str, options: Options, work: Path) -> Path:
 
 
 def _clear(cache: Cache, key: str, options: Options) -> None:
-    """Remove what builds that are no more have left, in the cache and in the temporary folder."""
+    """Remove the leftovers of ended builds in the cache and in the temporary folder."""
     cache.clear_leftovers(key)
     if options.temporary:
         for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):

@@ -1,4 +1,4 @@
-"""What would go wrong with a run in a container, found before it waits in the queue. Facts in, findings out."""
+"""Find what would fail when a run starts in its container, before it is queued. Facts in, findings out."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     if runtime.version < (oldest := OLDEST_RUNTIME[runtime.family]):
         yield Finding("runtime-old", f"{runtime} is older than {_dotted(oldest)}")
     if wanted.builds and wanted.fakeroot and not (host.fakeroot and runtime.has_fakeroot):
-        yield Finding("no-fakeroot", "this machine gives you no --fakeroot")
+        yield Finding("no-fakeroot", "you cannot use --fakeroot on this machine")
     if wanted.builds and not host.user_namespaces:
         yield Finding("no-user-namespaces", "user namespaces are switched off here")
 
 
 def _paths(host: HostFacts) -> Iterator[Finding]:
     for path in host.missing_paths:
-        yield Finding("bind-missing", f"{path} is to be bound and does not exist")
+        yield Finding("bind-missing", f"{path} is to be bound but does not exist")
 
 
 def _image_file(image_file: ImageFile) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def _image(wanted: Wanted, image: ImageFacts) -> Iterator[Finding]:
     if not image.readable:
         yield Finding("image-unreadable", f"{image.path} cannot be used: {image.unreadable_because}")
     if not image.shared:
-        yield Finding("image-not-shared", f"{image.path} lies on no file system that the nodes share")
+        yield Finding("image-not-shared", f"{image.path} is not on a file system that the nodes share")
     if wanted.sha256 and image.sha256 and wanted.sha256 != image.sha256:
         other = f"its SHA-256 is {image.sha256[:12]}, and was {wanted.sha256[:12]}"
         yield Finding("digest-changed", f"{image.path} is not the image of this run: {other}")

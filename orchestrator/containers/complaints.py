@@ -15,7 +15,7 @@ KNOWN = (
      "the Debian package {y} has no version {x} in the base's distribution; correct 'system' of the image file"),
     (r"Couldn't find these debs: (?P<x>.+)", "debootstrap does not find {x} in this suite; correct the image file"),
     (r"No matching distribution found for (?P<x>\S+)|satisfies the requirement (?P<y>\S+)",
-     "the Python package {x} cannot be had; correct 'python' of the image file, or put its wheel into the wheelhouse"),
+     "no Python package {x}; correct 'python' of the image file, or add its wheel to the wheelhouse"),
     (r"(torusrun: offline, .+)", "{0}"),
     (r"(torch has no kernels for .+)", "{0}; take a PyTorch built for it"),
     (r"computed checksums? did NOT match", "the MPI's source archive is not the one that 'mpi.sha256' names"),
@@ -49,7 +49,7 @@ def explain(log: str, exit_code: int) -> str:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
-    said = (fatal or lines or ["it said nothing"])[-1]
+    said = (fatal or lines or ["it printed nothing"])[-1]
     if "%post section" in said:  # which says only that, so the command's own last words are worth more
         own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
         said = f"%post: {own[-1]}" if own else said

@@ -1,4 +1,4 @@
-"""The kinds of thing that may not fit, and for each why it matters and how it is mended."""
+"""The kinds of mismatch: why each matters and how to mend it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "image-unreadable": ("no rank can start", "make it readable for you, or build it again"),
     "image-not-shared": ("the nodes do not see it", "set 'container.cache' of the site to a folder that they share"),
-    "digest-changed": ("the run would go on with other software", "name the old image, or say that it is meant"),
+    "digest-changed": ("the run would continue with other software", "name the old image, or resume with --new-image"),
     "driver-old": ("CUDA would not start", "take an image with an older CUDA, as pytorch-v100"),
-    "torch-without-cuda": ("the GPUs would stand idle", "take an image with a CUDA build of torch"),
+    "torch-without-cuda": ("the GPUs would be idle", "take an image with a CUDA build of torch"),
     "gpu-architecture": (
         "it imports, and fails at its first kernel: 'no kernel image is available'",
         "take a torch built for these GPUs; for V100 (sm_70) one of the cu126 index, as in pytorch-v100",
@@ -46,8 +46,8 @@ KINDS: dict[str, tuple[str, str]] = {
         "load a module of the same major version, or build the image with it",
     ),
     "pmix": (
-        "a rank cannot speak with what started it",
-        "build the image with an MPI of that PMIx, or start the ranks by the other launcher",
+        "a rank cannot communicate with its launcher",
+        "build the image with an MPI of that PMIx generation, or use another launcher",
     ),
     "glibc-old": (
         "the host's MPI libraries do not load there ('GLIBC_... not found')",
@@ -56,14 +56,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "torch-broken": ("no training can start", "correct 'python' of the image file and build again"),
     "training-missing": (
         "`python -m training` would fail on every rank",
-        "set 'training: inside' in the image file and build again, or let it be bound",
+        "set 'training: inside' in the image file and build again, or use 'training: bound'",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that does not fit: what it is, why it matters, and how to mend it."""
+    """One mismatch: what it is, why it matters, and how to mend it."""
 
     kind: str
     what: str

@@ -17,7 +17,7 @@ from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 
 MPI_CHECKSUM_MISSING = (
-    "'mpi.sha256' has to say what its source archive is: take the SHA-256 that the project publishes, or download the "
+    "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
     "archive, make sure that it is the right one, and write what `sha256sum` prints"
 )
 
@@ -157,7 +157,7 @@ def _misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
         said = f"not {' and '.join(given)}" if given else "and none is given"
         yield "base", f"'base' takes exactly one of docker, folder, sif and debootstrap, {said}"
     if base.digest and not base.docker:
-        yield "base.digest", "'base.digest' belongs to 'base.docker'; other bases are hashed when they are used"
+        yield "base.digest", "'base.digest' is only for 'base.docker'; other bases get a checksum when they are used"
     if mpi.source == "built" and not (mpi.version and mpi.url):
         yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
     elif mpi.source == "built" and not mpi.sha256:

@@ -1,4 +1,4 @@
-"""Where Debian's packages come from on this machine: what an image file means that names no mirror of its own."""
+"""The Debian mirror of this machine, used by an image file that names none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = Path("/etc/apt")
 
 
 def completed(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:
-    """The image file with the mirror it will be built from. Raises UserError where this machine has none to lend."""
+    """The image file with the mirror it will be built from. Raises UserError where this machine has none."""
     if image_file.base.debootstrap is None or image_file.base.mirror:
         return image_file
     return replace(image_file, base=replace(image_file.base, mirror=own(sources)))
@@ -25,5 +25,5 @@ def own(sources: Path = SOURCES) -> str:
     text = "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files if f.is_file())
     found = re.search(r"^(?:deb(?:\s+\[[^\]]*\])?|URIs:)\s+(https?://\S+)", text, re.MULTILINE)
     if not found:
-        raise UserError("this machine has no Debian mirror of its own; name one in 'base.mirror' of the image file")
+        raise UserError("this machine has no Debian mirror configured; name one in 'base.mirror' of the image file")
     return found[1].rstrip("/")

@@ -96,7 +96,7 @@ def required(command: str | None = None) -> Runtime:
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment to start a runtime in, without what the login shell binds or sets in every container.
 
-    What a run or a build sees of the host stands in its image file and its site alone.
+    Only the image file and the site decide what a run or a build sees of the host.
     """
     return {
         name: value

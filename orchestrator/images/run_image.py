@@ -1,4 +1,4 @@
-"""Which image a plan means, whether it is built and fits, and how the ranks run in it."""
+"""The image of a plan: whether it is built, whether it fits, and how the ranks run in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the hosts really allocated to the order in which ranks fill them, with the proof of how good it is."""
+"""Order the allocated hosts for the ranks, and prove how good the order is."""
 
 from __future__ import annotations
 

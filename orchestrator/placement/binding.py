@@ -1,7 +1,6 @@
-"""What of its node each local rank takes: its GPU, the adapter beside it, its share of the cores beside both.
+"""The part of a node that each local rank uses: a GPU, its nearest adapter, and a share of the nearest cores.
 
-A plan shows what `bindings` says; on the node the wrapper of a rank binds itself by the same `share`, within the cores
-that its job has there.
+A plan shows `bindings`. On the node the per-rank wrapper binds itself by the same `share`, within the cores of its job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What no placement, and no all-reduce at all, can beat: the certificates."""
+"""Lower bounds for every placement of a grid, and for every all-reduce."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def fewest_crossing(rings: Rings, nodes: int) -> float:
     """The fewest bytes per byte of gradient that leave any set of `nodes` positions of the grid.
 
     Exact for rings; for a torus it is the edge-isoperimetric argument of `_boundary`, a lower bound that is attained
-    by whole rows, whole columns and rectangles. 0, which is true and says nothing, for three and more levels between
-    the nodes.
+    by whole rows, whole columns and rectangles. 0, a trivial bound, for three and more levels between the
+    nodes.
     """
     if torus := rings.torus:
         return _boundary(*torus, nodes)

@@ -1,4 +1,4 @@
-"""Which grid: every shape that fits, placed, and costed by its hops and its most loaded links (`timing`)."""
+"""Choose a grid: place every shape that fits, and compute the time of its all-reduce (`timing`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One arrangement beside the orders that a scheduler, or chance, would have given."""
+"""Compare an arrangement with alphabetical and random orders of the same hosts."""
 
 from __future__ import annotations
 

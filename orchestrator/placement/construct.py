@@ -90,7 +90,7 @@ def packed(problem: PlacementProblem, row: int) -> list[int]:
 def _fill(pieces: Sequence[tuple[int, int]], row: int) -> list[list[int]]:
     """Rows made of pieces (size, kind), largest first; a piece is broken only where none or several fill a gap.
 
-    The larger pieces stand at the ends of a row, where they touch the whole rows of their leaf; a piece in the middle
+    The larger pieces go to the ends of a row, where they touch the whole rows of their leaf; a piece in the middle
     touches nothing of its own, which costs as many column hops as it is long.
     """
     waiting, made = sorted(pieces), list[list[int]]()

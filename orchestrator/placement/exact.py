@@ -18,7 +18,7 @@ def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int
 
 
 class _Search:
-    """Fills positions in order; gives up a beginning when even the least it can come to is no better than the best."""
+    """Fills positions in order; abandons a partial answer whose lower bound is no better than the best so far."""
 
     def __init__(self, problem: PlacementProblem, incumbent: Sequence[int]) -> None:
         self.problem = problem
@@ -66,7 +66,7 @@ class _Search:
                 yield kind
 
     def _put(self, kind: int) -> list[tuple[int, float]]:
-        """Stand `kind` on the next position; the uplinks that carry more for it."""
+        """Put `kind` on the next position; return the uplinks that carry more."""
         here, crossed = len(self.kinds), self.problem.fabric.crossed[kind]
         added = [
             (uplink, bytes_)
@@ -89,7 +89,7 @@ class _Search:
             self.carried[uplink] -= bytes_
 
     def _least(self) -> Cost:
-        """What this beginning costs at the least."""
+        """A lower bound of the cost of every completion of this partial answer."""
         carried = [max(c, f) for c, f in zip(self.carried, self.problem.fewest, strict=True)]
         largest = max((u * c for u, c in zip(self.problem.uplink_cost, carried, strict=True)), default=0.0)
         return rounded(max(self.hosts[-1], largest), sum(carried))

@@ -1,4 +1,4 @@
-"""The links that hosts share: every host on its leaf, every leaf's way to the top, numbered for the search.
+"""The links that hosts share, numbered for the search: the leaf of every host, the uplinks from every leaf to the top.
 
 Hosts on one leaf with equally fast links are of one *kind*: they can change places without changing any load.
 """

@@ -24,7 +24,7 @@ class Grid:
 
 
 def choose(ranks: int, ranks_per_node: int, asked: tuple[int, int] | None) -> Grid:
-    """The grid asked for, or rows as long as a node has ranks.
+    """The requested grid; by default, one row per node.
 
     Raises ValueError, listing shapes that do fit, when the grid asked for does not hold exactly `ranks`.
     """

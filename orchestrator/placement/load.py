@@ -1,4 +1,4 @@
-"""What every link carries when hosts stand on the positions of a grid, level by level."""
+"""The load of every link, level by level, for hosts placed on the positions of a grid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LinkLoad:
 
     @property
     def s_per_byte(self) -> float:
-        """Time per byte of gradient, were the link busy without a pause."""
+        """Time per byte of gradient if the link is always busy."""
         return self.bytes_per_byte / self.link.bandwidth_bytes_per_s
 
 
@@ -74,7 +74,7 @@ def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
 
 
 def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
-    """The loads of every link for any parts of the traffic, such as `phases`; they stand in `LinkLoad.levels`.
+    """The loads of every link for any parts of the traffic, such as `phases`, in `LinkLoad.levels`.
 
     A link is loaded by the busier of its two directions.
     """

@@ -63,14 +63,14 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
 
 
 def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
-    """What is wrong with `rank` standing at (`host`, `local_rank`), in words that name both places, or None."""
+    """Why `rank` must not run as `local_rank` on `host`, with both places named; None if it may."""
     if not 0 <= rank < len(placement.seats):
         return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.seats) - 1}"
     seat = placement.seats[rank]
     if same_host(seat.host, host) and seat.local_rank == local_rank:
         return None
     return (
-        f"rank {rank} stands on {host} as local rank {local_rank}, but the placement puts it on {seat.host} "
+        f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {seat.host} "
         f"as local rank {seat.local_rank}: the launcher did not keep the order"
     )
 

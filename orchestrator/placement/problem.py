@@ -1,4 +1,4 @@
-"""The question that placement answers, in numbers alone: which kind of host stands on which position.
+"""The optimization problem of placement, in numbers: which kind of host to put on which position.
 
 Smaller is better: first the largest time per byte of gradient that any link needs, then the bytes times uplinks
 crossed (a host's own link carries its position's traffic wherever that position is, and so adds a constant).
@@ -27,7 +27,7 @@ class PlacementProblem:
 
     @cached_property
     def unit_s(self) -> float:
-        """Costs are told in this unit, the fastest host's time for a byte, so that rounding is the same everywhere."""
+        """The unit of costs: the time for a byte over the fastest host's link, so that rounding is uniform."""
         return 1.0 / max(self.fabric.host_bytes_per_s)
 
     @cached_property
@@ -58,7 +58,7 @@ class PlacementProblem:
 
     @cached_property
     def bound(self) -> Cost:
-        """No answer is cheaper than this."""
+        """A lower bound of the cost of any answer."""
         uplinks = [cost * bytes_ for cost, bytes_ in zip(self.uplink_cost, self.fewest, strict=True)]
         return rounded(max([self.host_bound, *uplinks], default=0.0), sum(self.fewest))
 

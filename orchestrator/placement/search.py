@@ -1,7 +1,7 @@
-"""Local search: hosts of two positions change places as long as that pays.
+"""Local search: exchange the hosts of two positions as long as that lowers the cost.
 
-What is made smaller is not the largest load itself, which most exchanges leave as it is, but the sum over the uplinks
-of what lies above a floor, with a weight, and the bytes over all uplinks. With the bound for a floor the search lowers
+Most exchanges do not change the largest load. So the search minimizes another function: the weighted excess of each
+uplink's load over a floor, plus the bytes over all uplinks. With the bound for a floor the search lowers
 the largest load, with the largest load itself it lowers the total beneath it. The answer is the cheapest seen by the
 real cost.
 """
@@ -42,7 +42,7 @@ class Swapper:
         return delta
 
     def gain(self, p: int, q: int, delta: dict[int, float]) -> float:
-        """How much the exchange takes off what the search makes smaller."""
+        """By how much the exchange lowers the function that the search minimizes."""
         gain = 0.0
         for uplink, bytes_ in delta.items():
             carried, cost = self.carried[uplink], self.cost[uplink]

@@ -1,4 +1,4 @@
-"""Which hosts stay out when there are more than the grid needs."""
+"""Choose the spare hosts when there are more than the grid needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
     if spare < 0:
         broken = [host.name for host in hosts if host.gpus < rings.ranks_per_node]
         lame = f"; fewer than {rings.ranks_per_node} GPUs work on {', '.join(broken)}" if broken else ""
-        raise SiteError(f"the grid needs {rings.positions} hosts, {len(whole)} are whole{lame}")
+        raise SiteError(f"the grid needs {rings.positions} hosts, {len(whole)} are usable{lame}")
     if spare == 0:
         return whole
     return min(_choices(rings, cluster, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))

@@ -1,4 +1,4 @@
-"""How long the all-reduce of a grid takes where its hosts stand, phase after phase.
+"""The time of a grid's all-reduce on given hosts, phase by phase.
 
 The phases of the torus follow one another (`phases`). In one of them every ring passes chunks around, d - 1 hops each,
 once to reduce or to gather, twice for both. What bounds it [derived]:
@@ -6,11 +6,11 @@ once to reduce or to gather, twice for both. What bounds it [derived]:
     its busiest link:   bytes over the link / its bandwidth
     its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
 
-With gloo a phase takes the longer of the two (benchmarks/predict.py holds that against shaped links): where some hops
-are within nodes, and so quick, the links between nodes stay busy meanwhile. NCCL's own model adds the latency of its
+With gloo a phase takes the longer of the two (benchmarks/predict.py holds that against shaped links): fast
+intra-node hops do not idle the links between nodes. NCCL's own model adds the latency of its
 steps to the time of the busiest link (2.30, src/graph/tuning.cc, verified); where all hops are alike both say the same.
-A message between hosts waits for the slower of their two links and for every uplink on its way, one within a node for
-the link inside. Additions are not charged, and phases do not overlap.
+A message between hosts takes the slower of their two links and every uplink on its way; one within a node takes the
+intra-node link. Additions are not charged, and phases do not overlap.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a training would cost before it is submitted: pure functions from published constants to seconds."""
+"""Predict the time of a training before it is submitted: pure functions from published constants to seconds."""

@@ -20,7 +20,7 @@ AT_ONCE = "gradients go all at once after backward"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is, as far as its time depends on it."""
+    """The properties of a run that its time depends on."""
 
     nodes: int
     ranks: int
@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What becomes of it."""
+    """The predicted times of a run."""
 
     ranks: int
     grid: tuple[int, int]
@@ -66,7 +66,7 @@ class Forecast:
 
 
 def forecast(asked: Asked) -> Forecast:
-    """The run as it would go with nothing in its way."""
+    """Predict a run without disturbances."""
     links = asked.network.holding(asked.ranks)
     all_reduce_s = asked.placed_s or schemes.grid(links, *asked.grid).cost_s
     best = schemes.best_grid(links, asked.workload.gradient_bytes)

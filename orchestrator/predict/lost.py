@@ -1,4 +1,4 @@
-"""What large runs lose in a step beyond the model: no formula, but much the same from row to row.
+"""The time that large runs lose in a step beyond the model: not explained, but similar from row to row.
 
 Derived, and found after the fact: the model leaves 3.5 to 8.7 ms of every step of the V100 runs at 1,000 GPUs and more
 whose baseline is the same program on the same nodes. A row is corrected by the median of the others, never by its own.

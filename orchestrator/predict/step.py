@@ -1,4 +1,4 @@
-"""One step of training: compute, and what of the communication nothing hides."""
+"""One step of training: compute, and the communication that does not overlap with it."""
 
 from __future__ import annotations
 

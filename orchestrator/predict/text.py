@@ -1,4 +1,4 @@
-"""Tables as plain text, which a pipe can read as well as a person."""
+"""Tables as plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ms(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person says it."""
+    """A duration in hours, minutes or seconds."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

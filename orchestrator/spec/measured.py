@@ -1,4 +1,4 @@
-"""What `torusrun calibrate` has measured at a site: a file beside the site's, read with it and believed before it."""
+"""What `torusrun calibrate` has measured at a site: a file beside the site's, whose values replace the site's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def with_names(cls: type[Any], root: Root) -> Root:
 
 
 def has_short_form(cls: type[Any]) -> bool:
-    """Whether a value alone stands for a `cls` with this name: it has a key `name`, and no other must be given."""
+    """Whether a value alone may be written for a `cls`: it has a key `name`, and no other key is required."""
     fields = dataclasses.fields(cls)
     return any(key_of(field) == NAME for field in fields) and all(map(may_be_left_out, fields))
 

@@ -1,4 +1,4 @@
-"""YAML text as a tree of nodes that know where they stand, and the tree changed by `--set key.sub=value`."""
+"""YAML text as a tree of nodes with their places, and the tree changed by `--set key.sub=value`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 
 from orchestrator.spec.problems import Mark, Problem, SpecError, shown
 
-MOST_VALUES = 100_000  # of a spec, its aliases counted as often as they stand
+MOST_VALUES = 100_000  # of a spec; an alias counts each time it is used
 MOST_CHARACTERS = 1_000_000  # of all its values
 MOST_SHOWN = 200  # characters of a setting that a message names as its place
 
@@ -144,7 +144,7 @@ def from_value(value: Any, name: str) -> yaml.Node:
 
 
 def mark_of(node: yaml.Node) -> Mark:
-    """Where a node stands; a `--set` has no lines."""
+    """The place of a node; a `--set` has no lines."""
     at = node.start_mark
     return Mark(at.name) if at.name.startswith(("--set ", "--site ")) else Mark(at.name, at.line + 1, at.column + 1)
 

@@ -1,4 +1,4 @@
-"""Where something stands in a file, and the mistakes found there, reported together."""
+"""Mistakes in what a user wrote, with their places in the file, reported together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake: where it is and what it is, with the way to mend it in the same sentence."""
+    """One mistake: where it is, what it is, and how to mend it."""
 
     mark: Mark
     message: str

@@ -68,7 +68,7 @@ class _Reader:
         return MISSING
 
     def record(self, cls: type[T], node: yaml.Node, path: str) -> T:
-        """A mapping as a dataclass; `path` is the dotted key it stands at, '' at the top."""
+        """A mapping as a dataclass; `path` is its dotted key, '' at the top."""
         if not isinstance(node, yaml.MappingNode):
             return self.wrong(node, f"{path or 'a spec'} must be keys and values, not {form(node)}")  # type: ignore[no-any-return]
         fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ class _Reader:
                 self.wrong(key_node, f"a key must be a word, not {form(key_node)}")
             elif key_node.value in pairs:
                 first = mark_of(pairs[key_node.value][1]).line
-                self.wrong(key_node, f"{shown(key_node.value)} stands twice (first on line {first}); keep one")
+                self.wrong(key_node, f"{shown(key_node.value)} is given twice (first on line {first}); keep one")
             else:
                 pairs[key_node.value] = (key_node.value, key_node, value_node)
         return list(pairs.values())

@@ -31,7 +31,7 @@ class RunSpec:
     site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
     nodes: Annotated[int, NODES] = field(default=1, metadata=about("nodes to ask for"))
     ranks_per_node: Annotated[int, PER_NODE] | None = field(
-        default=None, metadata=about("processes on a node; default: the site's node.ranks")
+        default=None, metadata=about("ranks on a node; default: the site's node.ranks")
     )
     grid: Annotated[tuple[int, int], GRID] | None = field(
         default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
@@ -40,7 +40,7 @@ class RunSpec:
     hang_timeout_s: Annotated[float, DURATION] | None = field(
         default=None,
         metadata=about(
-            "an attempt that makes no progress for so long is ended, with the ranks' stacks; default: 10m for train, "
+            "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
             "never for a command",
             key="hang_timeout",
         ),
@@ -60,7 +60,7 @@ class RunSpec:
     )
     program: Literal["train", "measure"] = field(
         default="train",
-        metadata=about("what the ranks do: train, or measure what they compute and their links carry (for calibrate)"),
+        metadata=about("what the ranks do: train, or measure (compute and links, for calibrate)"),
     )
     train: Train = field(default_factory=Train, metadata=about("the training itself"))
     command: tuple[Annotated[str, VALUE], ...] = field(
@@ -69,12 +69,12 @@ class RunSpec:
     code: Annotated[str, LINE] | None = field(
         default=None,
         metadata=about(
-            "folder of your code, for a command or a module:function in train: it is copied at submit, and the copy is "
-            "used; none: there is none; default: the folder of the run's file"
+            "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
+            "none: no code; default: the folder of the run's file"
         ),
     )
     code_limit_bytes: Annotated[int, SIZE] = field(
-        default=100_000_000, metadata=about("the most that is copied of it", key="code_limit")
+        default=100_000_000, metadata=about("size limit of the copied code", key="code_limit")
     )
     setup: tuple[Annotated[str, SHELL], ...] = field(
         default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")

@@ -80,11 +80,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Topology:
-    """Which node hangs on which switch, so that ranks can be ordered by the network."""
+    """The switch of every node, by which ranks are ordered."""
 
     source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = field(
         metadata=about(
-            "what tells it: names (of hosts, by pattern), switches (below), slurm, pbs, gridengine (asked for it), "
+            "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
             "or infiniband (a file that ibnetdiscover wrote)"
         )
     )
@@ -93,7 +93,7 @@ class Topology:
         metadata=about("of names: a regular expression with a group 'number', or a group 'rack' that names the rack"),
     )
     rack_nodes: Annotated[int, NODES] | None = field(
-        default=None, metadata=about("of names: nodes to a rack, as in 34; they are numbered on from rack to rack")
+        default=None, metadata=about("of names: nodes per rack, as in 34; numbering continues from rack to rack")
     )
     first: Annotated[int, Limits(at_least=0, at_most=10**9)] = field(
         default=1, metadata=about("of names: the first node's number")
@@ -106,19 +106,19 @@ class Topology:
         ),
     )
     file: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("a file that holds what the source would say, in place of asking")
+        default=None, metadata=about("a file with the output of the source, read in place of a query")
     )
     switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = field(
         default_factory=dict, metadata=about("of switches: each one's hosts, as in rack1: 'g[0001-0034]'")
     )
     uplink: Annotated[float, SHARE] = field(
-        default=1.0, metadata=about("a rack's uplink as a share of what its nodes can send together, as in 1/3")
+        default=1.0, metadata=about("bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3")
     )
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = field(
-        default_factory=dict, metadata=about("hosts and switches whose link is slower: the share that is left")
+        default_factory=dict, metadata=about("hosts and switches with a slow link: the share of bandwidth that is left")
     )
     dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = field(
-        default_factory=dict, metadata=about("hosts with GPUs that do not work: how many")
+        default_factory=dict, metadata=about("hosts with broken GPUs: how many")
     )
 
 
@@ -131,13 +131,13 @@ class ContainerSettings:
     )
     mpi: Literal["inside", "host"] = field(
         default="inside",
-        metadata=about("whose MPI a program in the image uses: inside (the image's) or host (the site's)"),
+        metadata=about("the MPI of programs in the image: inside (the image's) or host (the site's)"),
     )
     host_mpi: Annotated[str, LINE] | None = field(
         default=None, metadata=about("folder of the site's MPI, bound into the image when mpi is host")
     )
     bind: tuple[Annotated[str, BIND], ...] = field(
-        default=(), metadata=about("folders of the host to see inside: /host, /host:/inside or /host:/inside:ro")
+        default=(), metadata=about("folders of the host to bind: /host, /host:/inside or /host:/inside:ro")
     )
     args: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("further options of exec, one word each"))
     cache: Annotated[str, LINE] = field(
@@ -178,7 +178,7 @@ class Site:
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = field(
         metadata=about(
-            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI: its version tells), "
+            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, told by its version), "
             "mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
         )
     )
@@ -193,7 +193,8 @@ class Site:
         default_factory=dict, metadata=about("by model: microseconds of one image on one rank, as in resnet-digits: 85")
     )
     topology: Topology | None = field(
-        default=None, metadata=about("what hangs where; without it ranks fill the hosts in the scheduler's order")
+        default=None,
+        metadata=about("the switches above the nodes; without it ranks fill hosts in the scheduler's order"),
     )
     queue: Annotated[str, OPERAND] | None = field(default=None, metadata=about("partition or queue of its jobs"))
     account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("account to charge"))
@@ -218,10 +219,10 @@ class Site:
     )
     ask: tuple[Annotated[str, ASK], ...] = field(
         default=(),
-        metadata=about("how the site wants nodes asked for, one directive each, as in '-l rt_F={nodes}'"),
+        metadata=about("directives that request nodes in the site's own form, as in '-l rt_F={nodes}'"),
     )
     submit_args: tuple[Annotated[str, ASK], ...] = field(
-        default=(), metadata=about("further words of the submit command, as in [-g, '{account}']")
+        default=(), metadata=about("further arguments of the submit command, as in [-g, '{account}']")
     )
     scheduler_args: tuple[Annotated[str, LINE], ...] = field(
         default=(), metadata=about("further options of the job, one directive each, as in --exclusive")
@@ -232,15 +233,15 @@ class Site:
     remote_shell: Literal["scheduler", "ssh"] | None = field(
         default=None,
         metadata=about(
-            "how an MPI reaches a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
-            "scheduler under pbs, elsewhere what the MPI itself finds"
+            "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
+            "scheduler under pbs, elsewhere chosen by the MPI"
         ),
     )
     stop_before_s: Annotated[float, DURATION] = field(
-        default=60.0, metadata=about("ranks are asked to checkpoint this long before the time limit", key="stop_before")
+        default=60.0, metadata=about("how long before the time limit ranks are asked to checkpoint", key="stop_before")
     )
     kill_after_s: Annotated[float, DURATION] = field(
-        default=30.0, metadata=about("a rank that was asked to end is killed after this", key="kill_after")
+        default=30.0, metadata=about("how long after a request to end a rank is killed", key="kill_after")
     )
     command_timeout_s: Annotated[float, DURATION] = field(
         default=30.0, metadata=about("how long a scheduler command may take", key="command_timeout")

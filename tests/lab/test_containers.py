@@ -183,7 +183,7 @@ def test_a_resume_refuses_a_changed_image_unless_told(builder: Builder, image: P
 def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image: Path) -> None:
     (builder.home / "run.yaml").write_text(f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\n")
     said = builder.place.torusrun("check", "run.yaml")
-    assert said.returncode == 0 and "nothing found" in said.stdout, said.stdout + said.stderr
+    assert said.returncode == 0 and "no problem found" in said.stdout, said.stdout + said.stderr
     wrong = builder.site("wrong-images.yaml", ", bind: [/no/such/folder]")
     volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n")
     (builder.home / wrong).write_text(volta)

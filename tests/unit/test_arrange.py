@@ -107,7 +107,7 @@ def test_broken_then_slow_nodes_are_the_spares() -> None:
     broken = replace(cluster, hosts=(cluster.hosts[0], dead, *cluster.hosts[2:4], slow, cluster.hosts[5]))
     found = arrange((4, 4), names(broken), 4, broken)
     assert set(found.spares) == {dead.name, slow.name}
-    with pytest.raises(SiteError, match="needs 6 hosts, 5 are whole; fewer than 4 GPUs work on r0n01"):
+    with pytest.raises(SiteError, match="needs 6 hosts, 5 are usable; fewer than 4 GPUs work on r0n01"):
         arrange((4, 6), names(broken), 4, broken)
 
 
@@ -153,7 +153,7 @@ def test_one_node_and_one_rack_have_nothing_to_decide() -> None:
 
 
 def test_a_host_that_the_topology_does_not_know() -> None:
-    with pytest.raises(SiteError, match="the test does not know 1 of 2 hosts: x9"):
+    with pytest.raises(SiteError, match="the test lacks 1 of 2 hosts: x9"):
         arrange((4, 2), ["r0n00", "x9"], 4, racks([2]))
 
 

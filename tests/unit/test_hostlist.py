@@ -44,7 +44,7 @@ def test_a_hundred_thousand_hosts() -> None:
 
 
 def test_a_name_that_cannot_stand_in_a_list() -> None:
-    with pytest.raises(SiteError, match="cannot stand in a host list"):
+    with pytest.raises(SiteError, match="cannot be written in a host list"):
         fold(["n1", "n[2]"])
 
 

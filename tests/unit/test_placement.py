@@ -45,7 +45,7 @@ def test_a_wrong_seat_names_both_places() -> None:
     assert misplaced(placement, 2, "n2", 0) is None
     assert misplaced(placement, 2, "n2.cluster.org", 0) is None
     wrong = misplaced(placement, 2, "n1", 0) or ""
-    assert "rank 2 stands on n1 as local rank 0, but the placement puts it on n2 as local rank 0" in wrong
+    assert "rank 2 runs on n1 as local rank 0, but the placement puts it on n2 as local rank 0" in wrong
     assert misplaced(placement, 7, "n1", 0) is not None
 
 

@@ -1,4 +1,4 @@
-"""What no all-reduce without help from the switches beats.
+"""Lower bounds for every all-reduce without in-network reduction.
 
 Source: the cut bound 2(k-1)/k n/C over k equal units with links C (derived: the units as super-ranks of a ring, whose
 bandwidth is optimal by Patarasuk and Yuan, from memory), and ceil(log2 N) a.

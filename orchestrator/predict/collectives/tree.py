@@ -1,6 +1,6 @@
 """Double binary tree, pipelined: 2[(g-1) a1 + ceil(log2 M) a2] + 2 n/(0.92 B).
 
-Source: NCCL 2.30, src/graph/tuning.cc: a chain inside the node, two trees over the nodes, and 0.92 of the bandwidth
+Source: NCCL 2.30, src/graph/tuning.cc: a chain within the node, two trees over the nodes, and 0.92 of the bandwidth
 (verified). The factor 2 does not shrink with N.
 """
 
@@ -29,7 +29,7 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
 def along_s(size_bytes: float, along: Chain) -> float:
     """Over the ranks of one chain, each in another unit: the column of a torus.
 
-    Derived. Two ranks exchange halves, which is the ring's cost, so no column of two pays the tree's factor.
+    Derived. Two ranks exchange halves, at the ring's cost: the tree's factor does not apply to a column of two.
     """
     if along.count == 1:
         return 0.0

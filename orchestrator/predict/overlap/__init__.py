@@ -1,1 +1,1 @@
-"""Gradients that travel while backward still runs: which tensors to send together."""
+"""Overlap of communication with the backward pass: which tensors to reduce together, in buckets (groups)."""

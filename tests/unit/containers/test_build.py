@@ -21,7 +21,7 @@ FAILURES = [
     ("E: Unable to locate package no-such-thing", "the Debian package no-such-thing does not exist"),
     ("E: Version '9' for 'libnccl2' was not found", "the Debian package libnccl2 has no version 9"),
     ("ERROR: Could not find a version that satisfies the requirement torch==99 (from versions: none)\n"
-     "ERROR: No matching distribution found for torch==99", "the Python package torch==99 cannot be had"),
+     "ERROR: No matching distribution found for torch==99", "no Python package torch==99"),
     ("FATAL:   While performing build: conveyor failed to get: reading manifest x in docker.io/a: manifest unknown",
      "the base image does not exist in its registry"),
     ("E: No such script: /usr/share/debootstrap/scripts/bookwrm", "debootstrap does not know the suite bookwrm"),
@@ -144,8 +144,8 @@ def test_the_words_of_a_build() -> None:
 @pytest.mark.parametrize(
     ("options", "variant", "says"),
     [
-        (Options(wheelhouse=Path("/no/wheels")), Variant(), "the wheelhouse is no folder"),
-        (Options(), Variant(offline=True), "takes its Python packages from a wheelhouse"),
+        (Options(wheelhouse=Path("/no/wheels")), Variant(), "the wheelhouse is not a folder"),
+        (Options(), Variant(offline=True), "needs a wheelhouse for its Python packages"),
     ],
 )
 def test_what_cannot_be_built_is_said_first(small: Path, options: Options, variant: Variant, says: str) -> None:

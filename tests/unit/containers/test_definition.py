@@ -166,7 +166,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
 
 
 def test_an_mpi_without_a_checksum_is_not_rendered() -> None:
-    with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' has to say .*sha256sum"):
+    with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' must be .*sha256sum"):
         render(replace(PLAIN, mpi=ImageMpi("built", version="1.0", url="https://example.org/a.tar.gz")))
 
 

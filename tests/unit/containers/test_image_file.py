@@ -15,7 +15,7 @@ BROKEN = [
     ("no base", "name: mine\n", "1:1", "'base' is missing"),
     ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, folder"),
     ("an empty base", "name: mine\nbase: {}\n", "2:7", "and none is given"),
-    ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "belongs to"),
+    ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "is only for"),
     ("short digest", "name: a\nbase: {docker: debian, digest: 'sha256:12'}\n", "2:32", "64 hexadecimal digits"),
     ("digest in the reference", "name: a\nbase: {docker: 'debian@sha256:00'}\n", "2:16", "without the digest"),
     ("registry with docker://", "name: a\nbase: {docker: 'docker://debian'}\n", "2:16", "without docker://"),
