@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator import process, schedulers
 from orchestrator.schedulers.client import cancel, poll
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.interface import Request
 
 ROUNDS = 10
 MANY = 100

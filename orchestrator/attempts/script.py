@@ -8,8 +8,8 @@ from orchestrator import process, schedulers
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.request import request
 from orchestrator.runs.folder import Attempt
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
-from orchestrator.schedulers.seam import Request
 from orchestrator.version import __version__
 
 

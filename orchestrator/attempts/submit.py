@@ -21,7 +21,7 @@ from orchestrator.runs import index, ledger
 from orchestrator.runs.events import Refused, Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers import client
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.interface import Request
 
 
 def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:

@@ -26,7 +26,7 @@ from orchestrator.programs.program import Program
 from orchestrator.runs import layout
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers import client
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.interface import Request
 
 MEETING = ("<address of host 1>", "<free port>")
 

@@ -17,8 +17,8 @@ from orchestrator.images.building import Prepared
 from orchestrator.plans.request import in_its_words
 from orchestrator.runs.records import End
 from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
-from orchestrator.schedulers.seam import Request
 from orchestrator.spec.site import Site
 from orchestrator.states import State
 

@@ -32,7 +32,7 @@ from orchestrator.job import node_folder
 
 if TYPE_CHECKING:
     from orchestrator.images.kept import Image
-    from orchestrator.schedulers.seam import Scheduler
+    from orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0
 CHUNK_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from orchestrator import schedulers
 from orchestrator.errors import UserError
 from orchestrator.placement.grid import choose
 from orchestrator.plans import fits_command
-from orchestrator.schedulers.seam import not_plain
+from orchestrator.schedulers.interface import not_plain
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError

@@ -9,7 +9,7 @@ from orchestrator.errors import UserError
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.fits import names_account
 from orchestrator.runs.folder import Attempt
-from orchestrator.schedulers.seam import Request, filled
+from orchestrator.schedulers.interface import Request, filled
 from orchestrator.spec.site import Site
 
 

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from orchestrator.errors import UserError
-from orchestrator.schedulers.seam import Scheduler
+from orchestrator.schedulers.interface import Scheduler
 from orchestrator.spec.problems import did_you_mean
 
 # The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
@@ -29,7 +29,7 @@ def get(name: str) -> Scheduler:
     except (ImportError, AttributeError) as error:
         raise UserError(f"the scheduler {name!r} cannot be imported by {sys.executable}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Scheduler)):
-        raise UserError(f"{name!r} is no class made from orchestrator.schedulers.seam.Scheduler")
+        raise UserError(f"{name!r} is no class made from orchestrator.schedulers.interface.Scheduler")
     return found()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator import process, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import NoAnswer
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.spec.site import Site
 from orchestrator.states import State, Status
 

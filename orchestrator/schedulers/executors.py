@@ -1,4 +1,4 @@
-"""submitit executors made from the seam: images are built in jobs through them, and any user of submitit can use them.
+"""submitit executors of our schedulers: images are built in jobs through them, and any user of submitit can use them.
 
 The script's text, the commands and the parsing are the scheduler's pure functions; submitit brings the pickled callable
 and its handling inside the job. Its pause of 0.2 s between submissions is left out. Runs need no callable: their
@@ -15,7 +15,7 @@ from submitit.core import core
 
 from orchestrator import private
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.interface import Request
 from orchestrator.states import State
 
 RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records know of its end

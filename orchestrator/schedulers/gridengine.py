@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.gridengine_records import READ, Record, ended
-from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
+from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)

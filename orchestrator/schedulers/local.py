@@ -16,7 +16,7 @@ from typing import NamedTuple
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.states import State, Status
 
 WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.schedulers.pbs_ends import exit_words, server_ended
-from orchestrator.schedulers.seam import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)

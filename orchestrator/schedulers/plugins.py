@@ -26,9 +26,9 @@ from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.environments import CONTINUES
 from orchestrator.schedulers.executors import Watcher
 from orchestrator.schedulers.gridengine import GridEngine
+from orchestrator.schedulers.interface import Request, filled
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.pbs import PBS
-from orchestrator.schedulers.seam import Request, filled
 from orchestrator.states import State
 
 COMMAND_TIMEOUT_S = 60.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.errors import TorusrunError
-from orchestrator.schedulers.seam import Scheduler
+from orchestrator.schedulers.interface import Scheduler
 
 
 def main() -> None:

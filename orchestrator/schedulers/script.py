@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.render.environment import Text, render, word
 from orchestrator.schedulers import reference
-from orchestrator.schedulers.seam import Request, Scheduler
+from orchestrator.schedulers.interface import Request, Scheduler
 
 
 def job_script(

@@ -11,7 +11,7 @@ from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
 from orchestrator.schedulers import slurm_reasons as reasons
-from orchestrator.schedulers.seam import Request, Scheduler, directives
+from orchestrator.schedulers.interface import Request, Scheduler, directives
 from orchestrator.states import State, Status, never_starts
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.errors import UserError
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
-from orchestrator.schedulers.seam import Request
 from tests.unit.hostile import LINES, PRINTABLE
 
 from .cluster.folder import give

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.schedulers.gridengine import GridEngine
-from orchestrator.schedulers.seam import Request
+from orchestrator.schedulers.interface import Request
 
 ENGINE = GridEngine("labuser")
 

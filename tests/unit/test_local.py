@@ -12,8 +12,8 @@ import pytest
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.local import Local, found, job_id_of
-from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))

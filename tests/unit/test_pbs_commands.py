@@ -11,8 +11,8 @@ from orchestrator import process
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.pbs import PBS
-from orchestrator.schedulers.seam import Request
 from orchestrator.states import State
 
 REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.seam import Request, filled
+from orchestrator.schedulers.interface import Request, filled
 from orchestrator.schedulers.slurm import STATES, Slurm
 from orchestrator.states import State
 

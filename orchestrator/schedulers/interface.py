@@ -116,7 +116,7 @@ def listed_hosts(path: str) -> list[str]:
 
 
 class Scheduler(ABC):
-    """The seam. No function here starts a process or reads the clock, and only `hosts` reads a file."""
+    """A scheduler. No function here starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
