@@ -91,10 +91,10 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
     The file system's clock counts, which all hosts share. A host whose first rank has not begun is left out.
     """
     heard: dict[str, float] = {}
-    for seat in placement.seats:
-        if seat.local_rank == 0:
+    for slot in placement.slots:
+        if slot.local_rank == 0:
             with contextlib.suppress(OSError):
-                heard[seat.host] = _written_s(attempt.rank_start(seat.rank))
+                heard[slot.host] = _written_s(attempt.rank_start(slot.rank))
     newest_s = max(heard.values(), default=0.0)
     return {host: newest_s - heard_s for host, heard_s in heard.items()}
 

@@ -62,12 +62,12 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
 
 
 def _numbers(placement: Placement, host: str) -> str:
-    return ", ".join([str(n) for n, seat in enumerate(placement.seats) if seat.host == host][:8])
+    return ", ".join([str(n) for n, slot in enumerate(placement.slots) if slot.host == host][:8])
 
 
 def _culprits(placement: Placement, where: Mapping[int, Where]) -> tuple[State, str]:
-    ranks = range(len(placement.seats))
-    names = {n: f"rank {n} ({seat.host}, local rank {seat.local_rank})" for n, seat in enumerate(placement.seats)}
+    ranks = range(len(placement.slots))
+    names = {n: f"rank {n} ({slot.host}, local rank {slot.local_rank})" for n, slot in enumerate(placement.slots)}
     known = {n: where.get(n, Where()) for n in ranks}
     if stuck := [n for n in ranks if known[n].state in STANDS]:
         return State.FAILED, f"{_listed(names, stuck)}: {STANDS[known[stuck[0]].state or '']}"
@@ -86,8 +86,8 @@ def _culprits(placement: Placement, where: Mapping[int, Where]) -> tuple[State, 
 
 def _silent(placement: Placement, names: Mapping[int, str], silent: Sequence[int]) -> tuple[State, str]:
     """Wrappers that do not answer: several on one host, and none there that does, mean the host."""
-    host = placement.seats[silent[0]].host
-    there = [n for n, seat in enumerate(placement.seats) if seat.host == host]
+    host = placement.slots[silent[0]].host
+    there = [n for n, slot in enumerate(placement.slots) if slot.host == host]
     if len(there) > 1 and set(there) <= set(silent):
         return State.NODE_FAIL, f"{host} does not answer, nor do its ranks {', '.join(map(str, there[:8]))}"
     return State.FAILED, f"the wrapper of {_listed(names, silent)} does not answer"

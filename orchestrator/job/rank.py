@@ -106,7 +106,7 @@ def _run(
                 own_group=program.own_group,
                 parent_death=signal.SIGKILL,
             )
-        local_rank = placement.seats[rank].local_rank
+        local_rank = placement.slots[rank].local_rank
         start = {
             "rank": rank,
             "host": socket.gethostname(),
@@ -141,10 +141,10 @@ def given(
     launch: Mapping[str, Any], placement: Placement, rank: int, attempt: int, meets: tuple[str, int | str] | None = None
 ) -> dict[str, str]:
     """What a rank's program gets beside what it inherits; `meets` is the address and the port where its ranks meet."""
-    seat = placement.seats[rank]
-    here = sum(other.host == seat.host for other in placement.seats)
+    slot = placement.slots[rank]
+    here = sum(other.host == slot.host for other in placement.slots)
     return {
-        **fabric(launch["hcas"], seat.local_rank, here),
+        **fabric(launch["hcas"], slot.local_rank, here),
         **launch["program"]["environment"],
         **ranks_environment(placement, rank, launch["run"], attempt),
         **(master_environment(placement, rank, *meets) if meets else {}),

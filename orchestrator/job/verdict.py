@@ -77,8 +77,8 @@ class Evidence:
     @property
     def silent_hosts(self) -> list[str]:
         """The hosts none of whose ranks said anything, while ranks elsewhere did; never the supervisor's own."""
-        heard = {self.placement.seats[n].host for n in (*self.ends, *self.told)}
-        hosts = dict.fromkeys(self.placement.seats[n].host for n in self.silent)
+        heard = {self.placement.slots[n].host for n in (*self.ends, *self.told)}
+        hosts = dict.fromkeys(self.placement.slots[n].host for n in self.silent)
         return [host for host in hosts if host not in heard and not same_host(host, self.here)] if heard else []
 
     @property
@@ -89,7 +89,7 @@ class Evidence:
         return [host for host in known if not same_host(host, self.here)]
 
     def ranks_of(self, host: str) -> list[int]:
-        return [n for n, seat in enumerate(self.placement.seats) if seat.host == host]
+        return [n for n, slot in enumerate(self.placement.slots) if slot.host == host]
 
     def quote(self, rank: int) -> str:
         """': ' and the last line that a rank said of itself, '' where there is none."""
@@ -98,8 +98,8 @@ class Evidence:
 
     def name(self, rank: int) -> str:
         """'rank 3 (node2, local rank 1)'."""
-        seat = self.placement.seats[rank]
-        return f"rank {rank} ({seat.host}, local rank {seat.local_rank})"
+        slot = self.placement.slots[rank]
+        return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
 
     def cut_off(self, end: RankEnd) -> bool:
         """Whether a rank ended since another one was gone: by its exit code, or by what it said last."""

@@ -7,4 +7,4 @@ from orchestrator.placement.mapping import Placement
 
 def hostfile(placement: Placement) -> str:
     """One host per rank, in rank order: all launchers know this form."""
-    return "".join(f"{seat.host}\n" for seat in placement.seats)
+    return "".join(f"{slot.host}\n" for slot in placement.slots)

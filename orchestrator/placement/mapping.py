@@ -11,7 +11,7 @@ from orchestrator.placement.grid import Grid
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """One rank's place."""
 
     rank: int
@@ -23,23 +23,23 @@ class Seat:
 
 @dataclass(frozen=True)
 class Placement:
-    """Every rank's seat, in rank order."""
+    """The slot of every rank, in rank order."""
 
     grid: Grid
-    seats: tuple[Seat, ...]
+    slots: tuple[Slot, ...]
 
     @property
     def hosts(self) -> list[str]:
         """The hosts in the order in which ranks fill them."""
-        return list(dict.fromkeys(seat.host for seat in self.seats))
+        return list(dict.fromkeys(slot.host for slot in self.slots))
 
     def as_json(self) -> dict[str, Any]:
-        seats = [[s.rank, s.host, s.local_rank, s.x, s.y] for s in self.seats]
-        return {"schema": 1, "grid": [self.grid.x, self.grid.y], "seats": seats}
+        slots = [[s.rank, s.host, s.local_rank, s.x, s.y] for s in self.slots]
+        return {"schema": 1, "grid": [self.grid.x, self.grid.y], "slots": slots}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Placement:
-        return cls(Grid(*value["grid"]), tuple(Seat(*seat) for seat in value["seats"]))
+        return cls(Grid(*value["grid"]), tuple(Slot(*slot) for slot in value["slots"]))
 
 
 def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
@@ -56,7 +56,7 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
     return Placement(
         grid,
         tuple(
-            Seat(rank, order[rank // ranks_per_node], rank % ranks_per_node, rank % grid.x, rank // grid.x)
+            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, rank % grid.x, rank // grid.x)
             for rank in range(grid.ranks)
         ),
     )
@@ -64,14 +64,14 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
 
 def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
     """Why `rank` must not run as `local_rank` on `host`, with both places named; None if it may."""
-    if not 0 <= rank < len(placement.seats):
-        return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.seats) - 1}"
-    seat = placement.seats[rank]
-    if same_host(seat.host, host) and seat.local_rank == local_rank:
+    if not 0 <= rank < len(placement.slots):
+        return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.slots) - 1}"
+    slot = placement.slots[rank]
+    if same_host(slot.host, host) and slot.local_rank == local_rank:
         return None
     return (
-        f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {seat.host} "
-        f"as local rank {seat.local_rank}: the launcher did not keep the order"
+        f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {slot.host} "
+        f"as local rank {slot.local_rank}: the launcher did not keep the order"
     )
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement
-from orchestrator.placement.seats import Rack, Seats, seats
+from orchestrator.placement.drawing import Drawing, Rack, drawing
 
 BAR = 24
 WIDEST = 72
@@ -14,7 +14,7 @@ WIDEST = 72
 
 def picture(arrangement: Arrangement, cluster: Cluster) -> str:
     """The rows of nodes, equal ones drawn once, above the racks; '<' marks the hottest link."""
-    drawn = seats(arrangement, cluster)
+    drawn = drawing(arrangement, cluster)
     torus = arrangement.rings.torus
     x, y = arrangement.rings.dims[0], arrangement.rings.dims[-1]
     title = "rows of the grid, left to right" if torus and torus[0] > 1 else "nodes in the order of the ring of columns"
@@ -22,7 +22,7 @@ def picture(arrangement: Arrangement, cluster: Cluster) -> str:
     return "\n".join([head, *_rows(drawn), "", *_racks(drawn, arrangement), *_hottest_host(arrangement)])
 
 
-def _rows(drawn: Seats) -> list[str]:
+def _rows(drawn: Drawing) -> list[str]:
     lines, number = [], 0
     for marks, group in groupby("".join(drawn.rack_of[host].mark for host in row) for row in drawn.rows):
         count = len(list(group))
@@ -36,7 +36,7 @@ def _times(count: int) -> str:
     return f"   x {count}" if count > 1 else ""
 
 
-def _racks(drawn: Seats, arrangement: Arrangement) -> list[str]:
+def _racks(drawn: Drawing, arrangement: Arrangement) -> list[str]:
     most_s = max((rack.uplink.s_per_byte for rack in drawn.racks if rack.uplink), default=0.0)
     return [_rack(rack, max(most_s, arrangement.loads.largest_s_per_byte)) for rack in drawn.racks]
 

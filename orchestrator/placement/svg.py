@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement
-from orchestrator.placement.seats import Rack, Seats, seats
+from orchestrator.placement.drawing import Drawing, Rack, drawing
 
 CELL, GAP, LEFT, TOP, BAR, LINE = 14, 2, 44, 52, 180, 18
 HOT = "#c0392b"
@@ -15,7 +15,7 @@ HOT = "#c0392b"
 
 def svg(arrangement: Arrangement, cluster: Cluster, title: str) -> str:
     """A whole SVG document. Hovering over a square names the node."""
-    drawn = seats(arrangement, cluster)
+    drawn = drawing(arrangement, cluster)
     width = max(len(row) for row in drawn.rows) * (CELL + GAP)
     legend = LEFT + width + 30
     height = TOP + max(len(drawn.rows) * (CELL + GAP), len(drawn.racks) * LINE) + 20
@@ -28,7 +28,7 @@ def svg(arrangement: Arrangement, cluster: Cluster, title: str) -> str:
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>', *body, "</svg>"]) + "\n"
 
 
-def _squares(drawn: Seats) -> Iterator[str]:
+def _squares(drawn: Drawing) -> Iterator[str]:
     for y, row in enumerate(drawn.rows):
         top = TOP + y * (CELL + GAP)
         yield _text(LEFT - 8, top + CELL - 3, str(y), 9, "end")
@@ -39,7 +39,7 @@ def _squares(drawn: Seats) -> Iterator[str]:
             yield f'<rect {at} rx="2" fill="{_colour(drawn, rack)}"><title>{name}</title></rect>'
 
 
-def _legend(drawn: Seats, arrangement: Arrangement, left: int) -> Iterator[str]:
+def _legend(drawn: Drawing, arrangement: Arrangement, left: int) -> Iterator[str]:
     most_s = max([arrangement.loads.largest_s_per_byte, *(r.uplink.s_per_byte for r in drawn.racks if r.uplink)])
     for i, rack in enumerate(drawn.racks):
         top = TOP + i * LINE
@@ -53,7 +53,7 @@ def _legend(drawn: Seats, arrangement: Arrangement, left: int) -> Iterator[str]:
             yield _text(left + 136 + round(BAR * share), top + 10, words, 10)
 
 
-def _colour(drawn: Seats, rack: Rack) -> str:
+def _colour(drawn: Drawing, rack: Rack) -> str:
     """Hues a golden angle apart, so that racks side by side differ."""
     index = drawn.racks.index(rack)
     return f"hsl({index * 137 % 360},{65 if index % 2 else 50}%,{55 if index % 3 else 68}%)"

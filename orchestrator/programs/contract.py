@@ -11,14 +11,14 @@ from orchestrator.placement.mapping import Placement
 
 def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:
     """What says to a program which of all ranks it is."""
-    seat = placement.seats[rank]
-    hosts = list(dict.fromkeys(seat.host for seat in placement.seats))
-    node = hosts.index(seat.host)
-    ranks, here = len(placement.seats), sum(other.host == seat.host for other in placement.seats)
+    slot = placement.slots[rank]
+    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
+    node = hosts.index(slot.host)
+    ranks, here = len(placement.slots), sum(other.host == slot.host for other in placement.slots)
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(ranks),
-        "LOCAL_RANK": str(seat.local_rank),
+        "LOCAL_RANK": str(slot.local_rank),
         "LOCAL_WORLD_SIZE": str(here),
         "GROUP_RANK": str(node),
         "GROUP_WORLD_SIZE": str(len(hosts)),
@@ -38,12 +38,12 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
 
 def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
     """What says to a program where its ranks meet; a torchrun, one for each node, reads the PET_ ones."""
-    hosts = list(dict.fromkeys(seat.host for seat in placement.seats))
+    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
     return {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "PET_NNODES": str(len(hosts)),
-        "PET_NODE_RANK": str(hosts.index(placement.seats[rank].host)),
+        "PET_NODE_RANK": str(hosts.index(placement.slots[rank].host)),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": str(port),
     }

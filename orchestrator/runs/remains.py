@@ -29,7 +29,7 @@ def placed(attempt: Attempt) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
         kept = read_object(attempt.placement) or {}
     except SiteError:
         return None, ()
-    seats = kept.get("seats")
-    hosts = [seat[1] for seat in seats if type(seat) is list and len(seat) == 5] if type(seats) is list else []
+    slots = kept.get("slots")
+    hosts = [slot[1] for slot in slots if type(slot) is list and len(slot) == 5] if type(slots) is list else []
     whole = all(type(host) is str for host in hosts)
     return as_grid(kept.get("grid")), tuple(dict.fromkeys(hosts)) if whole else ()

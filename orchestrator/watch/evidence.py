@@ -80,12 +80,12 @@ def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
 def _placement(attempt: Attempt) -> dict[str, list[int]]:
     """The ranks of every host; none where the placement cannot be read."""
     try:
-        seats = (read_object(attempt.placement) or {}).get("seats")
+        slots = (read_object(attempt.placement) or {}).get("slots")
     except SiteError:
         return {}
     placed: dict[str, list[int]] = {}
-    for seat in seats if type(seats) is list else []:
-        if type(seat) is not list or len(seat) != 5 or type(seat[0]) is not int or type(seat[1]) is not str:
+    for slot in slots if type(slots) is list else []:
+        if type(slot) is not list or len(slot) != 5 or type(slot[0]) is not int or type(slot[1]) is not str:
             return {}
-        placed.setdefault(seat[1], []).append(seat[0])
+        placed.setdefault(slot[1], []).append(slot[0])
     return placed

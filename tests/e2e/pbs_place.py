@@ -73,8 +73,8 @@ class PBS(Place):
 
     def processes(self, run: Path) -> list[Process]:
         """As the hosts themselves see them; a host without power has none."""
-        placed = [json.loads(path.read_text())["seats"] for path in run.glob("attempts/*/placement.json")]
-        hosts = sorted({seat[1] for seats in placed for seat in seats})
+        placed = [json.loads(path.read_text())["slots"] for path in run.glob("attempts/*/placement.json")]
+        hosts = sorted({slot[1] for slots in placed for slot in slots})
         return [process for host in hosts for process in processes.told(self._said(host, run))]
 
     def _said(self, host: str, run: Path) -> str:

@@ -26,5 +26,5 @@ def test_digits_reach_98_percent(place: Place, layout: int) -> None:
     plan = json.loads((run / "plan.json").read_text())
     assert view["grid"] == plan["grid"] and view["ranks"] == plan["ranks"]
     assert len(view["hosts"]) == plan["spec"]["nodes"]
-    seats = json.loads((run / "attempts/1/placement.json").read_text())["seats"]
-    assert [s[1] for s in seats] == [h for h in view["hosts"] for _ in range(plan["ranks_per_node"])]
+    slots = json.loads((run / "attempts/1/placement.json").read_text())["slots"]
+    assert [s[1] for s in slots] == [h for h in view["hosts"] for _ in range(plan["ranks_per_node"])]

@@ -1,4 +1,4 @@
-"""Grids and placements: every rank has one seat, hosts keep their order, a wrong seat is named."""
+"""Grids and placements: every rank has one slot, hosts keep their order, an error names a wrong slot."""
 
 import pytest
 from hypothesis import given
@@ -22,12 +22,12 @@ def test_every_rank_has_one_seat_and_hosts_keep_their_order(
     x = data.draw(st.sampled_from([x for x in range(1, ranks + 1) if ranks % x == 0]))
     placement = place(Grid(x, ranks // x), hosts, per_node)
     assert placement.hosts == hosts
-    assert [s.rank for s in placement.seats] == list(range(ranks))
-    assert len({(s.host, s.local_rank) for s in placement.seats}) == ranks
-    assert len({(s.x, s.y) for s in placement.seats}) == ranks
-    assert all(s.rank == s.y * x + s.x for s in placement.seats)
+    assert [s.rank for s in placement.slots] == list(range(ranks))
+    assert len({(s.host, s.local_rank) for s in placement.slots}) == ranks
+    assert len({(s.x, s.y) for s in placement.slots}) == ranks
+    assert all(s.rank == s.y * x + s.x for s in placement.slots)
     assert Placement.from_json(placement.as_json()) == placement
-    assert hostfile(placement).split() == [s.host for s in placement.seats]
+    assert hostfile(placement).split() == [s.host for s in placement.slots]
 
 
 def test_a_grid_that_does_not_fit_names_those_that_do() -> None:

@@ -90,8 +90,8 @@ def test_no_host_is_called_gone_while_a_rank_of_it_spoke_or_might_still(
 def attempt(tmp_path: Path) -> Attempt:
     folder = Attempt(tmp_path / "1")
     folder.ranks.mkdir(parents=True)
-    seats = [[rank, host, rank % 4, 0, 0] for host, ranks in PLACED.items() for rank in ranks]
-    write_json(folder.placement, {"schema": 1, "grid": [4, 3], "seats": seats})
+    slots = [[rank, host, rank % 4, 0, 0] for host, ranks in PLACED.items() for rank in ranks]
+    write_json(folder.placement, {"schema": 1, "grid": [4, 3], "slots": slots})
     return folder
 
 
@@ -111,13 +111,13 @@ def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
     assert "the supervisor on node1 is silent for 50 s" in evidence.suspicion(attempt, NOW_S)
 
 
-@pytest.mark.parametrize("seats", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
-def test_evidence_that_is_damaged_is_no_evidence(seats: object, attempt: Attempt) -> None:
+@pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
+def test_evidence_that_is_damaged_is_no_evidence(slots: object, attempt: Attempt) -> None:
     end(0, 12).write(attempt.rank_end(0))
     (attempt.ranks / "0001.end.json").write_text("{")
     (attempt.ranks / "9.end.json").write_text("{}")
     os.mkfifo(attempt.rank_end(2))
-    write_json(attempt.placement, {"seats": seats})
+    write_json(attempt.placement, {"slots": slots})
     os.mkfifo(attempt.pulse)
     os.utime(attempt.pulse, (0, 0))
     found = evidence.suspicion(attempt, NOW_S)

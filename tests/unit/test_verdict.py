@@ -44,9 +44,9 @@ srun: error: n2: task 3: Exited with exit code 1
 
 
 def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any) -> RankEnd:
-    seat = PLACED.seats[rank]
+    slot = PLACED.slots[rank]
     meaning = Meaning.FAILED if exit_code is None else EXIT_CODES.get(exit_code, Meaning.FAILED)
-    return RankEnd(rank, seat.host, seat.local_rank, at_s, exit_code, **{"meaning": meaning, **more})
+    return RankEnd(rank, slot.host, slot.local_rank, at_s, exit_code, **{"meaning": meaning, **more})
 
 
 def judged(ends: Sequence[RankEnd], stop: StopReason | None = None, **more: Any) -> End:

@@ -25,7 +25,7 @@ class Rack:
 
 
 @dataclass(frozen=True)
-class Seats:
+class Drawing:
     """Racks in the order in which they first appear, and the nodes of every row by name and by rack."""
 
     racks: tuple[Rack, ...]
@@ -33,7 +33,7 @@ class Seats:
     rack_of: Mapping[str, Rack]
 
 
-def seats(arrangement: Arrangement, cluster: Cluster) -> Seats:
+def drawing(arrangement: Arrangement, cluster: Cluster) -> Drawing:
     """Rows are those of the torus of nodes; where nodes straddle the rows of ranks, eight nodes to a line."""
     leaves: dict[str, list[str]] = {}
     for host in cluster.only(arrangement.hosts):
@@ -48,4 +48,4 @@ def seats(arrangement: Arrangement, cluster: Cluster) -> Seats:
     torus = arrangement.rings.torus
     length = torus[0] if torus and torus[0] > 1 else 8
     hosts = arrangement.hosts
-    return Seats(racks, tuple(hosts[i : i + length] for i in range(0, len(hosts), length)), rack_of)
+    return Drawing(racks, tuple(hosts[i : i + length] for i in range(0, len(hosts), length)), rack_of)
