@@ -1,6 +1,6 @@
-"""The exact plan of groups: f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
+"""The exact plan of buckets (groups): f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
 
-Source: derived, equal to brute force in a property test. Gradients become ready in order, groups are contiguous, and
+Source: derived, equal to brute force in a property test. Gradients become ready in order, buckets are contiguous, and
 one channel sends them one after the other; a group that ends sooner never hurts the next. Ties go to fewer groups.
 """
 
