@@ -21,9 +21,12 @@ STARTED: list[SlurmLab] = []
 OF_THE_LAB = {"cluster", "slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under pytest-xdist one worker runs all tests of the lab, of which there is one, and another the rest."""
     for item in items:
+        if item.path.is_relative_to(Path(__file__).parent / "lab"):
+            item.add_marker("lab")
         if item.get_closest_marker("lab") or OF_THE_LAB & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("lab"))
 

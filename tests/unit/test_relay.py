@@ -47,5 +47,5 @@ def test_a_pattern_that_never_ends_is_given_up(
     attempt.metrics.write_text(json.dumps({"step": 1, "loss": 1.0}) + "\n")
     reading.pass_on()
     reading.pass_on()
-    assert "Pattern took over 0.2 s" in capsys.readouterr().err
+    assert "PatternSource took over 0.2 s" in capsys.readouterr().err
     assert len(metrics.read(run.metrics)) == 1, "the other source is still read"
