@@ -14,7 +14,7 @@ demo: $(VENV)/train
 	torusrun submit examples/digits.yaml --wait
 
 test: check
-	python -m pytest -n 2 --dist loadgroup
+	python -m pytest -n 2
 
 fast: check
 	python -m pytest -q tests/unit

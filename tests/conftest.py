@@ -1,9 +1,11 @@
 """Fixtures for all tests: a home of one's own, and the lab, which is started once per session."""
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,17 +20,29 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no fail
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
-OF_THE_LAB = {"cluster", "slurm_lab", "gridengine_lab", "apptainer_lab"}
+ON_THE_CLUSTER = re.compile(r"tests/lab/|.*\[(slurm|gridengine|pbs)\b|.*_on_the_cluster")
+OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under pytest-xdist one worker runs all tests of the lab, of which there is one, and another the rest."""
+    """Mark what needs the lab, and see that names tell it: under pytest-xdist the names are all that is known."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "lab"):
             item.add_marker("lab")
-        if item.get_closest_marker("lab") or OF_THE_LAB & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("lab"))
+        if OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) and not ON_THE_CLUSTER.match(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid}: its name does not tell that it needs the cluster (ON_THE_CLUSTER)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One worker runs all tests of the cluster, of which there is one; another begins with the rest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ClusterAndOthers(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "cluster" if ON_THE_CLUSTER.match(nodeid) else nodeid
+
+    return ClusterAndOthers(config, log)
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
 
 
 @pytest.mark.lab
-def test_one_torchrun_on_every_node_starts_the_ranks_itself(gridengine_lab: Any) -> None:
+def test_one_torchrun_on_every_node_starts_the_ranks_itself_on_the_cluster(gridengine_lab: Any) -> None:
     place = GridEngine(gridengine_lab)
     place.run(["mkdir", "-p", "programs"])
     place.put("programs/ddp.py", (EXAMPLES / "ddp.py").read_text())
