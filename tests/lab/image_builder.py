@@ -1,0 +1,53 @@
+"""The lab's user with Apptainer, who builds images and trains in them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.lab_places import Slurm
+from tests.e2e.places import ROOT, Said
+from tests.lab.apptainer import ApptainerLab
+
+TINY = "name: tiny\nbase: {{folder: {base}}}\nlabels: {{made.for: {name}}}\n"
+
+
+@dataclass
+class Builder:
+    """The lab's user with Apptainer, and a site that keeps its images in a folder of its own."""
+
+    place: Slurm
+    apptainer: ApptainerLab
+
+    @property
+    def home(self) -> Path:
+        return self.place.folder
+
+    @property
+    def images(self) -> Path:
+        return self.home / "images"
+
+    def site(self, name: str, container: str = "", **changes: str) -> str:
+        lines = [
+            line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
+        ]
+        lines += [f"{key}: {value}" for key, value in changes.items()]
+        text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}, compression: lz4{container}}}\n"
+        (self.home / name).write_text(text)
+        return f"./{name}"
+
+    def tiny(self, name: str) -> str:
+        (self.home / f"{name}.yaml").write_text(TINY.format(base=self.apptainer.tiny, name=name))
+        return f"{name}.yaml"
+
+    def build(self, *words: str, site: str = "") -> Said:
+        return self.place.torusrun("build", *words, "--site", site or self.site("images.yaml"), timeout_s=900)
+
+    def digits(self, *words: str) -> Path:
+        """Train the example to its end over four nodes; the run's folder."""
+        example = (ROOT / "examples" / "digits.yaml").read_text()
+        (self.home / "digits.yaml").write_text(example)
+        settings = [word for pair in ("nodes=4", "grid=2x4") for word in ("--set", pair)]
+        said = self.place.torusrun("submit", "digits.yaml", *settings, *words, "--wait")
+        assert said.returncode == 0, (
+            said.stdout + said.stderr + self.place.torusrun("logs", "last", "--all").stdout[-3000:]
+        )
+        return Path(self.place.view(said.stdout.split()[0])["folder"])

@@ -1,0 +1,133 @@
+"""Images built for real: Apptainer as an ordinary user."""
+
+import json
+import os
+import pwd
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .image_builder import Builder
+
+
+def test_two_builds_at_once_build_once(builder: Builder) -> None:
+    site, image_file = builder.site("images.yaml"), builder.tiny("twins")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    both = [builder.place.lab.popen_as_user(words, cwd=builder.home, **pipes) for _ in range(2)]
+    said = [build.communicate(timeout=120) for build in both]
+    assert [build.returncode for build in both] == [0, 0], said
+    assert said[0][0] == said[1][0], "both must name the same image"
+    built = [err for _, err in said if "Creating SIF" in err]
+    assert len(built) == 1, f"one must build, the other take its image: {said}"
+
+
+def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) -> None:
+    site, image_file = builder.site("images.yaml"), builder.tiny("killed")
+    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
+    for _ in range(10):
+        moment_s = random.uniform(0.1, 1.5)
+        build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
+        time.sleep(moment_s)
+        os.killpg(build.pid, signal.SIGKILL)
+        build.wait(timeout=10)
+        listed = json.loads(builder.place.torusrun("image", "ls", "--json", "--site", site).stdout)["images"]
+        for entry in (e for e in listed if e["name"] == "tiny"):
+            verified = builder.place.torusrun("image", "verify", entry["key"], "--site", site)
+            assert verified.returncode == 0, f"killed after {moment_s:.2f} s, an image stands that is not whole"
+            removed = builder.place.torusrun("image", "rm", entry["key"], "--site", site)
+            assert removed.returncode == 0, f"the lock of a build killed after {moment_s:.2f} s is still held"
+    said = builder.build(image_file)
+    assert said.returncode == 0, said.stderr
+    key = Path(said.stdout.strip()).stem
+    assert not list(builder.images.glob(f".{key}*")), "the next build must clear what killed ones left"
+
+
+def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None:
+    """A fakeroot build owns files as ids of /etc/subuid: one that was killed leaves them, and chmod is refused."""
+    make = "mkdir -p left/rootfs/etc/inner && unshare --map-root-user --map-auto chown -R 5:5 left/rootfs/etc"
+    assert builder.place.run(["sh", "-c", f"{make} && ! chmod 700 left/rootfs/etc"]).returncode == 0
+    remove = "import pathlib, orchestrator.containers.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    said = builder.place.run(["python", "-c", remove])
+    assert said.stdout == "True\n" and not (builder.home / "left").exists(), said.stderr
+
+
+def test_a_build_without_any_network(builder: Builder) -> None:
+    """In a network namespace with nothing in it, from a folder and a folder of wheels."""
+    image_file = (
+        f"name: offline\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
+        "training: none\n"
+    )
+    (builder.home / "offline.yaml").write_text(image_file)
+    words = ["build", "offline.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
+    name = builder.place.lab.settings.user
+    user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
+    said = subprocess.run(
+        ["unshare", "--net", *user, "-m", "orchestrator", *words, "--site", builder.site("images.yaml")],
+        cwd=builder.home, env={**os.environ, **builder.place.lab.user_env}, text=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr[-3000:]
+    assert Path(said.stdout.strip()).is_file()
+
+
+def test_a_build_in_a_job(builder: Builder) -> None:
+    said = builder.build(builder.tiny("in-a-job"), "--on", "job")
+    assert said.returncode == 0, said.stderr
+    assert "building in job" in said.stderr and Path(said.stdout.strip()).is_file()
+
+
+@pytest.mark.parametrize(
+    ("image_file", "says"),
+    [
+        ("name: x\nbase: {folder: /no/such/folder}\n", "/no/such/folder"),
+        ("name: x\nbase: {folder: BASE}\nsystem: [no-such-package-at-all]\n", "no-such-package-at-all"),
+        (
+            "name: x\nbase: {folder: BASE}\npython: {packages: [no-such-package-at-all==1.0]}\n",
+            "no-such-package-at-all",
+        ),
+        ("name: x\nbase: {folder: BASE}\nsystm: [curl]\n", "did you mean 'system'?"),
+        ("name: x\n", "'base' is missing"),
+    ],
+    ids=["base", "system package", "python package", "key", "no base"],
+)
+def test_an_image_file_that_cannot_be_built_gets_one_message(builder: Builder, image_file: str, says: str) -> None:
+    (builder.home / "bad.yaml").write_text(image_file.replace("BASE", str(builder.apptainer.debian)))
+    said = builder.build("bad.yaml", "-q", "--wheelhouse", str(builder.apptainer.wheelhouse))
+    assert said.returncode in (2, 3) and says in said.stderr, said.stderr
+    assert said.stderr.count("\n") <= 2 and "Traceback" not in said.stderr
+    again = builder.build(builder.tiny("after-a-bad-one"))
+    assert again.returncode == 0, "the next build must go on"
+
+
+def test_a_full_disk_is_one_message_and_the_next_build_goes_on(builder: Builder) -> None:
+    small = builder.home / "small"
+    small.mkdir()
+    options = f"size=300k,mode=700,uid={pwd.getpwnam(builder.place.lab.settings.user).pw_uid}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], check=True, timeout=10)
+    try:
+        site = builder.site("small.yaml").removeprefix("./")
+        text = (builder.home / site).read_text().replace(str(builder.images), str(small))
+        (builder.home / site).write_text(text)
+        said = builder.build(builder.tiny("full"), "-q", site=f"./{site}")
+        assert said.returncode == 3 and "space" in said.stderr.lower(), said.stderr
+        assert not list(small.glob("*.sif")), "a half-built image must not appear"
+        subprocess.run(["mount", "-o", "remount,size=60m", small], check=True, timeout=10)
+        said = builder.build("full.yaml", "-q", site=f"./{site}")
+        assert said.returncode == 0, said.stderr
+    finally:
+        subprocess.run(["umount", "-l", small], check=True, timeout=10)
+
+
+def test_an_image_is_signed_with_the_users_own_key(builder: Builder) -> None:
+    user, site = builder.place.lab, builder.site("images.yaml")
+    built = builder.build(builder.tiny("signed"), "-q").stdout.strip()
+    key = ["apptainer", "key", "newpair", "--name", "x", "--email", "x@example.org", "--comment", "", "--password", ""]
+    user.run_as_user([*key, "--push=false", "--bit-length", "2048"], check=True)
+    said = builder.place.torusrun("image", "sign", built, "--site", site)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert user.run_as_user(["apptainer", "verify", "--local", built]).returncode == 0
+    assert builder.place.torusrun("image", "verify", built, "--site", site).returncode == 0
