@@ -12,7 +12,7 @@ from orchestrator.states import State
 
 NOT_BEGUN = "not begun"
 STANDS = {
-    NOT_BEGUN: "its training has not begun",
+    NOT_BEGUN: "its program has not begun",
     "T": "it is stopped, as by SIGSTOP",
     "t": "it is stopped by a debugger",
     "D": "it waits for a disk or a file system",

@@ -1,4 +1,4 @@
-"""A grid laid on hosts: rank -> (host, local rank, x, y), and the check that a rank stands where it was put."""
+"""A grid on hosts: rank -> (host, local rank, x, y), and the check that a rank runs in its place."""
 
 from __future__ import annotations
 

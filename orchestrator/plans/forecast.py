@@ -34,7 +34,7 @@ class Otherwise:
 
 
 def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
-    """What `plan` will take, on hosts as they stand where they are known.
+    """What `plan` will take, on its hosts where they are known.
 
     Raises UserError where no rate is known.
     """

@@ -42,7 +42,7 @@ def announced(run: RunFolder) -> Iterator[None]:
 
 
 def forget(run: RunFolder) -> None:
-    """Remove a run that came to nothing: first its name, so that no half of it is ever taken for a run."""
+    """Remove a run that was not submitted: first its name, so that a part of it is never taken for a run."""
     with contextlib.suppress(OSError):
         run.folder.rename(run.unfinished)
     shutil.rmtree(run.unfinished, ignore_errors=True)
