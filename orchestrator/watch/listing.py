@@ -44,12 +44,11 @@ def _row(view: View, long: bool) -> TableRow:
 
 
 def _cells(view: View) -> tuple[str, ...]:
-    age = None if view.state.over else view.age_s
     return (
         plain(view.run),
         view.site or EMPTY,
         view.state.value,
-        EMPTY if age is None else short(age),
+        EMPTY if view.age_s is None else short(view.age_s),
         steps(view) or EMPTY,
         EMPTY if view.eta_s is None else short(view.eta_s),
         result(view) or EMPTY,

@@ -33,7 +33,7 @@ class View:
     `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
     and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
     `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
-    submitted, `age_s` the time since, `eta_s` the time that its steps still take; None where unknown.
+    submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
     `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''.
     """
 
@@ -165,7 +165,7 @@ class Record:
             "" if self.end or self.done or self._tells_no_steps(rows) else at.pace.pause,
             self.site,
             self.submitted_s,
-            None if self.submitted_s is None else max(now_s - self.submitted_s, 0.0),
+            None if self.submitted_s is None or status.state.over else max(now_s - self.submitted_s, 0.0),
             at.eta_s,
             at.loss,
             at.newest_result,

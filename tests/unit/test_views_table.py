@@ -31,11 +31,11 @@ RUNNING = view(
     hosts=("g0001", "g0002", "g0003"),
 )  # fmt: skip
 PENDING = view(state=State.PENDING, reason="it waits for free nodes (Slurm: Resources)", age_s=59.0)
-FAILED = view(state=State.FAILED, reason=REASON, step=57, total_steps=450, hosts=("node1", "node2"), age_s=9e5)
+FAILED = view(state=State.FAILED, reason=REASON, step=57, total_steps=450, hosts=("node1", "node2"))
 DAMAGED = view(state=State.UNKNOWN, reason="its folder does not say", damaged=("plan.json: it is missing", "x"))
 DONE = view(
     state=State.COMPLETED, reason="all 4 ranks ended well", step=450, total_steps=450, loss=0.1, accuracy=0.972,
-    newest_result="accuracy", hosts=("vm",), age_s=8e5,
+    newest_result="accuracy", hosts=("vm",),
 )  # fmt: skip
 ALL = [RUNNING, PENDING, FAILED, DAMAGED, DONE]
 
