@@ -152,12 +152,12 @@ SHOW = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.
 ENTER = """
 import json, os, subprocess, sys
 from orchestrator.containers import runtime
-from orchestrator.containers.command import Container, inside
+from orchestrator.containers.command import ContainerExec, inside
 image, words, given, version = json.loads(sys.argv[1])
 found = runtime.required()
 found = runtime.Runtime(found.command, found.product, tuple(version) or found.version)
 file = os.path.join(os.getcwd(), "values.env")
-started = inside(Container(found, image), words, given, os.environ, file)
+started = inside(ContainerExec(found, image), words, given, os.environ, file)
 with open(file, "w", newline="") as values:
     values.write(started.file_text)
 assert not (set(given.values()) - {""} - set(words)) & set(started.argv)
