@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import process, schedulers
-from orchestrator.schedulers.client import cancel, poll
+from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
 
 ROUNDS = 10
@@ -119,14 +119,14 @@ def main() -> None:
                 taken[name].append(seconds)
                 jobs.append(job)
                 with contextlib.suppress(Exception):  # it may be over
-                    cancel(bench.scheduler, job, 60)
+                    Client(bench.scheduler, 60).cancel(job)
         print(
             f"{datetime.date.today()}; {cluster}; submitit {metadata.version('submitit')}; median of {rounds} in turns"
         )
         table({name: statistics.median(times[1:]) for name, times in taken.items()}, "the command itself")
         many = [*jobs, *(f"{900000 + n}" for n in range(MANY))]
         process.CALLS.clear()
-        seconds, _ = timed(lambda: poll(bench.scheduler, many, 60))
+        seconds, _ = timed(lambda: Client(bench.scheduler, 60).poll(many))
         print(f"states of {len(many)} jobs, ended and unknown ones among them: {seconds * 1e3:.0f} ms,", end=" ")
         print(", ".join(f"{count} x {program}" for program, count in process.CALLS.items()))
 
