@@ -227,7 +227,7 @@ WAITS = Where("S", ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50
         (
             {0: WAITS, 1: WAITS, 2: Where(NOT_BEGUN), 3: Where(NOT_BEGUN)},
             State.FAILED,
-            "and 1 more: its training has not",
+            "and 1 more: its program has not",
         ),
         (
             {**dict.fromkeys((0, 1, 2), WAITS), 3: Where("R", ["/x/mine.py:9 load"])},
