@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -31,10 +32,17 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
         yield "program", f"'program: {run.program}' and 'command' exclude each other; leave one out"
     if not run.command[0]:
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
+    if _leaves_the_code(run.checkpoints.folder or "ckpt"):
+        yield "checkpoints.folder", "'checkpoints.folder' must be a folder below the code, or an absolute path"
     codes = run.exit_codes
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:
         yield "exit_codes", f"'exit_codes': {min(twice)} means two things; name each code once"
+
+
+def _leaves_the_code(folder: str) -> bool:
+    """Whether a relative path is the code's folder itself, or leads out of it."""
+    return not os.path.isabs(folder) and os.path.normpath(folder).split(os.sep)[0] in (os.curdir, os.pardir)
 
 
 def _without_command(written: Collection[str]) -> Iterator[tuple[str, str]]:

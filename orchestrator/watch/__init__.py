@@ -1,1 +1,1 @@
-"""How runs stand: one poll for all of them, a view that follows one, and the table at its end."""
+"""The state of runs: one scheduler query for all of them, one run followed to its end, tables and logs."""

@@ -37,6 +37,8 @@ def spec(tmp_path: Path, home: Path) -> Path:
         ("stop: {signal: SIGKILL}", "'stop.signal' must be one of SIGTERM"),
         ("stop: {before: 2h}", "'stop.before' must be shorter than 'time'"),
         ("code: nowhere", "nowhere is not a folder"),
+        ("checkpoints: {folder: ../ckpt}", "run.yaml:6:23: 'checkpoints.folder' must be a folder below the code"),
+        ("checkpoints: {folder: .}", "'checkpoints.folder' must be a folder below the code"),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place(
