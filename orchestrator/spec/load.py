@@ -41,11 +41,14 @@ class Loaded:
 
 
 def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Loaded:
-    """Read the run at `path` and its site; `site` and `settings` override what the file says."""
+    """Read the run at `path` and its site; `site` and `settings` override what the file says.
+
+    A path that the file gives for its site is relative to the file, one given as `site` to the working directory.
+    """
     file = checked(path)
     text = read_text(file, "run")
     run, marks = read(RunSpec, text, str(file), settings, {"site": site} if site else {})
-    site_path = find_site(run.site, file.parent, marks["site"])
+    site_path = find_site(run.site, Path() if site else file.parent, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
     return Loaded(run, as_measured(loaded_site, site_path), text, str(file), marks, str(site_path), site_marks)
 
@@ -101,7 +104,7 @@ def site_folders() -> list[Path]:
 
 
 def find_site(name: str, beside: Path, mark: Mark) -> Path:
-    """The file of a site. A name with a slash or ending in .yaml is a path, relative to the run's file.
+    """The file of a site. A name with a slash or ending in .yaml is a path, relative to `beside`.
 
     Raises SpecError at `mark` where there is none.
     """

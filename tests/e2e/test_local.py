@@ -28,7 +28,8 @@ def test_the_python_api(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("HOME", str(local.folder))
     (local.folder / "run.yaml").write_text((ROOT / "examples" / "digits.yaml").read_text())
-    run = orchestrator.submit(local.folder / "run.yaml", site="./site.yaml", settings=["train.epochs=2"])
+    site = str(local.folder / "site.yaml")
+    run = orchestrator.submit(local.folder / "run.yaml", site=site, settings=["train.epochs=2"])
     view = run.wait(timeout_s=120)
     assert view.state.value == "COMPLETED"
     assert run.metrics()[-1]["event"] == "done"

@@ -141,6 +141,18 @@ def test_the_users_site_comes_before_the_shipped_one(home: Path, tmp_path: Path)
     assert plan(tmp_path / "run.yaml", site="slurm").ranks == 4
 
 
+def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, ranks in (("here", 2), ("beside", 4)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {{ranks: {ranks}}}\n")
+    (tmp_path / "beside/run.yaml").write_text("name: digits\nsite: ./own.yaml\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert plan("../beside/run.yaml").ranks == 4
+    assert plan("../beside/run.yaml", site="./own.yaml").ranks == 2
+
+
 def test_the_grid_defaults_to_rows_as_long_as_a_node(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RUN)
     planned = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
