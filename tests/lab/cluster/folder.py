@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 import shutil
+import sys
 from pathlib import Path
 
 from .processes import LabError, run
@@ -41,7 +42,12 @@ def mounts_below(root: Path) -> list[str]:
 
 
 def mount_checkout(repo: Path, src: Path) -> None:
-    """The user's way to the checkout, even when it lies below a folder closed to others."""
+    """The user's way to the checkout, even when it lies below a folder closed to others.
+
+    It is compiled first: its user may not write there, and every rank would compile it anew.
+    """
+    packages = [str(repo / name) for name in ("orchestrator", "training", "tests")]
+    run([sys.executable, "-m", "compileall", "-q", *packages])
     run(["mount", "--bind", str(repo), str(src)])
     run(["mount", "-o", "remount,bind,ro", str(src)])
 
