@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.campaign.faults import KINDS
-from tests.campaign.spec import FIRST_STEP, LAST_STEP
+from tests.campaign.spec import FIRST_STEP
+from tests.e2e.places import LAST_STEP
 
 RANKS = 4
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.campaign import leftovers, spec
+from tests.campaign import leftovers
 from tests.campaign.faults import KINDS, Expected, Fault
 from tests.campaign.faults.fault import SUSPECTED
 from tests.campaign.schedule import Planned
 from tests.campaign.witness import Witness
-from tests.e2e.places import Place, Said, assert_same_bits, metrics, until
+from tests.e2e.places import LAST_STEP, Place, Said, assert_same_bits, metrics, until
 from tests.e2e.processes import SUPERVISOR, Process
 
 TOLD_WITHIN_S = 120.0
@@ -95,7 +95,7 @@ def carry_out(place: Place, planned: Planned, undisturbed: Path) -> Row:
     trial = Trial(place, planned, undisturbed)
     row = trial.row
     try:
-        trial.run = spec.submit(place, trial.fault.site, trial.fault.settings(trial))
+        trial.run = place.submit(*(word for setting in trial.fault.settings(trial) for word in ("--set", setting)))
         row.run = trial.run.name
         with Witness(place, trial.run) as witness:
             _struck_and_told(trial)
@@ -159,7 +159,7 @@ def _recover(trial: Trial) -> None:
     if from_the_start:
         trial.row.trouble.append(f"attempt {from_the_start[0]} began anew and used no checkpoint")
     done = metrics(trial.run, "done")
-    trial.row.recovered = bool(done) and done[-1]["step"] == spec.LAST_STEP and not from_the_start
+    trial.row.recovered = bool(done) and done[-1]["step"] == LAST_STEP and not from_the_start
 
 
 def _settled(trial: Trial) -> str:

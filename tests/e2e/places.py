@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -22,15 +23,19 @@ from tests.e2e.processes import Process
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
 
-# Long enough (about 20 s on two cores) to be hit in the middle, with a checkpoint every few hundred milliseconds.
-SPEC = """name: e2e
+# Some 10 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
+IMAGES, BATCH, EPOCHS = 1437, 32, 10
+LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
+LONG = ("--set", "train.epochs=100")  # for runs that nobody waits for
+
+SPEC = f"""name: e2e
 site: site.yaml
-{layout}
+{{layout}}
 time: 10m
 train:
-  epochs: 30
-  batch: 32
-  optimizer: {{lr: 0.1}}
+  epochs: {EPOCHS}
+  batch: {BATCH}
+  optimizer: {{{{lr: 0.1}}}}
   checkpoint_every_steps: 25
   log_every_steps: 1
 """
@@ -120,6 +125,11 @@ class Place(ABC):
     def site_text(self) -> str:
         return (self.folder / "site.yaml").read_text()
 
+    def stop_before_s(self) -> float:
+        """How long before its limit a run is asked to stop."""
+        (line,) = [line for line in self.site_text().splitlines() if line.startswith("stop_before:")]
+        return float(line.split()[1].removesuffix("s"))
+
     def view(self, run: Path | str) -> dict[str, Any]:
         said = self.torusrun("status", run.name if isinstance(run, Path) else run, "--json")
         assert said.returncode == 0, said.stderr
@@ -183,6 +193,13 @@ def metrics(run: Path, event: str) -> list[dict[str, Any]]:
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
     rows = [json.loads(line) for line in whole.splitlines()]
     return [row for row in rows if row["event"] == event]
+
+
+def seconds_to(run: Path, step: int) -> float:
+    """How long after its supervisor's beginning a run reached this step."""
+    (begun,) = ledger(run, "started")
+    reached = next(row for row in metrics(run, "step") if row["step"] >= step)
+    return float(reached["t"] - begun["t"])  # both are seconds of time.time(), on the same machine
 
 
 def wait_for_step(run: Path, step: int) -> None:

@@ -1,10 +1,8 @@
 """A sample of the campaign of faults (tests/campaign): kinds that test_faults.py does not try."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.campaign import spec, table
+from tests.campaign import table
 from tests.campaign.schedule import schedule
 from tests.campaign.trial import carry_out
 from tests.e2e.pbs_place import PBS
@@ -20,11 +18,6 @@ SAMPLE = {
 PLANNED = schedule(SEED, sum(map(len, SAMPLE.values())), SAMPLE)
 
 
-@pytest.fixture(scope="module")
-def short(place: Place) -> Path:
-    return spec.undisturbed(place)
-
-
 @pytest.mark.parametrize("kind", sorted({planned.kind for planned in PLANNED}))
 def test_a_fault_is_told_truly_and_ends_in_the_same_bits(
     place: Place, kind: str, request: pytest.FixtureRequest
@@ -34,5 +27,5 @@ def test_a_fault_is_told_truly_and_ends_in_the_same_bits(
         return  # tried in another place
     if place.cluster == "pbs" and (reason := PBS.why_no_harm()):
         pytest.skip(reason)
-    row = carry_out(place, planned[0], request.getfixturevalue("short"))
+    row = carry_out(place, planned[0], request.getfixturevalue("undisturbed"))
     assert row.good, f"{table.line(row)}\n{table.wrong(row)}\n{row.evidence}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import Place, ledger, metrics, until, wait_for_step
+from tests.e2e.places import LONG, Place, ledger, metrics, until, wait_for_step
 
 SHORT = ("--set", "train.epochs=2")
 
@@ -57,7 +57,7 @@ def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place
     down = place.down()
     if down is None:
         return  # nothing that could be down
-    run = place.submit()
+    run = place.submit(*LONG)
     wait_for_step(run, 5)
     with down:
         view = place.view(run)
@@ -74,7 +74,7 @@ def test_a_scheduler_that_hangs_costs_its_timeout_and_no_run(place: Place) -> No
     if frozen is None:
         return  # nothing that could hang
     hasty = place.site("hasty.yaml", command_timeout="3s")
-    run = place.submit("--set", f"site={hasty}")
+    run = place.submit("--set", f"site={hasty}", *LONG)
     wait_for_step(run, 5)
     with frozen:
         started_s = time.monotonic()

@@ -53,7 +53,6 @@ class Fault(ABC):
 
     kind: str
     steps: tuple[float, float] = (0.0, 0.6)
-    site: str = "site.yaml"
 
     def possible(self, place: Place) -> bool:
         return True

@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.campaign.faults.fault import Expected, Fault
-from tests.campaign.spec import seconds_to
-from tests.e2e.places import ledger
+from tests.e2e.places import ledger, seconds_to
 
 if TYPE_CHECKING:
     from tests.campaign.trial import Trial
@@ -54,10 +53,8 @@ class TimeLimit(Fault):
     kind = "time-limit"
 
     def settings(self, trial: Trial) -> list[str]:
-        (line,) = [line for line in trial.place.site_text().splitlines() if line.startswith("stop_before:")]
-        stop_before_s = float(line.split()[1].removesuffix("s"))
         self.works_s = round(seconds_to(trial.undisturbed, trial.planned.step))
-        self.limit_s = round(stop_before_s + self.works_s)
+        self.limit_s = round(trial.place.stop_before_s() + self.works_s)
         return [f"time={self.limit_s}s"]
 
     def strike(self, trial: Trial) -> Expected:
