@@ -115,7 +115,7 @@ def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20
-    assert load(tmp_path / "run.yaml", site="site.yaml").site.node.gpus == 4
+    assert load(tmp_path / "run.yaml", site=str(tmp_path / "site.yaml")).site.node.gpus == 4
 
 
 @pytest.mark.parametrize("run", blocks(ROOT / "docs" / "programs.md", "yaml"))
