@@ -179,12 +179,18 @@ class Local(Place):
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
-    """Wait for something to become true; its value."""
+    """Wait for something to become true; its value.
+
+    To ask may start a program: most of the time is left to those who work on what is waited for.
+    """
     end_s = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end_s, f"waited {timeout_s:g} s in vain for {what}"
-        time.sleep(0.05)
-    return value
+    while True:
+        asked_s = time.monotonic()
+        if value := true():
+            return value
+        now_s = time.monotonic()
+        assert now_s < end_s, f"waited {timeout_s:g} s in vain for {what}"
+        time.sleep(min(max(0.05, 3 * (now_s - asked_s)), 1.0))
 
 
 def metrics(run: Path, event: str) -> list[dict[str, Any]]:
