@@ -1,4 +1,4 @@
-"""Create files and folders that only their user can access, and open files without following symbolic links.
+"""Create files and folders that only their user can write, and open files without following symbolic links.
 
 Another user can put a symbolic link, a FIFO or a folder of his own wherever he may write. So a folder's owner and mode
 are checked before it is used, and a file is opened without following a link or waiting for a writer.
@@ -9,11 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import SiteError
 
 UMASK = 0o077
+SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
+READABLE = 0o644  # the mode of a file that the umask may leave readable for others
+FOLDER = 0o755  # and of such a folder
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 NOT_REGULAR = "this is no regular file"
 NOT_FOLLOWED = "this is a symbolic link, and is not followed"
@@ -27,16 +32,27 @@ def is_mine(path: Path) -> bool:
         return False
 
 
-def make(folder: Path) -> None:
-    """Make `folder` and what is missing above it, open to its owner alone. Raises SiteError unless it can be trusted.
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Within, files are made with this umask, in all threads of the process."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
-    An existing folder is left as it is, and checked.
+
+def make(folder: Path, mask: int = UMASK) -> None:
+    """Make `folder` and what is missing above it, with the rights that the umask `mask` leaves.
+
+    An existing folder is left as it is, and checked. Raises SiteError unless the folder can be trusted.
     """
     try:
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
             place.mkdir(mode=0o700, exist_ok=True)
-            place.chmod(0o700)  # mkdir leaves set-group-ID of the parent and the umask's work in the mode
+            inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
+            place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
     except OSError as error:
         raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
     check(folder)
@@ -85,7 +101,7 @@ def _check(folder: Path, *, only_above: bool) -> None:
         raise SiteError(f"{folder}: this folder cannot be used: {error.strerror}") from None
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = SECRET) -> int:
     """A descriptor of the regular file `path`. No link is followed at its end, and a FIFO is not waited for.
 
     Raises OSError, with `strerror` in words, for whatever else stands there.
@@ -114,12 +130,12 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
     return content
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """A new file for its owner alone, there at once and whole or not at all. Raises OSError."""
+def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
+    """A new file with this mode, less the umask, there at once and whole or not at all. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
-        with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
         temporary.replace(path)
     except OSError:

@@ -26,12 +26,15 @@ def open_file(name: str, folder: int) -> int:
     return descriptor
 
 
-def put(path: Path, content: bytes) -> None:
-    """Write `path` for its owner only, on the disk before it has its name. Raises OSError, and then leaves nothing."""
+def put(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write `path` with this mode, less the umask, on the disk before it has its name.
+
+    Raises OSError, and then leaves nothing.
+    """
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as file:
             file.write(content)
             file.flush()

@@ -41,7 +41,7 @@ class Metrics:
     def _append(self, path: Path, line: bytes) -> None:
         if self._torn:
             line = b"\n" + line
-        descriptor = os.open(path, FLAGS, 0o600)
+        descriptor = os.open(path, FLAGS, 0o644)
         try:
             written = os.write(descriptor, line)
         finally:

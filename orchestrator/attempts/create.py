@@ -37,8 +37,8 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
     folder = RunFolder(plan.folder)
     image = run_image.fitting(plan)
     facts = provenance.gather(source)
-    private.make(plan.folder.parent)
-    with index.announced(folder):
+    private.make(plan.folder.parent, plan.site.umask)
+    with index.announced(folder), private.umask(plan.site.umask):
         try:
             _run(RunFolder(folder.unfinished), first, text, image, *facts)
             ledger.append(RunFolder(folder.unfinished).ledger, event)
@@ -56,15 +56,15 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
 def _run(
     made: RunFolder, first: AttemptPlan, text: str, image: Image | None, gathered: dict[str, Any], diff: str
 ) -> None:
-    made.folder.mkdir(mode=0o700)
-    made.attempts.mkdir(mode=0o700)
-    write_text(made.spec, first.plan.spec_text)
+    made.folder.mkdir(mode=private.FOLDER)
+    made.attempts.mkdir(mode=private.FOLDER)
+    write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
     write_json(made.provenance, gathered)
     if diff:
-        write_text(made.code_diff, diff)
+        write_text(made.code_diff, diff, secret=True)  # it may quote files that nobody else may read
     if image:
         image_kept.keep(made, image)
-    write_json(made.plan, first.plan.as_json())
+    write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
     if first.plan.code:
         _freeze(first.plan, first.plan.code, made)
     _fill(made.attempt(1), first, text)
@@ -100,7 +100,8 @@ def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
     """The folder of a later attempt, whose job script is `text`. Raises SiteError where it cannot be made."""
     try:
         _remove(made.unfinished)  # of a client that was killed
-        _fill(made.unfinished, planned, text)
+        with private.umask(planned.plan.site.umask):
+            _fill(made.unfinished, planned, text)
         made.unfinished.folder.rename(made.folder)
     except (OSError, SiteError) as error:
         _remove(made.unfinished)
@@ -119,9 +120,9 @@ def take_back(made: Attempt) -> None:
 
 def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
     """Write all that the job of an attempt needs to begin."""
-    made.folder.mkdir(mode=0o700)
+    made.folder.mkdir(mode=private.FOLDER)
     write_attempt(made, planned)
-    write_text(made.script, text)
+    write_text(made.script, text, secret=bool(planned.plan.environment))
 
 
 def _remove(made: Attempt) -> None:

@@ -26,6 +26,7 @@ def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None)
         purge_modules=plan.site.purge_modules,
         setup=(*plan.site.setup, *plan.run.setup),
         environment={**_python_path(), **plan.environment},
+        umask=plan.site.umask,
     )
 
 

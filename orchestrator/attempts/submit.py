@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator import private
 from orchestrator.attempts import create
 from orchestrator.attempts.after import Awaited
 from orchestrator.attempts.script import script
@@ -86,5 +87,6 @@ def _submitting(
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request) -> None:
     """Ask the scheduler for the attempt's job. Raises NoAnswer where there may be a job all the same."""
     attempt, site = run.attempt(planned.number), planned.plan.site
-    job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
+        job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
     ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))

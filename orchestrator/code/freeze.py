@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.code import limits
 from orchestrator.code.select import Entry, SelectedCode, select
 from orchestrator.errors import SiteError, UserError
-from orchestrator.private import open_regular
+from orchestrator.private import FOLDER, OTHERS_WRITE, open_regular
 from orchestrator.runs import checkout
 from orchestrator.runs.checkout import Checkout
 
@@ -52,9 +52,10 @@ def freeze(
     limit_files: int = limits.LIMIT_FILES,
     leave_out: Sequence[str] = (),
 ) -> Frozen:
-    """Copy the code in `source` to the new folder `into`, whole or not at all, for its owner alone.
+    """Copy the code in `source` to the new folder `into`, whole or not at all.
 
-    The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
+    Who may read a file may read its copy, unless the umask forbids it. The folders `leave_out`, relative to the
+    source, hold what the code writes: nothing of them is copied.
     Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
     """
     selected = _selected(source, into, limit_bytes, limit_files, leave_out)
@@ -62,7 +63,7 @@ def freeze(
     unfinished = into.with_name(f".{into.name}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
+        unfinished.mkdir(mode=FOLDER)
         copied_bytes = _copy(selected, unfinished, limit_bytes)
         checksum = checksum_of(unfinished)
         unfinished.rename(into)
@@ -120,18 +121,17 @@ def _copy(chosen: SelectedCode, target: Path, limit_bytes: int) -> int:
 def _make_folders(target: Path, name: str, made: set[str]) -> None:
     if name not in made:
         _make_folders(target, os.path.dirname(name), made)
-        (target / name).mkdir(mode=0o700)
+        (target / name).mkdir(mode=FOLDER)
         made.add(name)
 
 
 def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int) -> int:
-    """Copy one file, executable for its owner where it is, and return its bytes."""
+    """Copy one file, without rights to write for others, and return its bytes."""
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
-        mode = 0o700 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o600
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777 & ~OTHERS_WRITE | 0o600
         with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
-            os.fchmod(copy.fileno(), mode)
             while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
                 copied += len(block)
                 if copied > left_bytes:

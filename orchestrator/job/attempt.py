@@ -24,9 +24,11 @@ def main() -> None:
     attempt = Attempt(Path(sys.argv[1]))
     run = RunFolder(attempt.folder.parents[1])
     try:
-        scheduler = schedulers.get(read_attempt(run, attempt.number).plan.site.scheduler)
+        site = read_attempt(run, attempt.number).plan.site
+        scheduler = schedulers.get(site.scheduler)
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
+    os.umask(site.umask)
     job = os.environ.get(scheduler.job_variable, "unknown")
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     end = supervise(run, attempt.number, job)

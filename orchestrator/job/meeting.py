@@ -35,7 +35,7 @@ def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
     except OSError as error:
         held.close()
         raise SiteError(f"{address}: no port is free on {socket.gethostname()}: {error.strerror}") from None
-    write_json(attempt.rendezvous, {"address": address, "port": held.getsockname()[1]})
+    write_json(attempt.rendezvous, {"address": address, "port": held.getsockname()[1]}, secret=True)
     return held
 
 

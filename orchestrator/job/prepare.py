@@ -37,7 +37,7 @@ def prepare(
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     found = runtime.required(plan.site.container.runtime) if image else None
-    write_json(attempt.launch, launch_order(plan, program, launcher, image, found))
+    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # with values of env
     return program
 
 
@@ -58,6 +58,7 @@ def launch_order(
         "interface": plan.site.node.interface,
         "container": _container(plan, image, program, found) if image and found else None,
         "kill_after_s": plan.site.kill_after_s,
+        "umask": plan.site.umask,
     }
 
 

@@ -56,6 +56,7 @@ def _stand_by(attempt: Attempt) -> int:
     # program that is started.
     signal.signal(signal.SIGUSR1, lambda number, frame: None)
     launch = json.loads(attempt.launch.read_text())
+    os.umask(launch["umask"])  # not every launcher hands on its own
     rank, local_rank = identity(launch["numbers"], os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))

@@ -28,7 +28,7 @@ LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
     """Write the plan of an attempt into its folder."""
     own = {"attempt": planned.number, "changes": planned.changes.as_json(), "exclude": list(planned.exclude)}
-    write_json(attempt.plan, {**planned.plan.as_json(), **own})
+    write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=bool(planned.plan.environment))
 
 
 def read_attempt(run: RunFolder, number: int) -> AttemptPlan:

@@ -19,7 +19,7 @@ from orchestrator.spec.program import ExitCodes
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
     """Make the folder that keeps the checkpoints. Raises SiteError when it cannot be made."""
     try:
-        _keep(checkpoints(plan, run), working_directory(plan, run, attempt), plan.run.checkpoints.folder)
+        _keep(plan, checkpoints(plan, run), working_directory(plan, run, attempt))
     except OSError as error:
         raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
 
@@ -79,14 +79,15 @@ def newest_checkpoint(plan: Plan, run: RunFolder) -> Path | None:
     return newest(checkpoints(plan, run))
 
 
-def _keep(kept: Path, directory: Path, folder: str | None) -> None:
+def _keep(plan: Plan, kept: Path, directory: Path) -> None:
     """Make the folder that is kept, and lead the command's own name for it there."""
-    private.make(kept)
+    folder = plan.run.checkpoints.folder
+    private.make(kept, plan.site.umask)
     if not folder or os.path.isabs(folder):
         return
     link = directory / folder
     if not link.is_symlink():
-        private.make(link.parent)
+        private.make(link.parent, plan.site.umask)
         link.symlink_to(kept)
 
 

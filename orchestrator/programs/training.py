@@ -26,7 +26,7 @@ EXIT_CODES = {  # training/exits.py
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
     """Write the configuration that the program reads."""
-    write_json(attempt.config, configuration(plan, run, attempt))
+    write_json(attempt.config, configuration(plan, run, attempt), secret=True)  # the token is in it
 
 
 def program(plan: Plan, attempt: Attempt, python: str) -> Program:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.checkpoints import finished
-from orchestrator.runs.copying import Say, copy_folder
+from orchestrator.runs.copying import Say, copy_folder, folder_mode
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
@@ -56,7 +56,10 @@ def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> N
     elif not named and not run.checkpoints.is_symlink():
         _copy_foreign(run, partial / "checkpoints", every, say)
     for checkpoint in named:
-        if _copied(checkpoint, partial / "checkpoints" / checkpoint.name, say) and not every:
+        kept = partial / "checkpoints"
+        kept.mkdir(mode=0o700, exist_ok=True)
+        kept.chmod(folder_mode(run.checkpoints.stat()))
+        if _copied(checkpoint, kept / checkpoint.name, say) and not every:
             return
 
 
@@ -75,7 +78,6 @@ def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
         if checkpoint.is_symlink():
             raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
         verify(checkpoint)
-        target.parent.mkdir(mode=0o700, exist_ok=True)
         target.mkdir(mode=0o700)
         copy_folder(checkpoint, target, (), say)
         verify(target)

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from orchestrator.private import NOT_REGULAR, open_regular
+from orchestrator.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
 
 BLOCK_BYTES = 1 << 20
 DEEPEST = 8  # folders in one another; a run folder has four
@@ -24,11 +24,12 @@ Say = Callable[[str], None]
 def copy_folder(source: Path, target: Path, left_behind: Collection[str], say: Say) -> None:
     """Copy `source` into the folder `target`, which is there; names in `left_behind` and with a dot stay behind.
 
-    `say` is told in words of all else that stays behind. Raises OSError when `source` cannot be read or `target` not be
-    written.
+    Who may read what is one's own may read its copy; copies of what is another's are for oneself alone. `say` is told
+    in words of all else that stays behind. Raises OSError when `source` cannot be read or `target` not be written.
     """
     descriptor = os.open(source, CAREFULLY | os.O_DIRECTORY)
     try:
+        target.chmod(folder_mode(os.fstat(descriptor)))
         _copy_content(descriptor, source, target, 1, left_behind, say)
     finally:
         os.close(descriptor)
@@ -44,15 +45,27 @@ def _copy_content(folder: int, at: Path, target: Path, depth: int, left_behind: 
             say(f"{at / name}: left out: {error.strerror}")
             continue
         try:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
                 _copy_file(descriptor, target / name)
             elif depth == DEEPEST:
                 say(f"{at / name}: left out: it lies too deep")
             else:
                 (target / name).mkdir(mode=0o700)
+                (target / name).chmod(folder_mode(found))
                 _copy_content(descriptor, at / name, target / name, depth + 1, left_behind, say)
         finally:
             os.close(descriptor)
+
+
+def folder_mode(found: os.stat_result) -> int:
+    """The mode of the copy of a folder."""
+    return stat.S_IRWXU | _for_others(found)
+
+
+def _for_others(found: os.stat_result) -> int:
+    """The rights of others to a copy; none to write."""
+    return stat.S_IMODE(found.st_mode) & (FOLDER & ~stat.S_IRWXU) if found.st_uid == os.geteuid() else 0
 
 
 def _open(name: str, folder: int) -> int:
@@ -75,9 +88,11 @@ def _is_wanted(mode: int) -> bool:
 
 
 def _copy_file(source: int, target: Path) -> None:
-    """Copy an open file to the new file `target`, its owner's alone. What was never written of it stays so."""
-    size_bytes = os.fstat(source).st_size
+    """Copy an open file to the new file `target`. What was never written of it stays so."""
+    found = os.fstat(source)
+    size_bytes = found.st_size
     with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        os.fchmod(file.fileno(), READABLE & (SECRET | _for_others(found)))
         start = 0
         while (at := written(source, start)) is not None and at < size_bytes:
             block = os.pread(source, min(BLOCK_BYTES, size_bytes - at), at)

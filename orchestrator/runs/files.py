@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SiteError
-from orchestrator.private import read_bytes, write_bytes
+from orchestrator.private import READABLE, SECRET, read_bytes, write_bytes
 
 LARGEST_BYTES = 16 * 1024 * 1024
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to a temporary neighbour and rename it to `path`. Raises SiteError when that fails."""
+def write_text(path: Path, text: str, *, secret: bool = False) -> None:
+    """Write `text` to a temporary neighbour and rename it to `path`. Raises SiteError when that fails.
+
+    The umask says who else may read it; a `secret` is for its owner alone.
+    """
     try:
-        write_bytes(path, text.encode("utf-8"))
+        write_bytes(path, text.encode("utf-8"), SECRET if secret else READABLE)
     except OSError as error:
         raise SiteError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=1) + "\n")
+def write_json(path: Path, value: Any, *, secret: bool = False) -> None:
+    """Write `value` as JSON, as `write_text` does."""
+    write_text(path, json.dumps(value, indent=1) + "\n", secret=secret)
 
 
 def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:

@@ -1,7 +1,8 @@
 """Start a script as a session of its own and print its job id: what `sbatch` is to Slurm, for this machine.
 
 `orchestrator.schedulers.detach SCRIPT TOKEN [JOB_ID...]`: it begins when these jobs are gone. Its output goes to
-job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it.
+job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it. The
+umask is the caller's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from orchestrator.schedulers.local import job_id_of
 
 def main() -> None:
     script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    os.umask(private.UMASK)
     begin = process.module(sys.executable, "orchestrator.schedulers.begin", script, token, *awaited)
     with _appended(script.parent / "job.out") as out, _appended(script.parent / "job.err") as err:
         job = subprocess.Popen(
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _appended(path: Path) -> IO[bytes]:
-    return open(private.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    return open(private.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, private.READABLE), "ab")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.private import UMASK
 from orchestrator.render.environment import Text, render, word
 from orchestrator.schedulers import reference
 from orchestrator.schedulers.interface import Request, Scheduler
@@ -22,6 +23,7 @@ def job_script(
     environment: Mapping[str, str],
     purge_modules: bool = False,
     setup: Sequence[str] = (),
+    umask: int = UMASK,
 ) -> str:
     """The script's text: it runs `entry` in the folder `attempt`, where it records its end.
 
@@ -41,6 +43,7 @@ def job_script(
         steps=_steps(modules, purge_modules, setup),
         environment=environment,
         scheduler=reference(scheduler),
+        umask=f"{umask:03o}",
         scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )

@@ -28,6 +28,7 @@ UNITS_BYTES = {
 }
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 GRID_PATTERN = r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})"
+UMASK_PATTERN = r"0?0[2367][2367]"
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in a class of characters: what ends a line, or moves a cursor
 LONGEST_LINE = 4000  # characters
 LONGEST_VALUE = 30_000  # characters; Linux gives a program no variable of more than 128 KiB
@@ -149,11 +150,22 @@ def grid(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def umask(text: str) -> int:
+    """'027' as a number: the rights that others do not get."""
+    if not re.fullmatch(UMASK_PATTERN, text):
+        raise ValueError(
+            "is not a umask; write 077 (you alone may read), 027 (your group, too) or 022 (everybody): "
+            "you keep all rights, and nobody else may write"
+        )
+    return int(text, 8)
+
+
 DURATION = Kind("a duration", rf"^([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
 SIZE = Kind("a size", rf"^{NUMBER} ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
 RATE = Kind("a bandwidth", rf"^{NUMBER} ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
 SHARE = Kind("a share", rf"^{NUMBER}(e-?[0-9]+)?(/[0-9]+)?$", share, repr)
 GRID = Kind("a grid", f"^{GRID_PATTERN}$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
+UMASK = Kind("a umask", f"^{UMASK_PATTERN}$", umask, lambda mask: f"{mask:03o}")
 NAME = text_kind(
     "a name",
     r"[A-Za-z][A-Za-z0-9._-]{0,62}",

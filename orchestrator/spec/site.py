@@ -23,6 +23,7 @@ from orchestrator.spec.kinds import (
     SHARE,
     SHELL,
     SIZE,
+    UMASK,
     VALUE,
     VARIABLE,
     WORD,
@@ -200,6 +201,13 @@ class Site:
     account: Annotated[str, OPERAND] | None = field(default=None, metadata=about("account to charge"))
     runs: Annotated[str, LINE] = field(
         default="~/torusrun/runs", metadata=about("folder of run folders, on a file system that the nodes share")
+    )
+    umask: Annotated[int, UMASK] = field(
+        default=0o077,
+        metadata=about(
+            "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); files "
+            "with the attempt's token or values of env stay the user's alone"
+        ),
     )
     container: ContainerSettings = field(
         default_factory=ContainerSettings, metadata=about("images: how to build and run them")

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator import launchers
+from orchestrator import launchers, private
 from orchestrator.images.kept import Image
 from orchestrator.job.prepare import prepare
 from orchestrator.placement.mapping import place
@@ -45,7 +45,7 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     """A run of one attempt that ended so, in the index."""
     plan = planned(spec)
     run, attempt = RunFolder(plan.folder), RunFolder(plan.folder).attempt(1)
-    attempt.folder.mkdir(parents=True, mode=0o700)
+    attempt.folder.mkdir(parents=True, mode=private.FOLDER)
     with index.announced(run):
         write_text(run.spec, plan.spec_text)
         write_json(run.provenance, provenance.gather(spec.parent)[0])
@@ -66,9 +66,9 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     write_text(attempt.stdout, "a line of the job\n")
     write_text(attempt.stderr, "")
     write_text(run.current, "1\n")
-    write_text(attempt.alive, "")
+    write_text(attempt.alive, "", secret=True)
     write_text(attempt.pulse, "here\n")
-    write_json(attempt.rendezvous, {"host": "here", "port": 1})
+    write_json(attempt.rendezvous, {"host": "here", "port": 1}, secret=True)
     _train(run, end.state is State.COMPLETED)
     if end.state is State.COMPLETED:
         write_json(attempt.done, {"schema": 1, "attempt": 1, "step": STEPS})

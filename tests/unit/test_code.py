@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import process
+from orchestrator import private, process
 from orchestrator.code.freeze import checksum_of, freeze
 from orchestrator.code.select import select
 from orchestrator.errors import UserError
@@ -167,13 +167,23 @@ def test_what_is_no_file_is_told_and_not_waited_for(
     assert [*content(tmp_path / "code")] == ["a"] and len(found.notes) == 2
 
 
-def test_modes_are_the_owners_alone_and_programs_stay_programs(home: Path, tmp_path: Path) -> None:
-    folder = write(tmp_path / "modes", **{"sub/run.sh": "#!/bin/sh\n", "a": ""})
-    (folder / "sub" / "run.sh").chmod(0o777)
-    freeze(folder, tmp_path / "code")
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "code").rglob("*")}
-    assert modes == {"sub": 0o700, "run.sh": 0o700, "a": 0o600}
-    assert stat.S_IMODE((tmp_path / "code").stat().st_mode) == 0o700
+@pytest.mark.parametrize(
+    ("umask", "modes"),
+    [
+        (0o077, {"sub": 0o700, "run.sh": 0o700, "a": 0o600, ".env": 0o600}),
+        (0o027, {"sub": 0o750, "run.sh": 0o750, "a": 0o640, ".env": 0o600}),
+    ],
+)
+def test_a_copy_is_as_open_as_its_source_and_the_umask_allow(
+    home: Path, tmp_path: Path, umask: int, modes: dict[str, int]
+) -> None:
+    folder = write(tmp_path / "modes", **{"sub/run.sh": "#!/bin/sh\n", "a": "", ".env": "KEY=secret\n"})
+    for name, mode in (("sub/run.sh", 0o777), ("a", 0o464), (".env", 0o600)):
+        (folder / name).chmod(mode)
+    with private.umask(umask):
+        freeze(folder, tmp_path / "code")
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "code").rglob("*")} == modes
+    assert stat.S_IMODE((tmp_path / "code").stat().st_mode) == modes["sub"]
 
 
 def test_names_that_are_no_utf8_survive(project: Path, tmp_path: Path) -> None:

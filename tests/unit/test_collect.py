@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import private
 from orchestrator.cli import main
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.collect import collect
@@ -22,7 +23,8 @@ from training.progress import Progress
 
 @pytest.fixture
 def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    with private.umask(private.UMASK):
+        return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def names(folder: Path) -> set[str]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator import private
 from orchestrator.errors import SiteError
 from orchestrator.runs import events, ledger
 from orchestrator.runs.changes import Changes
@@ -52,8 +53,24 @@ def test_a_line_cut_short_is_left_out_and_the_next_event_stands(tmp_path: Path) 
 
 
 def test_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
-    ledger.append(tmp_path / "ledger.jsonl", Submitted(1, "7"))
+    with private.umask(private.UMASK):
+        ledger.append(tmp_path / "ledger.jsonl", Submitted(1, "7"))
     assert (tmp_path / "ledger.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_a_reader_who_holds_a_lock_stops_nobody_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read a file may lock it against writers."""
+    monkeypatch.setattr(ledger, "LOCK_S", 0.1)
+    path = tmp_path / "ledger.jsonl"
+    ledger.append(path, Submitted(1, "7"))
+    hold = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH); print('held'); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout and reader.stdout.readline() == "held\n"
+        ledger.append(path, Started(1, "7", ("here",), (1, 1)))
+        reader.communicate(timeout=30)
+    assert [event.kind for event in ledger.events(path)] == ["submitted", "started"]
 
 
 GOOD = {"t": 1.0, "event": "ended", "attempt": 1, "state": "FAILED", "reason": "rank 1 was killed"}

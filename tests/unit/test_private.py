@@ -20,6 +20,14 @@ def test_a_folder_is_made_for_its_user_alone_whatever_the_umask(tmp_path: Path) 
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
 
 
+def test_a_folder_for_the_group_keeps_the_group_that_it_inherits(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project").chmod(0o2750)
+    private.make(tmp_path / "project" / "a" / "runs", 0o027)
+    for folder in (tmp_path / "project" / "a", tmp_path / "project" / "a" / "runs"):
+        assert folder.stat().st_mode & 0o7777 == 0o2750
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
 def test_a_folder_that_others_may_write_is_refused_with_the_way_to_mend_it(tmp_path: Path, mode: int) -> None:
     (tmp_path / "open").mkdir()

@@ -47,8 +47,8 @@ class CheckpointFolder:
         name = manifest.name_of(progress.steps)
         temporary = self._folder / f"{manifest.TEMPORARY_PREFIX}{name}-{self._attempt}"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            temporary.mkdir(mode=0o755, exist_ok=True)
             sha256 = _write_files(temporary, state, progress, epoch, self._attempt)
             _put_in_place(temporary, self._folder / name)
         except OSError:
