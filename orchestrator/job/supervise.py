@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from types import FrameType
 
 from orchestrator import defect, process, schedulers
@@ -65,6 +66,7 @@ class Supervisor:
         self.attempt = attempt
         self.plan: Plan = read_attempt(run, attempt.number).plan
         self.told: StopReason | None = None
+        self.short = ""  # what the scheduler did not give, in words
         self.ledger_size = 0
         self.looked_s = self.pulse_s = 0.0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -72,6 +74,16 @@ class Supervisor:
         process.die_with_parent(signal.SIGTERM)  # the shell of the job: then nobody would wait for the supervisor
 
     def run(self, job: str) -> End:
+        """The attempt's end. Where the scheduler gave less than the ranks use, that may be why it ended badly."""
+        try:
+            end = self._run(job)
+        except TorusrunError as error:
+            end = End(State.FAILED, str(error))
+        if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
+            return end
+        return replace(end, reason=f"{end.reason}; {self.short}")
+
+    def _run(self, job: str) -> End:
         if unmet := awaited.unmet(ledger.events(self.folder.ledger), self.attempt.number):  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return End(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {how}")
@@ -148,8 +160,9 @@ class Supervisor:
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
         hosts = scheduler.hosts(os.environ, socket.gethostname())
-        if short := scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank):
-            print(f"torusrun: {short}", file=sys.stderr, flush=True)
+        self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
+        if self.short:
+            print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
         return place(self.plan.grid, self._ordered(hosts), self.plan.ranks_per_node)
 
     def _ordered(self, hosts: list[str]) -> Sequence[str]:

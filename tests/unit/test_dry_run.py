@@ -90,6 +90,19 @@ def test_the_submit_command_and_the_script_are_those_of_submit(
     assert f"\n{shown.script}" in text(shown) and text(shown).endswith(shown.script)
 
 
+@pytest.mark.parametrize("scheduler", ["pbs", "gridengine"])
+def test_an_account_that_the_submit_command_names_is_in_no_directive(
+    project: Path, capsys: pytest.CaptureFixture[str], scheduler: str
+) -> None:
+    planned(project, scheduler, 'account: "gaa1"\n')
+    assert main(["submit", "run.yaml", "--dry-run"]) == 0
+    assert " -P gaa1\n" in capsys.readouterr().out
+    planned(project, scheduler, 'account: "gaa1"\nsubmit_args: [-A, "{account}"]\n')
+    assert main(["submit", "run.yaml", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert " -A gaa1 " in said and "-P" not in said.split()
+
+
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs", "gridengine"])
 def test_hosts_and_addresses_that_are_not_known_are_symbols(project: Path, scheduler: str) -> None:
     shown = dry_run(planned(project, scheduler))
