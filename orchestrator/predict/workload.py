@@ -9,7 +9,7 @@ from orchestrator.predict import epochs
 from orchestrator.predict.overlap import tensors
 from training.recipe.facts import Tensor, data_facts, model_facts
 from training.recipe.names import MODELS
-from training.recipe.train import Model, Train
+from training.recipe.train import ModelKeys, Train
 
 RESNET50 = "resnet50"
 BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
@@ -37,7 +37,7 @@ def workload(name: str) -> Workload:
         return Workload(name, tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True)
     if name not in MODELS.known:
         raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
-    return workload_of(Train(model=Model(name)))
+    return workload_of(Train(model=ModelKeys(name)))
 
 
 def workload_of(train: Train) -> Workload:

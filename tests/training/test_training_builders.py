@@ -16,7 +16,7 @@ from training.progress import Moment
 from training.recipe.build import build
 from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
 from training.recipe.reading import ConfigError
-from training.recipe.train import Data, Model, Optimizer, Schedule, Train
+from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 CPU = torch.device("cpu")
 OWN = '''
@@ -79,10 +79,10 @@ def nothing(*parts):
 constant = 3
 '''
 MINE = {
-    "model": Model("own:linear", {"bias": False}),
-    "data": Data("own:blobs", {"train_samples": 32}),
-    "optimizer": Optimizer("own:sign_descent", lr=0.5, options={"scale": 0.1}),
-    "schedule": Schedule("own:halves"),
+    "model": ModelKeys("own:linear", {"bias": False}),
+    "data": DataKeys("own:blobs", {"train_samples": 32}),
+    "optimizer": OptimizerKeys("own:sign_descent", lr=0.5, options={"scale": 0.1}),
+    "schedule": ScheduleKeys("own:halves"),
 }
 
 
@@ -127,7 +127,7 @@ def test_the_example_of_the_page_learns(tmp_path: Path) -> None:
 
 
 def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> None:
-    with launched(config(own, (2, 1), model=Model("own:linar"))) as launch:
+    with launched(config(own, (2, 1), model=ModelKeys("own:linar"))) as launch:
         assert launch.codes() == [2, 2], "a wrong name is a mistake in the config"
     for log in launch.logs:
         (line,) = [line for line in log.read_text().splitlines() if line.startswith("training:")]
@@ -138,27 +138,30 @@ def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> Non
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"model": Model("no_such.nets:wide")}, "train.model.name: there is no module 'no_such' on the ranks' Python"),
-        ({"model": Model("own.nets:wide")}, "train.model.name: there is no module 'own.nets'"),
-        ({"data": Data("own:constant")}, "train.data.name: module 'own' .* has no function 'constant'"),
-        ({"data": Data("own:blob")}, "did you mean 'blobs'"),
         (
-            {"model": Model("own:number")},
+            {"model": ModelKeys("no_such.nets:wide")},
+            "train.model.name: there is no module 'no_such' on the ranks' Python",
+        ),
+        ({"model": ModelKeys("own.nets:wide")}, "train.model.name: there is no module 'own.nets'"),
+        ({"data": DataKeys("own:constant")}, "train.data.name: module 'own' .* has no function 'constant'"),
+        ({"data": DataKeys("own:blob")}, "did you mean 'blobs'"),
+        (
+            {"model": ModelKeys("own:number")},
             "train.model: own:number must return a torch.nn.Module with parameters, not 7",
         ),
         (
-            {"data": Data("own:number")},
+            {"data": DataKeys("own:number")},
             "train.data: own:number returned 'int', which is not a data set: it has no train_s",
         ),
         (
-            {"optimizer": Optimizer("own:nothing")},
+            {"optimizer": OptimizerKeys("own:nothing")},
             "train.optimizer: own:nothing .* is not an optimizer: it has no step",
         ),
-        ({"schedule": Schedule("own:nothing")}, "train.schedule: own:nothing .* is not a function"),
-        ({"model": Model("own:linear", {"bais": 1})}, "train.model: .* from train.model.options.*'bais'"),
-        ({"model": Model("own:blobs")}, r"train.model: own:blobs is called with \(classes, shape, seed\)"),
-        ({"model": Model(options={"depth": 3})}, "train.model: resnet-digits is called with .*'depth'"),
-        ({"data": Data("own:blobs")}, r"train.model: resnet-digits takes samples of shape \(1, height, width\)"),
+        ({"schedule": ScheduleKeys("own:nothing")}, "train.schedule: own:nothing .* is not a function"),
+        ({"model": ModelKeys("own:linear", {"bais": 1})}, "train.model: .* from train.model.options.*'bais'"),
+        ({"model": ModelKeys("own:blobs")}, r"train.model: own:blobs is called with \(classes, shape, seed\)"),
+        ({"model": ModelKeys(options={"depth": 3})}, "train.model: resnet-digits is called with .*'depth'"),
+        ({"data": DataKeys("own:blobs")}, r"train.model: resnet-digits takes samples of shape \(1, height, width\)"),
     ],
 )
 def test_a_builder_that_does_not_fit_is_told_by_its_key(
@@ -177,9 +180,9 @@ def test_an_error_of_the_users_module_is_not_taken_for_a_missing_one(
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
-        build("train.model", Model("lacking:build"), MODELS)
+        build("train.model", ModelKeys("lacking:build"), MODELS)
 
 
 def test_options_reach_a_schedule() -> None:
-    train = Train(epochs=11, optimizer=Optimizer(lr=8.0), schedule=Schedule("polynomial", 1.0, {"power": 1.0}))
+    train = Train(epochs=11, optimizer=OptimizerKeys(lr=8.0), schedule=ScheduleKeys("polynomial", 1.0, {"power": 1.0}))
     assert build_parts(train, CPU).rate_at(Moment(0, 0, 6.0)) == pytest.approx(4.0)

@@ -13,7 +13,7 @@ from training_runs import config, launched
 
 from training.config import Config, load
 from training.ranks import Ranks
-from training.recipe.train import Schedule
+from training.recipe.train import ScheduleKeys
 
 
 def impatient(folder: Path) -> Config:
@@ -59,7 +59,7 @@ def test_the_socket_is_bound_to_one_address() -> None:
 
 
 def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:
-    document = config(tmp_path, (2, 1), epochs=1, schedule=Schedule(warmup_epochs=0.5))
+    document = config(tmp_path, (2, 1), epochs=1, schedule=ScheduleKeys(warmup_epochs=0.5))
     with launched(document) as launch:
         assert launch.codes() == [0, 0], launch.stderr_text
     assert not Path(document["rendezvous"]).exists(), "the address must go once all ranks have met"

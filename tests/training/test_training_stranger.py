@@ -20,10 +20,10 @@ from training_runs import LIMIT_S, ROOT, Launch, config, launched
 
 from training.checkpoint.manifest import compose, name_of
 from training.progress import Progress
-from training.recipe.train import Schedule
+from training.recipe.train import ScheduleKeys
 
 STRANGER = str(Path(__file__).with_name("stranger.py"))
-SHORT = {"epochs": 1, "schedule": Schedule(warmup_epochs=0.5)}
+SHORT = {"epochs": 1, "schedule": ScheduleKeys(warmup_epochs=0.5)}
 LISTENING = "0A"
 REFUSED = "someone else writes to the store of this attempt"
 

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from training.config import SCHEMA
-from training.recipe.train import Optimizer, Schedule, Train
+from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90.0
 # The digits on the CPU; tests replace some of it.
-TRAIN = Train(device="cpu", optimizer=Optimizer(lr=0.2), schedule=Schedule(warmup_epochs=2.0))
-TINY = {"epochs": 2, "schedule": Schedule(), "checkpoint_every_steps": 7, "log_every_steps": 1}
+TRAIN = Train(device="cpu", optimizer=OptimizerKeys(lr=0.2), schedule=ScheduleKeys(warmup_epochs=2.0))
+TINY = {"epochs": 2, "schedule": ScheduleKeys(), "checkpoint_every_steps": 7, "log_every_steps": 1}
 TINY_STEPS = 45
 TOKEN = "0123456789abcdef" * 4
 

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,37 @@ def test_imports_run_downwards_only(path: Path) -> None:
             theirs = module.split(".")[1]
             if theirs in PACKAGES:
                 assert PACKAGES.index(theirs) <= mine, f"{path} imports {module}: {PACKAGES[mine]} lies below {theirs}"
+
+
+def modules(name: str) -> dict[str, Path]:
+    """The modules of a package and of the packages in it, with their files."""
+    files = (ROOT / name).rglob("*.py")
+    return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "training"])
+def test_no_files_import_each_other_in_a_circle(name: str) -> None:
+    """Imports inside functions and those for types alone count, too."""
+    files = modules(name)
+    uses = {}
+    for module, path in files.items():
+        found = imports(path) & files.keys() - {module}
+        packages = {used for used in found if any(other.startswith(f"{used}.") for other in found)}
+        uses[module] = found - packages  # `from package import module` uses the module
+    try:
+        tuple(TopologicalSorter(uses).static_order())
+    except CycleError as error:
+        pytest.fail(f"these import each other: {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "training"])
+def test_no_two_classes_have_the_same_name(name: str) -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in modules(name).items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert not {found: where for found, where in places.items() if len(where) > 1}
 
 
 def test_only_the_client_asks_for_a_schedulers_commands() -> None:

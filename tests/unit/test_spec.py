@@ -17,7 +17,7 @@ from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.write import as_written
-from training.recipe.train import Model, Optimizer, Train
+from training.recipe.train import ModelKeys, OptimizerKeys, Train
 
 RUN = "name: digits\nsite: local\n"
 
@@ -57,8 +57,8 @@ options = st.booleans() | st.integers(-(10**9), 10**9) | finite | values
         env=st.dictionaries(st.from_regex(r"X[A-Z0-9_]{0,8}", fullmatch=True), values),
         train=st.builds(
             Train,
-            optimizer=st.builds(Optimizer, lr=finite),
-            model=st.builds(Model, options=st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), options)),
+            optimizer=st.builds(OptimizerKeys, lr=finite),
+            model=st.builds(ModelKeys, options=st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), options)),
             seed=st.integers(0, 2**31),
         ),
     )
@@ -76,8 +76,8 @@ def test_a_setting_replaces_and_adds() -> None:
 def test_a_name_alone_is_a_section_with_that_name() -> None:
     mine = "train: {model: my.nets:wide, optimizer: sgd}\n"
     spec, marks = read(RunSpec, RUN + mine, "run.yaml", ["train.optimizer.lr=0.5", "train.schedule=polynomial"])
-    assert spec.train.model == Model("my.nets:wide")
-    assert spec.train.optimizer == Optimizer("sgd", lr=0.5), "a key can be set beside a name that stands alone"
+    assert spec.train.model == ModelKeys("my.nets:wide")
+    assert spec.train.optimizer == OptimizerKeys("sgd", lr=0.5), "a key can be set beside a name that stands alone"
     assert spec.train.schedule.name == "polynomial"
     assert str(marks["train.model.name"]) == "run.yaml:3:16"
 
@@ -85,7 +85,7 @@ def test_a_name_alone_is_a_section_with_that_name() -> None:
 def test_a_name_alone_leaves_what_is_written_by_an_alias_elsewhere() -> None:
     text = RUN + "env: &mine {model: resnet-digits}\ntrain: *mine\n"
     spec, _ = read(RunSpec, text, "run.yaml")
-    assert spec.env == {"model": "resnet-digits"} and spec.train.model == Model("resnet-digits")
+    assert spec.env == {"model": "resnet-digits"} and spec.train.model == ModelKeys("resnet-digits")
 
 
 def test_an_option_is_a_number_a_boolean_or_text() -> None:
@@ -110,7 +110,7 @@ def test_every_value_of_yaml_1_1_that_surprises_stays_text() -> None:
     assert spec.env == {"A": "on", "B": "0777", "C": "1:30", "D": "~x", "E": "1e3"}
 
 
-@pytest.mark.parametrize("cls", [RunSpec, Train, Optimizer, Site, Node])
+@pytest.mark.parametrize("cls", [RunSpec, Train, OptimizerKeys, Site, Node])
 def test_the_schema_has_every_key_with_its_meaning(cls: type) -> None:
     described = schema(cls, "x")
     keys = {f.metadata.get("key", f.name) for f in dataclasses.fields(cls)}

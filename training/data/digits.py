@@ -16,4 +16,4 @@ def build(*, seed: int) -> Digits:
     """The images, in memory."""
     from training.data.digits_images import Digits
 
-    return Digits(seed)
+    return Digits(FACTS, seed)

@@ -9,36 +9,35 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from training.data.digits import FACTS
 from training.data.order import permutation, shifts
+from training.recipe.facts import DataFacts
 
 SHIFT_PIXELS = 1
 BRIGHTEST = 16.0
 
 
 class Digits:
-    """A fixed split, the same for every seed: 1437 images to train on and 360 to test on.
+    """A split by the sizes in `facts`, the same for every seed, into images to train on and images to test on.
 
     Images are [N, 1, 8, 8] with mean 0 and standard deviation 1 over the training half, labels [N].
     """
 
-    classes, shape = FACTS.classes, FACTS.shape
-    train_samples, test_samples = FACTS.train_samples, FACTS.test_samples
-
-    def __init__(self, seed: int) -> None:
+    def __init__(self, facts: DataFacts, seed: int) -> None:
+        self.classes, self.shape = facts.classes, facts.shape
+        self.train_samples, self.test_samples = facts.train_samples, facts.test_samples
         images, labels = _load()
         self._seed = seed
-        self._train_labels, self._test_labels = labels[: FACTS.train_samples], labels[FACTS.train_samples :]
-        mean, deviation = images[: FACTS.train_samples].mean(), images[: FACTS.train_samples].std()
-        self._test_images = (images[FACTS.train_samples :] - mean) / deviation
-        padded = torch.nn.functional.pad(images[: FACTS.train_samples], [SHIFT_PIXELS] * 4)
+        self._train_labels, self._test_labels = labels[: self.train_samples], labels[self.train_samples :]
+        mean, deviation = images[: self.train_samples].mean(), images[: self.train_samples].std()
+        self._test_images = (images[self.train_samples :] - mean) / deviation
+        padded = torch.nn.functional.pad(images[: self.train_samples], [SHIFT_PIXELS] * 4)
         normal = (padded - mean) / deviation
         self._windows = normal[:, 0].unfold(1, 8, 1).unfold(2, 8, 1)
 
     def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
         """Images [B, 1, 8, 8], each moved by up to one pixel, and labels [B] of (epoch, sample) pairs."""
         index = torch.tensor([sample for _, sample in samples])
-        moves = torch.tensor([shifts(FACTS.train_samples, self._seed, epoch, SHIFT_PIXELS)[i] for epoch, i in samples])
+        moves = torch.tensor([shifts(self.train_samples, self._seed, epoch, SHIFT_PIXELS)[i] for epoch, i in samples])
         return self._windows[index, moves[:, 0], moves[:, 1]].unsqueeze(1), self._train_labels[index]
 
     def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:

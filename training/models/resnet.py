@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.models.resnet_digits import WIDTHS
-
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions around a shortcut; a stride halves the image on both paths."""
@@ -28,7 +26,7 @@ class Block(nn.Module):
 class SmallResNet(nn.Module):
     """[N, 1, 8, 8] to [N, classes]: stem, then one block per width, halving 8 to 4 to 2 pixels."""
 
-    def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
+    def __init__(self, classes: int, widths: tuple[int, ...]) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]))
         inputs = (widths[0], *widths)
@@ -41,13 +39,13 @@ class SmallResNet(nn.Module):
         return logits
 
 
-def small_resnet(classes: int, seed: int) -> SmallResNet:
-    """The network with the initial weights that `seed` stands for; every last norm of a block starts at 0.
+def small_resnet(classes: int, widths: tuple[int, ...], seed: int) -> SmallResNet:
+    """The network, `widths` channels by block, with the initial weights that `seed` stands for.
 
-    Starting at 0 makes each block an identity at first (Goyal et al. 2017, section 5.1).
+    The last norm of every block starts at 0, so that the block is an identity at first (Goyal et al. 2017, 5.1).
     """
     torch.manual_seed(seed)
-    model = SmallResNet(classes)
+    model = SmallResNet(classes, widths)
     for module in model.modules():
         if isinstance(module, Block):
             nn.init.zeros_(module.norm2.weight)

@@ -10,7 +10,7 @@ from training.recipe.facts import DataFacts, ModelFacts
 if TYPE_CHECKING:
     from training.models.resnet import SmallResNet
 
-WIDTHS = (16, 32, 64)
+WIDTHS = (16, 32, 64)  # channels of each block
 
 
 def build(*, classes: int, shape: tuple[int, ...], seed: int) -> SmallResNet:
@@ -20,7 +20,7 @@ def build(*, classes: int, shape: tuple[int, ...], seed: int) -> SmallResNet:
 
     if len(shape) != 3 or shape[0] != 1:
         raise ConfigError(f"train.model: resnet-digits takes samples of shape (1, height, width), not {shape}")
-    return small_resnet(classes, seed)
+    return small_resnet(classes, WIDTHS, seed)
 
 
 def facts(data: DataFacts) -> ModelFacts:

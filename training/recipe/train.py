@@ -18,7 +18,7 @@ STEPS = Limits(at_least=1, at_most=10**9)
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelKeys:
     """The network."""
 
     name: Annotated[str, MODELS] = key("resnet-digits", "the network")
@@ -26,7 +26,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataKeys:
     """The data set."""
 
     name: Annotated[str, DATA_SETS] = key("digits", "the data set")
@@ -34,7 +34,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class OptimizerKeys:
     """How gradients move the weights."""
 
     name: Annotated[str, OPTIMIZERS] = key("sgd", "the optimizer")
@@ -47,7 +47,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ScheduleKeys:
     """How the learning rate changes."""
 
     name: Annotated[str, SCHEDULES] = key("cosine", "the decay after the warm-up")
@@ -61,10 +61,10 @@ class Schedule:
 class Train:
     """What the ranks do; handed to `python -m training` as it is."""
 
-    model: Model = key(Model(), "the network")
-    data: Data = key(Data(), "the data set")
-    optimizer: Optimizer = key(Optimizer(), "how gradients move the weights")
-    schedule: Schedule = key(Schedule(), "how the learning rate changes")
+    model: ModelKeys = key(ModelKeys(), "the network")
+    data: DataKeys = key(DataKeys(), "the data set")
+    optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")
+    schedule: ScheduleKeys = key(ScheduleKeys(), "how the learning rate changes")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
