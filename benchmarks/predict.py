@@ -156,9 +156,9 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
     sizes = [4 * max(1, round(layer.parameters * scale / 4)) for layer in layers]
     ready_s = tensors.ready_s(layers, drawn.backward_s * cost_s(sum(sizes)))
     groups = {
-        "exact": lambda: plan.best_groups(ready_s, sizes, cost_s),
+        "exact": lambda: plan.best_buckets(ready_s, sizes, cost_s),
         "one": lambda: (len(sizes),),
-        "3 equal": lambda: shape.equal_groups(sizes, 3),
+        "3 equal": lambda: shape.equal_buckets(sizes, 3),
         "random": lambda: _cut(len(sizes), chance),
     }[drawn.plan_by]()
     predicted_s = plan.end_s(ready_s, sizes, cost_s, groups)

@@ -1,8 +1,8 @@
-"""The one gateway through which torusrun starts other programs.
+"""Starts other programs; no other file of torusrun does.
 
-Arguments are lists, never shell text; every call has a timeout; messages come in English (`LC_ALL=C`); variables of a
-surrounding job or MPI launcher are not passed on. `CALLS` counts programs by name, so that
-tests can hold the number of scheduler calls.
+Arguments are lists, never text for a shell. Every call has a timeout. Programs write English messages (`LC_ALL=C`) and
+do not get the variables of the job or the MPI launcher that torusrun itself runs in. `CALLS` counts the calls of each
+program, so that tests can check how often a scheduler is asked.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from orchestrator.errors import SiteError
 CALLS: Counter[str] = Counter()
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
-# `python -m` looks for modules in the working directory first, and only Python 3.11 can be told not to (-P).
+# `python -m` looks for modules in the working directory first. Only Python 3.11 has an option against that (-P).
 MODULE = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; "
     'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 )
 
-# SLURM_CONF and the like say where the scheduler is; the rest describes a job that is not ours to describe.
+# SLURM_CONF and the other variables in KEPT say where the scheduler is. The rest describe the job around us.
 INHERITED = (
     "SLURM_",
     "SBATCH_",
@@ -59,12 +59,12 @@ KEPT = {
 
 
 class NoAnswer(SiteError):
-    """A program did not end in time: what it was asked to do may or may not have happened."""
+    """A program did not end in time. Nobody knows whether it did what it was asked to do."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that ran to its end."""
+    """A program that has ended, and what it wrote."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -80,17 +80,17 @@ class Finished:
 
 
 def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
-    """The command that runs a module as `python -m` does, but never one that lies in the working directory."""
+    """The command that runs a module as `python -m` does, but never a module in the working directory."""
     return [str(python), "-u", "-c", MODULE, name, *map(str, arguments)]
 
 
 def absolute_only(path: str) -> str:
-    """A search path without its empty and relative entries, which mean the working directory or a part of it."""
+    """A search path without empty and relative entries: these mean the working directory and folders in it."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
 def safe(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with nothing in PYTHONPATH that depends on the working directory."""
+    """The environment, its PYTHONPATH without entries that depend on the working directory."""
     kept = dict(environment)
     if "PYTHONPATH" in kept:
         kept["PYTHONPATH"] = absolute_only(kept["PYTHONPATH"])
@@ -98,7 +98,7 @@ def safe(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy of the environment without what an enclosing job or MPI launcher set."""
+    """A copy of the environment (default: our own) without the variables of a job or an MPI launcher around us."""
     base = os.environ if base is None else base
     kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
     return {**kept, "LC_ALL": "C"}
@@ -113,11 +113,11 @@ def run(
     undecodable: str = "replace",
     text: str | None = None,
 ) -> Finished:
-    """Run a program to its end and return what it said, whatever its exit code.
+    """Run a program to its end and return what it wrote, whatever its exit code.
 
-    Inside a job, a program that speaks for the job is given its `environment`; all others get a clean one.
-    `undecodable` says what becomes of bytes that are not UTF-8, as in `bytes.decode`; names of files need
-    "surrogateescape". The program reads `text` from its standard input.
+    `environment` is for programs that must know the job around us; by default they get a clean one. `undecodable` says
+    how bytes that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program
+    reads `text` from its standard input.
 
     Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
     """
@@ -147,7 +147,7 @@ def run(
 
 
 def interact(argv: Sequence[str | Path]) -> int:
-    """Run a program that talks to the user itself, on the user's terminal and in the user's time; its exit code."""
+    """Run a program on the user's terminal, without a timeout, as it may ask the user something; its exit code."""
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
@@ -166,10 +166,11 @@ def start(
     keep: Sequence[int] = (),
     parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
-    """Start a program that the caller watches and ends; its output goes to `output`, else where ours goes.
+    """Start a program that the caller watches and ends. It writes to `output` (default: where we write).
 
-    It stays in the caller's session, with `own_group` in a group of its own. It inherits the descriptors `keep`.
-    Should the caller die without having ended it, the kernel sends it `parent_death`: nothing runs on unseen.
+    It stays in the caller's session; with `own_group` it gets its own process group. It inherits the descriptors
+    `keep`. If the caller dies before it, the kernel sends it the signal `parent_death`, so that no program is left
+    behind.
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
@@ -195,12 +196,12 @@ def _begin(parent_death: signal.Signals, own_group: bool) -> None:
 
 
 def die_with_parent(number: signal.Signals) -> None:
-    """Have the kernel send `number` to this process when the one that started it dies."""
+    """Ask the kernel to send the signal `number` to this process when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def state_of(pid: int) -> str:
-    """The letter of a process's state, as in proc(5): T is stopped, D waits for a disk; '' where it is gone."""
+    """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' where it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,1 +1,1 @@
-"""What the machine is: hosts in order, the node they are copies of, the switches above them."""
+"""The cluster: names of hosts, the parts of a node, and the switches that connect the nodes."""

@@ -1,1 +1,1 @@
-"""Which rank goes where: the grid, its mapping onto the hosts really given, and the proof that the launcher kept it."""
+"""Which rank runs where: the grid, its placement on the hosts of a job, and the check of every rank's place."""

@@ -93,7 +93,7 @@ def forecast(asked: Asked) -> Forecast:
         exposed_s=one.exposed_s,
         all_reduce_s=all_reduce_s(asked.workload.gradient_bytes),
         best_grid_all_reduce_s=best.cost_s(asked.workload.gradient_bytes),
-        groups=one.groups,
+        groups=one.buckets,
         step_s=one.total_s,
         steps=steps,
         images_per_s=asked.batch / one.total_s,

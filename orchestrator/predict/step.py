@@ -20,7 +20,7 @@ class Step:
 
     compute_s: float
     exposed_s: float
-    groups: tuple[int, ...]
+    buckets: tuple[int, ...]  # how many gradients each holds
 
     @property
     def total_s(self) -> float:
@@ -37,20 +37,20 @@ def step(
     grouping: Grouping = EXACT,
     overlap: bool = True,
 ) -> Step:
-    """A step of `batch` images on `device`, gradients summed at `cost_s` per group."""
+    """A step of `batch` images on `device`, whose gradients are reduced in `cost_s(bytes)` seconds for each bucket."""
     layers = network or tensors.resnet50()
     sizes = [layer.parameters * bytes_per_parameter for layer in layers]
     backward_s = device.backward_s(batch)
     ready = tensors.ready_s(layers, backward_s) if overlap else [0.0] * len(sizes)
-    groups = _groups(ready, sizes, cost_s, grouping)
-    return Step(device.step_s(batch), plan.exposed_s(ready, sizes, cost_s, groups), groups)
+    buckets = _buckets(ready, sizes, cost_s, grouping)
+    return Step(device.step_s(batch), plan.exposed_s(ready, sizes, cost_s, buckets), buckets)
 
 
-def _groups(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:
+def _buckets(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:
     if grouping[0] == "exact":
-        return plan.best_groups(ready, sizes, cost_s)
+        return plan.best_buckets(ready, sizes, cost_s)
     if grouping[0] == "count":
-        return shape.equal_groups(sizes, int(grouping[1]))
+        return shape.equal_buckets(sizes, int(grouping[1]))
     if grouping[0] == "cap_bytes":
-        return shape.capped_groups(sizes, grouping[1])
+        return shape.capped_buckets(sizes, grouping[1])
     return tuple(grouping[1])

@@ -1,1 +1,1 @@
-"""Plans into text: the Jinja2 environment, in which every value is quoted for the shell unless it says otherwise."""
+"""Text from templates: a Jinja2 environment that quotes every value for the shell, unless it is a `Text`."""

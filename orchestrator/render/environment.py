@@ -1,7 +1,7 @@
-"""The Jinja2 environment of job scripts: strict about names, and quoting by default.
+"""The Jinja2 environment of job scripts. It quotes every value, and refuses names that have none.
 
-A value that a template prints goes through `word`, without the template having to ask for it, so that no string of a
-user's reaches a shell unquoted. Only `Text`, made by torusrun itself, is printed as it is.
+Every value that a template prints goes through `word`. So no string of a user reaches a shell unquoted. Only `Text`,
+which torusrun itself makes, is printed as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\
 
 
 class Text(str):
-    """Text that is already what it should be in the script, such as a directive line."""
+    """Text that goes into the script as it is, such as a line with a directive."""
 
 
 def templates() -> Path:
@@ -28,11 +28,11 @@ def templates() -> Path:
 
 
 def word(value: Any) -> Text:
-    """A value as one word of bash, on one line of the script whatever it holds.
+    """A value as one word of bash, always on one line of the script.
 
-    Schedulers read scripts by their lines, up to the last one, and would obey a line of a value that begins as their
-    directives do. In $'...' every byte beyond printable ASCII is written in hexadecimal, which no locale reads as
-    anything else.
+    Schedulers read all lines of a script. They would obey a line within a value that begins like one of their
+    directives. In $'...' every byte that is not printable ASCII is written in hexadecimal, which means the same in
+    every locale.
     """
     text = str(value)
     if text.isprintable():
@@ -63,5 +63,5 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of `template` (a path below templates/). Raises jinja2.UndefinedError for a value it is not given."""
+    """The text of `template`, a path below templates/. Raises jinja2.UndefinedError where a value is missing."""
     return _environment().get_template(template).render(**values)

@@ -1,1 +1,1 @@
-"""The run folder: everything about a run, and the truth about it."""
+"""The run folder: all that is known of a run. Where other sources disagree, it is believed."""

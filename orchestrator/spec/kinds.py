@@ -1,7 +1,7 @@
-"""The kinds of value a spec can hold beyond Python's own: written form, meaning and limits in one place.
+"""Values that a spec holds as text, such as durations and sizes: how each is written, what it means, and its limits.
 
-A dataclass field says `Annotated[float, DURATION]`; the reader calls `parse` on the text as written, and the JSON
-schema is made from `pattern` and `means`.
+A field of a dataclass says `Annotated[float, DURATION]`. The reader calls `parse` on the text of the file. The JSON
+schema takes `pattern` and `means`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNITS_BYTES = {
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 GRID_PATTERN = r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})"
 UMASK_PATTERN = r"0?0[2367][2367]"
-CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in a class of characters: what ends a line, or moves a cursor
+CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in [...] of a pattern: characters that end a line or move a cursor
 LONGEST_LINE = 4000  # characters
 LONGEST_VALUE = 30_000  # characters; Linux gives a program no variable of more than 128 KiB
 LONGEST_NUMBER = 40  # characters, unit included
@@ -37,7 +37,10 @@ LONGEST_NUMBER = 40  # characters, unit included
 
 @dataclass(frozen=True)
 class Kind:
-    """A value written as text. `parse` raises ValueError with the way to mend it; `write` is its inverse."""
+    """A kind of value. `parse` makes the value from text; `write` is the inverse.
+
+    The ValueError of `parse` says how to write it.
+    """
 
     means: str
     pattern: str
@@ -45,7 +48,7 @@ class Kind:
     write: Callable[[Any], str] = str
 
 
-# Wider than any machine is, and narrow enough that nothing computed from them overflows or takes for ever.
+# More than any machine needs, and so little that no computation with them overflows or takes too long.
 DURATIONS_S = Limits(at_least=0.001, at_most=10 * 366 * 86400)
 SIZES_BYTES = Limits(at_least=0, at_most=1e18)
 RATES_BYTES_PER_S = Limits(at_least=1, at_most=1e18)
@@ -71,14 +74,14 @@ def text_kind(means: str, pattern: str, example: str) -> Kind:
 
 
 def whole(text: str) -> int:
-    """'12' or '-3' as a number. Raises ValueError for anything else, digits of other scripts among it."""
+    """'12' or '-3' as a number. Raises ValueError for all other text, also for digits that are not ASCII."""
     if not re.fullmatch(r"-?[0-9]{1,30}", text):
         raise ValueError(text)
     return int(text)
 
 
 def decimal(text: str) -> float:
-    """'0.5' or '1e-4' as a number. Raises ValueError for anything else, nan and inf among it."""
+    """'0.5' or '1e-4' as a number. Raises ValueError for all other text, also for nan and inf."""
     if len(text) > LONGEST_NUMBER or not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
         raise ValueError(text)
     number = float(text)
@@ -99,12 +102,12 @@ def seconds(text: str) -> float:
     else:
         raise ValueError("is not a duration; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
     if total <= 0:
-        raise ValueError("must be longer than nothing; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
+        raise ValueError("must be more than 0; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
     return DURATIONS_S.checked(total, "seconds")
 
 
 def expression(text: str) -> str:
-    """A regular expression with named groups, as it is."""
+    """The text itself. Raises ValueError unless it is a regular expression with a named group."""
     try:
         groups = re.compile(text).groupindex
     except re.error as error:
@@ -189,28 +192,28 @@ EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", 
 LINE = text_kind(
     "one line of text",
     rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not be empty, longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
+    f"it must not be empty, be longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
 )
 SHELL = text_kind(
     "a line of shell",
     rf"(?![^\S{CONTROL}]*#)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '#', as a scheduler's directives do, be empty, longer than {LONGEST_LINE} characters, "
+    f"it must not begin with '#', as directives of schedulers do, be empty, be longer than {LONGEST_LINE} characters, "
     "or hold line breaks or control characters",
 )
 OPERAND = text_kind(
     "one line of text",
     rf"(?!-)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '-' (an option), be empty, longer than {LONGEST_LINE} characters, "
+    f"it must not begin with '-', as options do, be empty, be longer than {LONGEST_LINE} characters, "
     "or hold line breaks or control characters",
 )
 VALUE = text_kind(
     "an environment variable's value",
     rf"[^\x00]{{0,{LONGEST_VALUE}}}",
-    f"it must not hold a NUL character, nor more than {LONGEST_VALUE} characters: no program could be given it",
+    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other values",
 )
 PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus_per_rank", "cpus", "gpus", "account")
 ASK = text_kind(
     "a request in the scheduler's words",
     rf"([^{{}}{CONTROL}]|\{{(" + "|".join(PLACEHOLDERS) + rf")\}}){{1,{LONGEST_LINE}}}",
-    f"one line, in which these are filled in: {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}",
+    f"write one line; braces may hold only these: {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}",
 )

@@ -1,4 +1,4 @@
-"""Paths that a user writes: a name that no file can have, and a home that is not there, are told in words."""
+"""Paths that a user writes. Errors say why a path cannot exist, or that there is no home folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: Linux's PATH_MAX without its NU
 
 
 def complaint(text: str) -> str | None:
-    """Why no file can have the path `text`, or why torusrun cannot write it into a script; None for any other path."""
+    """Why no file can have the path `text`, or why it cannot be written into a script; None where both are possible."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
@@ -35,14 +35,14 @@ def complaint(text: str) -> str | None:
 
 
 def checked(text: str | Path) -> Path:
-    """`text` as a path, without the meaning of a leading '~'. Raises UserError where no file can have it."""
+    """`text` as a path; a leading '~' stays. Raises UserError where no file can have this path."""
     if reason := complaint(str(text)):
         raise UserError(f"{shown(str(text))} cannot be a path: {reason}")
     return Path(text)
 
 
 def expanded(text: str | Path) -> Path:
-    """`text` as a path, its leading '~' or '~user' replaced. Raises UserError where no file can have it."""
+    """`text` as a path, with a home folder for '~' or '~user'. Raises UserError where no file can have this path."""
     path = checked(text)
     first = path.parts[0] if path.parts else ""
     if not first.startswith("~"):
@@ -51,7 +51,7 @@ def expanded(text: str | Path) -> Path:
 
 
 def absolute(text: str | Path, beside: Path | None = None) -> Path:
-    """`text` expanded and made absolute, a relative one from `beside` or the working directory."""
+    """`text` as an absolute path. A relative one begins at `beside` (default: the working directory)."""
     path = (beside or Path()) / expanded(text)
     try:
         return checked(path.absolute())
@@ -71,13 +71,13 @@ def home() -> Path:
 
 
 def config_home() -> Path:
-    """The folder of the user's settings, as the XDG base directories have it."""
+    """The folder of the user's settings: XDG_CONFIG_HOME, or ~/.config."""
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return checked(named) if os.path.isabs(named) else home() / ".config"
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something at `path`. Raises UserError where that cannot be told, as behind a closed folder."""
+    """Whether `path` exists. Raises UserError where that cannot be known, as in a folder without permission."""
     try:
         checked(path).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -88,9 +88,9 @@ def exists(path: Path) -> bool:
 
 
 def read_bytes(path: Path, largest_bytes: int) -> bytes:
-    """What `path` holds. A pipe is read to its end, but its writer is not waited for.
+    """The content of a file or a pipe. It does not wait for somebody to open the other end of a pipe.
 
-    Raises OSError where it cannot be read, or where it holds more than `largest_bytes`.
+    Raises OSError where `path` cannot be read, or holds more than `largest_bytes`.
     """
     descriptor = os.open(checked(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     kind = os.fstat(descriptor).st_mode

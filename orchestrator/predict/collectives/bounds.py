@@ -1,7 +1,7 @@
-"""Lower bounds for every all-reduce without in-network reduction.
+"""Lower bounds for every all-reduce whose sums are computed by the ranks, not by switches.
 
-Source: the cut bound 2(k-1)/k n/C over k equal units with links C (derived: the units as super-ranks of a ring, whose
-bandwidth is optimal by Patarasuk and Yuan, from memory), and ceil(log2 N) a.
+Bandwidth: 2(k-1)/k n/C for k equal units whose links have the bandwidth C. Derived: a unit counts as one rank, and no
+all-reduce of k ranks sends less than a ring does (Patarasuk and Yuan, from memory). Latency: ceil(log2 N) a.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orchestrator.predict.network import Network
 
 
 def cut_s(size_bytes: float, network: Network) -> float:
-    """The largest of the cut bounds of all levels."""
+    """The largest bandwidth bound of all levels."""
     bounds = [0.0]
     for index, level in enumerate(network.levels):
         units = network.ranks // network.unit_ranks(index)
@@ -21,5 +21,5 @@ def cut_s(size_bytes: float, network: Network) -> float:
 
 
 def latency_s(network: Network) -> float:
-    """Steps that information needs to reach everyone, at the innermost latency."""
+    """The steps in which data can reach all ranks, at the lowest latency."""
     return ceil(log2(network.ranks)) * min(level.latency_s for level in network.levels)

@@ -1,8 +1,8 @@
 """Recursive halving and doubling: 2 ceil(log2 N) a + 2(N-1)/N n/B.
 
-Source: Rabenseifner, 2004 (from memory). Exact for powers of two; other sizes fold their surplus ranks into
-their neighbours first and back at the end: two further steps of n bytes each (as MPICH does, from memory). Distances
-double, so all ranks behind a link send over it at once where the partner is outside (derived).
+Source: Rabenseifner, 2004 (from memory). Exact for powers of two. Of other numbers of ranks, the surplus ranks first
+send their data to neighbours, and get the result at the end: two more steps of n bytes (as MPICH does, from memory).
+When the partners are behind another link, all ranks of a unit send over it at the same time (derived).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from orchestrator.predict.network import Network
 
 
 def all_reduce_s(size_bytes: float, network: Network) -> float:
-    """Exchange halves with the farthest partner last; each step pays for the link it needs."""
+    """Exchange halves with ever more distant partners; each step takes the time of the outermost link on its way."""
     ranks = network.ranks
     if ranks == 1:
         return 0.0

@@ -1,7 +1,7 @@
-"""Leaders: 2(g-1) a1 + 2 n/B1 + 2(M-1) a2 + 2(M-1)/M n/B2, the column step carrying all n through one rank.
+"""Leaders: 2(g-1) a1 + 2 n/B1 + 2(M-1) a2 + 2(M-1)/M n/B2. Every leader sends all n bytes of its unit.
 
-Source: ChainerMN's hierarchical communicator and Tencent's (1807.11205) by description (verified for ChainerMN's
-code: reduce to the leader, all-reduce among leaders, broadcast); the cost is derived.
+The ranks of a unit reduce to their leader, the leaders all-reduce, each leader broadcasts. Source: ChainerMN's
+hierarchical communicator (verified in its code) and Tencent's (1807.11205, from its description). The cost is derived.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orchestrator.predict.network import Network
 
 
 def all_reduce_s(size_bytes: float, network: Network) -> float:
-    """Reduce in every innermost unit, a ring over their leaders, broadcast."""
+    """A reduce in every innermost unit, a ring of their leaders, a broadcast."""
     members = network.levels[0].members
     inside = chain(network, members)
     ends = 2 * (inside.latency_s + size_bytes / inside.bandwidth_bytes_per_s) if members > 1 else 0.0
@@ -20,6 +20,6 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
 
 
 def leaders(network: Network) -> Network:
-    """The network with one rank in each innermost unit: what the leaders see of it."""
+    """The network of the leaders: one rank in each innermost unit."""
     outer = network.levels[1:]
     return Network(outer, network.ranks // network.levels[0].members) if outer else network

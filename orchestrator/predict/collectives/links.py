@@ -1,8 +1,8 @@
 """The links that a group of ranks uses, seen from one of its ranks.
 
-Derived: a hop from rank r to r + stride crosses the link of a unit of u ranks once in u / stride hops, and
-min(stride, u) groups do so side by side. The latency per hop is that of the outermost link it crosses, as NCCL's own
-model counts it (verified: NCCL 2.30, src/graph/tuning.cc: 2(N-1) - 2(M-1) steps inside nodes, 2(M-1) between them).
+Derived: of u / stride hops from rank r to r + stride, one leaves a unit of u ranks, and min(stride, u) groups use that
+unit's link at the same time. A hop has the latency of the outermost link that it crosses, as in NCCL's own model
+(verified: NCCL 2.30, src/graph/tuning.cc: 2(N-1) - 2(M-1) steps within nodes, 2(M-1) between them).
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from orchestrator.predict.network import Level, Network
 
 @dataclass(frozen=True)
 class Chain:
-    """A group of `count` ranks in a line: one pass along it, and the share of the narrowest link on the way."""
+    """A group of `count` ranks in a line.
+
+    `latency_s` is that of all hops together, `bandwidth_bytes_per_s` the group's share of the narrowest link,
+    `widest_hop_s` the latency of the slowest hop.
+    """
 
     count: int
     latency_s: float
@@ -24,12 +28,12 @@ class Chain:
 
     @property
     def share(self) -> float:
-        """(N-1)/N: the part of the data that leaves a rank in a reduce-scatter."""
+        """(N-1)/N: the part of its data that a rank sends in a reduce-scatter."""
         return (self.count - 1) / self.count
 
 
 def chain(network: Network, count: int, stride: int = 1) -> Chain:
-    """Ranks 0, stride, 2 stride, ... : a row for stride 1, a column for stride X; all such groups run at once."""
+    """Ranks 0, stride, 2 stride, ...: a row with stride 1, a column with stride X. All such groups send at once."""
     used = [(hops, level, flows) for hops, level, flows in _crossings(network, count, stride) if hops]
     return Chain(
         count,
@@ -40,7 +44,7 @@ def chain(network: Network, count: int, stride: int = 1) -> Chain:
 
 
 def _crossings(network: Network, count: int, stride: int) -> Iterator[tuple[int, Level, int]]:
-    """(hops whose outermost link is this level's, level, flows on one link of it)."""
+    """For each level: (hops whose outermost link is of this level, the level, flows on one such link)."""
     units = [network.unit_ranks(i) for i in range(len(network.levels))]
     reaching = [_leaving(network.ranks, unit, count, stride) for unit in units]
     for index, level in enumerate(network.levels):
@@ -50,7 +54,7 @@ def _crossings(network: Network, count: int, stride: int) -> Iterator[tuple[int,
 
 
 def _leaving(ranks: int, unit: int, count: int, stride: int) -> tuple[int, int]:
-    """(hops of a group that leave a unit, groups that leave it over the same link), for the group that fares worst."""
+    """(hops of a group that leave a unit, groups that leave it over the same link), for the slowest group."""
     block, hops, flows = stride * count, count - 1, min(stride, unit)
     even = unit % stride == 0 or stride % unit == 0
     if unit > 1 and unit % block == 0:

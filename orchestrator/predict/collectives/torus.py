@@ -1,8 +1,8 @@
 """2-D torus X x Y: 2(X-1) a1 + 2(X-1)/X n/B1 + a column all-reduce of n/X bytes.
 
-Source: Mikami et al. 1811.05233 (scheme verified in secondary sources; the paper counts 2(X-1) row steps alone, the
-2(Y-1) of the column are derived). Column as ring: 2(Y-1) a2 + 2(Y-1)/Y (n/X)/B_col; as tree: 2 log2 Y a2 +
-2 (n/X)/(0.92 B_col), derived from NCCL's tree.
+Source: Mikami et al. 1811.05233 (scheme verified in secondary sources). The paper counts only the 2(X-1) steps of the
+rows; the 2(Y-1) of the columns are derived. A column is a ring, 2(Y-1) a2 + 2(Y-1)/Y (n/X)/B_col, or a tree,
+2 log2 Y a2 + 2 (n/X)/(0.92 B_col), derived from NCCL's tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Double binary tree, pipelined: 2[(g-1) a1 + ceil(log2 M) a2] + 2 n/(0.92 B).
 
-Source: NCCL 2.30, src/graph/tuning.cc: a chain within the node, two trees over the nodes, and 0.92 of the bandwidth
-(verified). The factor 2 does not shrink with N.
+Source: NCCL 2.30, src/graph/tuning.cc (verified): a chain within a node, two trees over the nodes, 0.92 of the
+bandwidth. Unlike a ring's 2(N-1)/N, the factor 2 is the same for every N.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EFFICIENCY = 0.92
 
 
 def all_reduce_s(size_bytes: float, network: Network) -> float:
-    """Over all ranks of the network: chains in the innermost units, trees over the units."""
+    """All ranks of the network: chains in the innermost units, trees over the units."""
     inner = chain(network, network.levels[0].members)
     units = network.ranks // network.levels[0].members
     if units == 1:
@@ -27,9 +27,9 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
 
 
 def along_s(size_bytes: float, along: Chain) -> float:
-    """Over the ranks of one chain, each in another unit: the column of a torus.
+    """The ranks of one chain, each in another unit, such as the column of a torus. Derived.
 
-    Derived. Two ranks exchange halves, at the ring's cost: the tree's factor does not apply to a column of two.
+    Two ranks exchange halves, which takes the time of a ring.
     """
     if along.count == 1:
         return 0.0

@@ -1,1 +1,1 @@
-"""Overlap of communication with the backward pass: which tensors to reduce together, in buckets (groups)."""
+"""Overlap of the all-reduce with the backward pass: which gradients are reduced together, in one bucket."""

@@ -1,7 +1,9 @@
-"""The exact plan of buckets (groups): f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
+"""The best partition of gradients into buckets: f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
 
-Source: derived, equal to brute force in a property test. Gradients become ready in order, buckets are contiguous, and
-one channel sends them one after the other; a group that ends sooner never hurts the next. Ties go to fewer groups.
+f[j] is when the first j gradients are reduced, r_j when gradient j is ready, S_j the bytes of the first j, T the time
+of an all-reduce. A bucket holds gradients that become ready one after the other, and buckets are reduced one at a time.
+Of two partitions that end at the same time, the one with fewer buckets is taken. Source: derived; a property test
+compares it with brute force.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from itertools import accumulate
 Cost = Callable[[float], float]
 
 
-def best_groups(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost) -> tuple[int, ...]:
-    """How many tensors each group takes, in the order in which they become ready."""
+def best_buckets(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost) -> tuple[int, ...]:
+    """How many gradients each bucket holds. The gradients are in the order in which they become ready."""
     total = [0.0, *accumulate(sizes_bytes)]
-    ends: list[tuple[float, int]] = [(0.0, 0)]  # of the first j tensors: (seconds, groups)
+    ends: list[tuple[float, int]] = [(0.0, 0)]  # of the first j gradients: (seconds, buckets)
     before = [0]
     costs: dict[float, float] = {}
     for j in range(1, len(total)):
@@ -33,25 +35,25 @@ def best_groups(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: 
     return _cut(before)
 
 
-def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, groups: Sequence[int]) -> float:
-    """When the last of `groups` has been reduced."""
+def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
+    """When the last of `buckets` is reduced; `buckets` says how many gradients each holds."""
     clock, first = 0.0, 0
-    for count in groups:
+    for count in buckets:
         last = first + count
         clock = max(clock, ready_s[last - 1]) + cost_s(sum(sizes_bytes[first:last]))
         first = last
     return clock
 
 
-def exposed_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, groups: Sequence[int]) -> float:
-    """What remains after the last gradient is there."""
-    return end_s(ready_s, sizes_bytes, cost_s, groups) - ready_s[-1]
+def exposed_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
+    """The time from the last gradient to the end of the last bucket, which nothing hides."""
+    return end_s(ready_s, sizes_bytes, cost_s, buckets) - ready_s[-1]
 
 
 def _cut(before: Sequence[int]) -> tuple[int, ...]:
-    groups = []
+    buckets = []
     j = len(before) - 1
     while j:
-        groups.append(j - before[j])
+        buckets.append(j - before[j])
         j = before[j]
-    return tuple(reversed(groups))
+    return tuple(reversed(buckets))

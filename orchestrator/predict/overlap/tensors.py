@@ -1,4 +1,4 @@
-"""The tensors of a network as backward reaches them: bytes, and when each is ready."""
+"""The tensors of ResNet-50 in the order of backward, and when the gradient of each is ready."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ STAGES = ((64, 3, 56), (128, 4, 28), (256, 6, 14), (512, 3, 7))  # width, blocks
 
 @lru_cache
 def resnet50() -> tuple[Tensor, ...]:
-    """161 tensors, 25,557,032 parameters, in backward order: fully connected first, conv1 last."""
+    """161 tensors with 25,557,032 parameters in backward order: the fully connected layer first, conv1 last."""
     return tuple(reversed(list(_forward())))
 
 
 def ready_s(tensors: tuple[Tensor, ...], backward_s: float) -> list[float]:
-    """Seconds after backward began; time is spread like multiplications (derived: batch norms take none here)."""
+    """Seconds from the start of backward until each gradient is ready.
+
+    A tensor takes a share of the time by its multiplications (derived: batch norms take none here).
+    """
     work = sum(tensor.work for tensor in tensors)
     return [done / work * backward_s for done in accumulate(tensor.work for tensor in tensors)]
 

@@ -1,4 +1,4 @@
-"""The plan of groups against every other plan."""
+"""The best buckets against every other partition, and the tensors that they hold."""
 
 from itertools import combinations
 
@@ -10,7 +10,7 @@ from orchestrator.predict.overlap import plan, shape, tensors
 from training.data.digits import FACTS
 
 
-def every_plan(count: int) -> list[tuple[int, ...]]:
+def every_partition(count: int) -> list[tuple[int, ...]]:
     cuts = [c for k in range(count) for c in combinations(range(1, count), k)]
     return [tuple(b - a for a, b in zip((0, *c), (*c, count), strict=True)) for c in cuts]
 
@@ -21,24 +21,24 @@ def every_plan(count: int) -> list[tuple[int, ...]]:
     st.floats(0, 1e-8),
     st.floats(0.3, 1),
 )
-def test_the_plan_is_as_good_as_the_best_of_all(
+def test_no_other_partition_ends_earlier(
     layers: list[tuple[float, float]], alpha: float, beta: float, bend: float
 ) -> None:
     def cost(size: float) -> float:
         return alpha + beta * size**bend
 
     ready, sizes = sorted(r for r, _ in layers), [s for _, s in layers]
-    found = plan.best_groups(ready, sizes, cost)
+    found = plan.best_buckets(ready, sizes, cost)
     assert sum(found) == len(sizes)
-    ends = {groups: plan.end_s(ready, sizes, cost, groups) for groups in every_plan(len(sizes))}
+    ends = {one: plan.end_s(ready, sizes, cost, one) for one in every_partition(len(sizes))}
     assert ends[found] == pytest.approx(min(ends.values()))
 
 
-def test_ties_go_to_fewer_groups() -> None:
-    assert plan.best_groups([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
+def test_of_equal_times_fewer_buckets_are_taken() -> None:
+    assert plan.best_buckets([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
 
 
-def test_resnet50_is_itself() -> None:
+def test_resnet50_has_the_tensors_of_the_paper() -> None:
     layers = tensors.resnet50()
     assert len(layers) == 161
     assert sum(layer.parameters for layer in layers) == 25_557_032
@@ -47,7 +47,7 @@ def test_resnet50_is_itself() -> None:
     assert ready == sorted(ready) and ready[-1] == pytest.approx(1.0)
 
 
-def test_the_demos_network_is_itself() -> None:
+def test_the_facts_of_the_small_network_are_those_of_its_modules() -> None:
     torch = pytest.importorskip("torch")
     from training.models.resnet_digits import build, facts
 
@@ -64,5 +64,5 @@ def test_the_demos_network_is_itself() -> None:
 
 
 def test_groups_that_are_in_use() -> None:
-    assert shape.equal_groups([1.0] * 8, 4) == (2, 2, 2, 2)
-    assert shape.capped_groups([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
+    assert shape.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
+    assert shape.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
