@@ -19,7 +19,7 @@ PLANNED = schedule(SEED, sum(map(len, SAMPLE.values())), SAMPLE)
 
 
 @pytest.mark.parametrize("kind", sorted({planned.kind for planned in PLANNED}))
-def test_a_fault_is_told_truly_and_ends_in_the_same_bits(
+def test_a_fault_is_reported_correctly_and_the_resume_is_bit_identical(
     place: Place, kind: str, request: pytest.FixtureRequest
 ) -> None:
     planned = [p for p in PLANNED if (p.place, p.kind) == (place.cluster, kind)]

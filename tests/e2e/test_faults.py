@@ -20,7 +20,7 @@ def resume_to_the_end(place: Place, run: Path, undisturbed: Path, *words: str) -
     return said.stdout
 
 
-def test_a_killed_rank_ends_the_attempt_and_a_resume_ends_in_the_same_bits(place: Place, undisturbed: Path) -> None:
+def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(place: Place, undisturbed: Path) -> None:
     rank, step = random.randrange(4), random.randrange(30, LAST_STEP - 150)
     print(f"killing rank {rank} at step {step}")
     run = place.submit()
@@ -99,7 +99,7 @@ def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
 
 
 @pytest.mark.parametrize("setting", ["nodes=400", "time=9000h"])
-def test_what_a_site_cannot_give_is_said(place: Place, setting: str) -> None:
+def test_a_request_that_the_site_cannot_satisfy_is_reported(place: Place, setting: str) -> None:
     place.write_spec()
     said = place.torusrun("submit", "run.yaml", "--set", setting, "--set", "train.batch=1600", "--set", "grid=800x1")
     if said.returncode == 0:  # accepted, as by schedulers that leave it to the queue

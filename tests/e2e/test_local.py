@@ -77,7 +77,7 @@ def test_logs_are_told_apart_and_collected(local: Local) -> None:
     assert again.returncode == 2 and "exists already" in again.stderr
 
 
-def test_a_submission_that_was_cut_off_is_unknown_and_can_be_forced(local: Local) -> None:
+def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(local: Local) -> None:
     """The scheduler's command does not answer in time: whether there is a job, nobody knows."""
     hasty = (local.folder / "site.yaml").read_text() + "command_timeout: 0.001s\n"
     (local.folder / "hasty.yaml").write_text(hasty)
@@ -103,7 +103,7 @@ def test_provenance_tells_code_and_versions_but_no_environment(local: Local) -> 
 
 
 @pytest.mark.lab
-def test_a_full_disk_costs_a_checkpoint_and_not_the_run(local: Local) -> None:
+def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
     """The checkpoints' folder on a file system too small for them; once it has grown, the run goes on to the end."""
     if os.geteuid() != 0:
         assert os.environ.get("CI") != "true", "CI must run this as root"
@@ -133,7 +133,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(local: Local) -> None:
         subprocess.run(["umount", "-l", small], check=True, timeout=10)
 
 
-def test_a_topology_that_cannot_be_had_costs_the_order_and_not_the_run(local: Local) -> None:
+def test_a_run_continues_in_the_schedulers_order_when_the_topology_cannot_be_read(local: Local) -> None:
     site = local.folder / "site.yaml"
     site.write_text(site.read_text() + "topology: {source: slurm, file: /nowhere/topology.conf}\n")
     run = local.submit("--set", "train.epochs=1", "--wait")

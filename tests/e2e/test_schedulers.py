@@ -44,7 +44,7 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
     assert ledger(first, "ended")[-1]["t"] <= ledger(third, "started")[-1]["t"]
 
 
-def test_a_queue_that_there_is_not_is_refused_and_leaves_nothing(place: Place) -> None:
+def test_an_unknown_queue_is_refused_and_leaves_no_run(place: Place) -> None:
     if place.cluster == "local":
         return  # this machine has no queues
     before = set((place.submit(*SHORT).parent).iterdir())
@@ -98,7 +98,7 @@ def test_a_run_that_ends_while_its_scheduler_hangs_is_not_unknown(place: Place) 
         until(lambda: place.view(run)["state"] == "COMPLETED", "the end of a run whose scheduler hangs to be told", 60)
 
 
-def test_a_client_that_is_killed_while_it_submits_leaves_a_run_that_is_told_truly(place: Place) -> None:
+def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place: Place) -> None:
     """Whether the job came into being, nobody knows until it begins: then the job itself says so."""
     frozen = place.frozen()
     if frozen is None:

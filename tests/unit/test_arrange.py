@@ -35,7 +35,7 @@ def test_a_ring_of_nodes_loads_every_link_once() -> None:
     assert carried((4, 4), two, mixed)["r0"] == 3.0, "measured on shaped links: twice the bytes, 2.07 times the time"
 
 
-def test_the_yardstick_of_four_racks() -> None:
+def test_the_loads_of_four_racks_equal_those_of_an_independent_computation() -> None:
     """4 racks x 4 nodes x 4 GPUs, torus 4x16, figures of an independent computation."""
     four = racks([4] * 4)
     ordered = loads(Rings((4, 16), 4), four, names(four))
@@ -47,7 +47,7 @@ def test_the_yardstick_of_four_racks() -> None:
     assert cut_bound_s_per_byte(fabric(thin, thin.hosts)) * 25e9 / 4 == pytest.approx(1.5), "the racks' cut"
 
 
-def test_three_levels_reach_the_cut_between_two_racks() -> None:
+def test_a_level_for_the_racks_lowers_the_load_of_their_uplink_to_the_bound() -> None:
     """2 racks x 2 nodes x 2 ranks: 1.5 n over the uplink with the torus, 1.0 n with a level for the racks."""
     two = racks([2, 2])
     assert loads(Rings((2, 4), 2), two, names(two)).uplink().bytes_per_byte == 1.5  # type: ignore[union-attr]
@@ -57,7 +57,7 @@ def test_three_levels_reach_the_cut_between_two_racks() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(small, st.data())
-def test_small_placements_are_the_best_there_are(sizes: list[int], data: st.DataObject) -> None:
+def test_small_placements_equal_the_best_of_all(sizes: list[int], data: st.DataObject) -> None:
     cluster = racks(sizes, data.draw(st.sampled_from([1.0, 0.5, 0.25])), data.draw(st.sampled_from([None, 6])))
     dims = data.draw(st.sampled_from(grids(4 * sum(sizes))))
     asked = problem(dims, cluster, shuffled(cluster, 1))
@@ -111,7 +111,7 @@ def test_broken_then_slow_nodes_are_the_spares() -> None:
         arrange((4, 6), names(broken), 4, broken)
 
 
-def test_spares_are_what_leaves_the_racks_whole() -> None:
+def test_spares_are_chosen_so_that_racks_stay_whole() -> None:
     cluster = racks([4, 1, 4], 0.25, 4)
     found = arrange((16, 2), names(cluster), 4, cluster)
     assert found.spares == ("r1n00",) and found.optimal
@@ -145,7 +145,7 @@ def test_3456_ranks_on_fragmented_racks_reach_the_bound() -> None:
     assert found.loads.hop_bytes < 0.6 * loads(found.rings, cluster, order).hop_bytes
 
 
-def test_one_node_and_one_rack_have_nothing_to_decide() -> None:
+def test_one_node_and_one_rack_reach_the_bound_in_any_order() -> None:
     one = racks([1])
     assert arrange((4, 1), names(one), 4, one).over_bound == 1.0
     flat = racks([4])
@@ -158,7 +158,7 @@ def test_a_host_that_the_topology_does_not_know() -> None:
 
 
 @given(st.sampled_from([(4, 4), (8, 2), (2, 8), (2, 2, 4), (4, 2, 2)]), st.integers(0, 5))
-def test_the_phases_carry_what_the_levels_carry(dims: tuple[int, ...], seed: int) -> None:
+def test_the_phases_together_load_every_link_as_the_levels_do(dims: tuple[int, ...], seed: int) -> None:
     cluster = racks([3, 5]) if dims[0] == 2 else racks([1, 3])
     rings = Rings(dims, 2 if len(names(cluster)) == 8 else 4)
     order = shuffled(cluster, seed)
@@ -174,7 +174,7 @@ def test_the_phases_carry_what_the_levels_carry(dims: tuple[int, ...], seed: int
     st.floats(0, 1e-4),
     st.floats(1e8, 1e12),
 )
-def test_in_one_rack_it_takes_what_the_formulas_of_the_prediction_say(
+def test_in_one_rack_the_timing_equals_the_formulas_of_the_prediction(
     dims: tuple[int, int], latency_s: float, inside: float
 ) -> None:
     """Two computations that share no code: links loaded one by one here, terms of the published formulas there."""
@@ -205,7 +205,7 @@ def test_between_racks_a_hop_waits_for_the_uplinks_too() -> None:
     assert timing(Rings((4, 4), 4), far, mixed).gloo_s(0) == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 3 * 2e-3))
 
 
-def test_quick_hops_within_nodes_leave_the_links_between_them_busy() -> None:
+def test_the_links_between_nodes_limit_a_row_over_two_nodes() -> None:
     """Rows of 8 over two nodes: a chunk has two slow hops, and a link has seven chunks to carry."""
     two = racks([2])
     found = timing(Rings((8, 1), 4), two, names(two)).phases[0]

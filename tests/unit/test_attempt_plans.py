@@ -49,7 +49,7 @@ def history(attempts: list[tuple[Changes, bool]]) -> tuple[list[Event], int]:
 
 @given(ATTEMPTS, CHANGES)
 @settings(max_examples=100, deadline=None)
-def test_the_last_word_counts_and_excluded_hosts_stay_excluded(
+def test_the_newest_change_of_a_value_holds_and_excluded_hosts_stay_excluded(
     attempts: list[tuple[Changes, bool]], now: Changes
 ) -> None:
     events, number = history(attempts)
@@ -124,7 +124,7 @@ def test_a_damaged_plan_of_an_attempt_is_not_believed(damage: dict[str, object],
         ({"exclude": ["-n"]}, "--exclude: '-n' is no name of a host"),
     ],
 )
-def test_what_does_not_fit_is_said_in_the_words_of_the_option(made: dict[str, object], says: str) -> None:
+def test_a_change_that_does_not_fit_is_refused_by_the_name_of_its_option(made: dict[str, object], says: str) -> None:
     with pytest.raises(UserError) as refused:
         derive(PLAN, [], 2, changes(**made))  # type: ignore[arg-type]
     assert says in str(refused.value)

@@ -106,7 +106,9 @@ def test_a_refused_submission_leaves_nothing(cluster: Cluster, capsys: pytest.Ca
     assert "no runs yet" in capsys.readouterr().out
 
 
-def test_an_answer_without_a_job_id_is_no_refusal(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_without_a_job_id_does_not_count_as_a_refusal(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     """There may be a job, so the run stays, and is not submitted again unless its user knows better."""
     cluster.says_nothing()
     assert main(["submit", str(cluster.home / "run.yaml")]) == 3
@@ -129,9 +131,7 @@ def test_a_job_that_was_just_submitted_is_not_resumed_though_the_scheduler_does_
     assert "does not show it yet" in capsys.readouterr().err
 
 
-def test_an_attempt_is_resumed_only_when_its_end_is_certain_or_its_user_knows_better(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     run = cluster.failed_run()
     lock = claim.hold(run.attempt(1))
     assert main(["resume", "last"]) == 2
@@ -152,7 +152,7 @@ def test_an_attempt_is_resumed_only_when_its_end_is_certain_or_its_user_knows_be
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
-def test_a_forced_resume_asks_the_scheduler_to_end_what_its_user_knows_to_be_gone(
+def test_a_forced_resume_cancels_the_older_job(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
     cluster.failed_run()

@@ -70,7 +70,7 @@ def test_a_suspicion_is_an_answer_only_where_nobody_tells_more(tmp_path: Path) -
     assert not Expected(("NODE_FAIL",), ("node1",), suspicion=True).wrong(view)
 
 
-def test_a_row_is_good_only_if_all_of_it_is() -> None:
+def test_a_trial_is_good_only_if_every_check_passed() -> None:
     planned = schedule(1, 1, ALL)[0]
     assert not Row(planned).good, "a trial that came to nothing must not count"
     assert Row(planned, wrong="", recovered=True, identical=True).good

@@ -75,7 +75,7 @@ def test_an_older_attempt_may_not_train_once_a_newer_one_has_begun(run: RunFolde
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=12))
-def test_the_newest_attempt_stands_in_whatever_order_they_begin(
+def test_the_newest_attempt_is_current_in_whatever_order_they_begin(
     tmp_path_factory: pytest.TempPathFactory, order: list[int]
 ) -> None:
     run = RunFolder(tmp_path_factory.mktemp("run"))
@@ -91,13 +91,13 @@ def test_the_newest_attempt_stands_in_whatever_order_they_begin(
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-1", b"\xff", b"9" * 50, b"1\n2\n"])
-def test_a_damaged_number_of_the_current_attempt_stops_nothing(run: RunFolder, content: bytes) -> None:
+def test_a_damaged_number_of_the_current_attempt_is_ignored(run: RunFolder, content: bytes) -> None:
     run.current.write_bytes(content)
     claim.take(run, 1)
     claim.check(run, 1)
 
 
-def test_a_file_that_is_none_is_told_and_not_followed(run: RunFolder, tmp_path: Path) -> None:
+def test_a_link_or_a_folder_in_place_of_a_lock_is_an_error(run: RunFolder, tmp_path: Path) -> None:
     run.attempt(1).alive.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SiteError, match="symbolic link"):
         claim.hold(run.attempt(1))

@@ -24,7 +24,7 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     assert "example" in said and f"  torusrun {verb}" in said
 
 
-def test_a_verb_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["sumbit"])
     assert ended.value.code == 2
@@ -53,7 +53,7 @@ def test_schemas_are_json(capsys: pytest.CaptureFixture[str]) -> None:
         assert json.loads(capsys.readouterr().out)["title"] == f"torusrun {what}"
 
 
-def test_status_of_nobody(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_any_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     assert "no runs yet" in capsys.readouterr().out
     assert main(["status", "--json"]) == 0
@@ -61,12 +61,12 @@ def test_status_of_nobody(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("verb", ["status", "watch", "logs", "cancel", "resume"])
-def test_a_run_that_there_is_not(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "digits-2026"]) == 2
     assert "there is no run 'digits-2026'" in capsys.readouterr().err
 
 
-def test_a_scheduler_that_is_not_here_is_the_sites_failure_and_leaves_nothing(
+def test_a_missing_scheduler_is_a_failure_of_the_site_and_leaves_no_run(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
@@ -77,7 +77,7 @@ def test_a_scheduler_that_is_not_here_is_the_sites_failure_and_leaves_nothing(
     assert "no runs yet" in capsys.readouterr().out
 
 
-def test_a_folder_that_cannot_be_made_is_one_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_made_gets_one_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "torusrun").write_text("a file where a folder should be")
     assert main(["submit", DIGITS]) == 3
     assert "runs: this folder cannot be made: Not a directory" in capsys.readouterr().err
@@ -89,7 +89,7 @@ def test_the_python_api_is_loaded_on_first_use() -> None:
         orchestrator.sumbit  # noqa: B018
 
 
-def test_an_error_that_nobody_expected_is_one_line_and_a_report(
+def test_an_unexpected_error_prints_one_line_and_writes_a_report(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def broken(args: object) -> int:

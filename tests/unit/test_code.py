@@ -73,7 +73,7 @@ def test_an_ignored_folder_is_copied_as_one_without_git(project: Path, tmp_path:
     assert found.checkout is None and "git ignores this folder" in found.notes[0]
 
 
-def test_without_a_commit_the_files_are_still_gits(home: Path, tmp_path: Path) -> None:
+def test_before_the_first_commit_git_still_selects_the_files(home: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "new", **{"a": "", "b": "", ".gitignore": "b\n"})
     git(folder, "init", "-q")
     assert freeze(folder, tmp_path / "code").checkout is None
@@ -100,7 +100,7 @@ def test_a_folder_that_became_a_link_is_a_link(project: Path, tmp_path: Path) ->
     assert any("lib: a link to" in note for note in found.notes)
 
 
-def test_without_git_the_folder_without_what_is_no_code(home: Path, tmp_path: Path) -> None:
+def test_a_folder_without_git_is_copied_without_environments_and_caches(home: Path, tmp_path: Path) -> None:
     folder = write(
         tmp_path / "plain",
         **{"a.py": "a", "sub/b.py": "b", "sub/__pycache__/b.pyc": "", "venv/pyvenv.cfg": "", "venv/bin/x": ""},
@@ -134,7 +134,7 @@ def test_another_users_checkout_is_copied_and_git_not_asked(project: Path, tmp_p
     assert "another user" in found.notes[0] and process.CALLS["git"] == 0
 
 
-def test_links_lead_into_the_copy_or_are_told(home: Path, tmp_path: Path) -> None:
+def test_links_that_leave_the_copy_are_reported(home: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "linked", **{"lib/a.py": "a"})
     outside = write(tmp_path / "outside", data="d")
     for name, target in {
@@ -155,7 +155,7 @@ def test_links_lead_into_the_copy_or_are_told(home: Path, tmp_path: Path) -> Non
     assert [note.partition(":")[0] for note in found.notes] == ["circle", "nowhere", "out"]
 
 
-def test_what_is_no_file_is_told_and_not_waited_for(
+def test_pipes_and_sockets_are_left_out_and_reported(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path / "odd", a="a")
@@ -236,7 +236,7 @@ NAMES = st.sampled_from(["a", "b/c", "b/d", "e"])
 
 
 @given(st.dictionaries(NAMES, st.tuples(st.binary(max_size=3), st.booleans())), st.data())
-def test_the_checksum_tells_every_change(files: dict[str, tuple[bytes, bool]], data: st.DataObject) -> None:
+def test_every_change_changes_the_checksum(files: dict[str, tuple[bytes, bool]], data: st.DataObject) -> None:
     """Equal folders have equal checksums, and others have others."""
     other = data.draw(
         st.one_of(st.just(files), st.dictionaries(NAMES, st.tuples(st.binary(max_size=3), st.booleans())))

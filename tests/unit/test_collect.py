@@ -31,7 +31,7 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_what_is_kept_is_the_users_alone(run: RunFolder, tmp_path: Path) -> None:
+def test_a_private_run_is_collected_for_the_user_alone(run: RunFolder, tmp_path: Path) -> None:
     into = collect(run, tmp_path / "kept", "all")
     assert {"plan.json", "ledger.jsonl", "attempts/1/logs/rank-0003.log"} <= names(into)
     assert {path.name for path in (into / "checkpoints").iterdir()} == {"step-00000020", "step-00000040"}
@@ -40,7 +40,7 @@ def test_what_is_kept_is_the_users_alone(run: RunFolder, tmp_path: Path) -> None
     assert (into / "metrics.jsonl").read_bytes() == run.metrics.read_bytes()
 
 
-def test_links_fifos_sockets_and_devices_are_left_out_and_told_of(
+def test_links_fifos_sockets_and_devices_are_left_out_and_reported(
     run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "secret").write_text("not for strangers")
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_copied_without_what_a_stranger_put_there(run: RunFolder
     assert not (collect(run, tmp_path / "again", "newest", told.append) / "checkpoints").exists()
 
 
-def test_a_file_that_is_larger_than_any_disk_costs_what_was_written_of_it(run: RunFolder, tmp_path: Path) -> None:
+def test_of_a_huge_sparse_file_only_what_was_written_is_copied(run: RunFolder, tmp_path: Path) -> None:
     with open(run.attempt(1).stdout, "r+b") as file:
         file.truncate(1 << 40)
     kept = collect(run, tmp_path / "kept", "none") / "attempts" / "1" / "job.out"
@@ -123,7 +123,7 @@ def test_a_failure_leaves_nothing(run: RunFolder, tmp_path: Path) -> None:
     assert names(tmp_path) == before
 
 
-def test_folders_in_folders_have_an_end(run: RunFolder, tmp_path: Path) -> None:
+def test_folders_nested_too_deep_are_left_out(run: RunFolder, tmp_path: Path) -> None:
     (run.folder / "/".join("x" * 40)).mkdir(parents=True)
     told: list[str] = []
     collect(run, tmp_path / "kept", "none", told.append)

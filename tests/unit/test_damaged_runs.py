@@ -127,7 +127,7 @@ def verbs(run: RunFolder, into: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_run_is_told_of_and_hides_no_other(name: str, desk: Desk) -> None:
+def test_status_shows_a_damaged_run_and_all_others(name: str, desk: Desk) -> None:
     for run, state in ((desk.completed, "COMPLETED"), (desk.failed, "FAILED")):
         for way in damage.WAYS if (run.folder / name).exists() else ():  # a training that failed is not done
             what = f"{name}, {way.__name__}, {state}"

@@ -42,12 +42,12 @@ def test_the_id_of_a_submitted_job() -> None:
     assert ENGINE.job_id("a site's greeting\n17\n") == "17"
 
 
-def test_no_id_says_where_to_look() -> None:
+def test_an_answer_of_qsub_without_an_id_is_an_error() -> None:
     with pytest.raises(SiteError, match="see qstat"):
         ENGINE.job_id("Your job 28 has been submitted\n")
 
 
-def test_tasks_count_from_1_to_grid_engine() -> None:
+def test_grid_engine_numbers_tasks_from_1() -> None:
     assert ENGINE.task_id("12", 3) == "12.4"
 
 
@@ -88,7 +88,7 @@ def test_qstat_tells_the_hosts_and_no_task_that_is_not_one() -> None:
     ("job", "says"),
     [("30", "node3 does not answer"), ("31", "being deleted; node3 does not"), ("33", "node3 does not answer")],
 )
-def test_a_job_on_a_host_that_went_down_runs_as_far_as_anybody_knows(job: str, says: str) -> None:
+def test_a_job_on_a_host_that_went_down_is_shown_as_running(job: str, says: str) -> None:
     status = ENGINE.parse_status(recorded("qstat_silent"))[job]
     assert status.state is State.RUNNING and says in status.reason
 
@@ -110,12 +110,12 @@ def test_every_state_that_grid_engine_documents_is_known(letters: str, state: St
 
 
 @pytest.mark.parametrize("letters", ["P", "", "zz"])
-def test_a_state_of_another_grid_engine_is_unknown_aloud(letters: str) -> None:
+def test_an_unknown_state_is_shown_as_unknown_with_its_letters(letters: str) -> None:
     status = ENGINE.parse_status(qstat(letters))["5"]
     assert status.state is State.UNKNOWN and repr(letters) in status.reason
 
 
-def test_no_jobs_are_an_answer_and_a_qmaster_that_is_down_is_none() -> None:
+def test_no_jobs_is_an_answer_but_a_failed_qstat_is_not() -> None:
     assert ENGINE.parse_status(recorded("qstat_nothing")) == {}
     with pytest.raises(SiteError, match="unable to send message to qmaster"):
         ENGINE.parse_status(recorded("qstat_down"))
@@ -151,7 +151,7 @@ def test_the_record_of_a_parallel_job_is_its_own_and_not_that_of_a_task() -> Non
     assert status.state is State.COMPLETED and status.hosts == ("ge4", "ge1", "ge2", "ge3")
 
 
-def test_of_several_runs_the_last_counts() -> None:
+def test_of_several_records_of_a_job_the_last_is_used() -> None:
     assert recorded("qacct").stdout.count("jobnumber    11 ") > 1
     assert "ended by SIGKILL" in ENGINE.parse_accounting(recorded("qacct"))["11"].reason
 
@@ -188,7 +188,7 @@ def test_accounting_that_fails_says_nothing_about_jobs() -> None:
          State.COMPLETED, ""),
     ],
 )  # fmt: skip
-def test_an_end(values: dict[str, str], state: State, says: str) -> None:
+def test_the_end_of_a_job_by_its_record(values: dict[str, str], state: State, says: str) -> None:
     status = ENGINE.parse_accounting(qacct(**values))["5"]
     assert status.state is state and says in status.reason
 
@@ -218,7 +218,7 @@ def test_a_job_without_a_parallel_environment_has_the_host_it_is_on() -> None:
         ({"JOB_ID": "10", "PE_HOSTFILE": "/dev/null"}, "/dev/null: .* is empty"),
     ],
 )
-def test_hosts_that_are_not_told_are_not_guessed(environment: dict[str, str], says: str) -> None:
+def test_missing_hosts_are_an_error(environment: dict[str, str], says: str) -> None:
     with pytest.raises(SiteError, match=says):
         ENGINE.hosts(environment, "login")
 

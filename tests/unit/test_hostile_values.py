@@ -93,7 +93,9 @@ def tricks(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", list(schedulers.KNOWN))
-def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_values_of_a_run_and_its_site_stay_values(
+    name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     folder, accepted = tmp_path / "a", []
     base = {
@@ -131,7 +133,7 @@ def test_a_run_and_its_site(name: str, home: Path, tmp_path: Path, monkeypatch: 
         read_and_rendered(document)
 
 
-def test_an_image_file(tmp_path: Path) -> None:
+def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
     base = {"name": "x", "base": {"debootstrap": "bookworm"}, "python": {"packages": ["torch==2.0"]}, "system": ["git"]}
     variants, accepted = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True, offline=True)], []
     sections = {"files", "post", "environment", "labels", "test", "runscript"}

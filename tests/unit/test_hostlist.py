@@ -43,7 +43,7 @@ def test_a_hundred_thousand_hosts() -> None:
     assert fold([f"g{i:06}" for i in range(100_000)]) == "g[000000-099999]"
 
 
-def test_a_name_that_cannot_stand_in_a_list() -> None:
+def test_a_host_name_with_brackets_is_refused() -> None:
     with pytest.raises(SiteError, match="cannot be written in a host list"):
         fold(["n1", "n[2]"])
 
@@ -70,13 +70,13 @@ def test_a_list_of_too_many_hosts_is_refused_before_it_is_made(text: str) -> Non
         ("n[1", "not a host list"), ("n[[1]]", "not a host list"), ("n]", "not a host list"), ("", "not a host list"),
     ],
 )  # fmt: skip
-def test_what_is_no_host_list_is_told_in_a_few_words(text: str, says: str) -> None:
+def test_text_that_is_no_host_list_gets_a_short_error(text: str, says: str) -> None:
     with pytest.raises(SiteError, match=re.escape(says)) as told:
         expand(text)
     assert len(str(told.value)) < 600
 
 
-def test_brackets_in_a_row_and_text_behind_them() -> None:
+def test_several_brackets_and_text_after_them() -> None:
     assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
     assert len(expand("n[1-1000][1-1000]")) == 1_000_000
 
@@ -91,7 +91,7 @@ def test_brackets_in_a_row_and_text_behind_them() -> None:
         (b" \n", "it has no hosts"),
     ],
 )
-def test_a_file_of_hosts_is_told_with_its_line(content: bytes, says: str, tmp_path: Path) -> None:
+def test_an_error_in_a_file_of_hosts_names_the_line(content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_bytes(content)
     with pytest.raises(UserError, match=re.escape(f"--hosts {tmp_path}/hosts")) as told:
         asked.hosts(f"{tmp_path}/hosts")
@@ -99,7 +99,7 @@ def test_a_file_of_hosts_is_told_with_its_line(content: bytes, says: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b", "a\udcff", "~nosuchuser/hosts", "/dev/zero", "pipe", "."])
-def test_a_file_of_hosts_that_there_cannot_be(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_hosts_that_cannot_be_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with pytest.raises(UserError):

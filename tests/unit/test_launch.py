@@ -69,7 +69,7 @@ def test_open_mpi_5_has_other_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["mpirun", "mpiexec"])
-def test_whose_mpirun_it_is_its_version_tells(program: str) -> None:
+def test_the_version_says_which_mpi_an_mpirun_belongs_to(program: str) -> None:
     found = [launchers.named(program, version) for version in (*OPEN_MPI.values(), MPICH, INTEL)]
     assert [type(one).__name__ for one in found] == ["OpenMPI", "OpenMPI", "Hydra", "Hydra"]
     assert {one.program for one in found} == {program}

@@ -98,7 +98,7 @@ def written(path: Path, *lines: str) -> Path:
         {"event": "submitting", "name": "x", "changes": {"exclude": "n1"}},
     ],
 )  # fmt: skip
-def test_an_event_that_cannot_be_is_left_out_and_counted(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_an_event_with_invalid_values_is_left_out_and_counted(changes: dict[str, Any], tmp_path: Path) -> None:
     path = written(tmp_path / "ledger.jsonl", json.dumps({**GOOD, **changes}), json.dumps(GOOD))
     found, damage = ledger.read(path)
     assert found == [Ended(1, State.FAILED, "rank 1 was killed", time_s=1.0)]
@@ -111,7 +111,7 @@ def test_a_line_that_is_no_event_is_left_out(line: str, tmp_path: Path) -> None:
     assert (len(found), damage) == (1, "1 of 2 lines cannot be read")
 
 
-def test_a_number_without_end_is_no_time(tmp_path: Path) -> None:
+def test_an_event_with_an_infinite_time_is_left_out(tmp_path: Path) -> None:
     line = json.dumps(GOOD).replace("1.0", "1e400")
     assert ledger.events(written(tmp_path / "ledger.jsonl", line)) == []
 
@@ -136,7 +136,7 @@ def test_what_is_no_regular_file_is_neither_waited_for_nor_written_to(tmp_path: 
     assert ledger.read(written(tmp_path / "empty")) == ([], "it is empty")
 
 
-def test_a_refused_attempt_stands_only_if_it_was_submitted_again(tmp_path: Path) -> None:
+def test_a_refused_attempt_counts_only_if_it_was_submitted_again(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     for event in (Submitting(1, "x"), Submitting(2, "x"), Refused(2, "no such queue")):
         ledger.append(path, event)

@@ -122,7 +122,7 @@ def test_a_rank_that_has_not_written_yet(
     assert said.out == "" and said.err.startswith(f"torusrun: {says}")
 
 
-def test_what_is_no_regular_file_is_told_of_once_and_hides_no_other(run: RunFolder) -> None:
+def test_a_log_that_is_no_regular_file_is_reported_once_and_hides_no_other(run: RunFolder) -> None:
     attempt = run.attempt(1)
     for path, plant in ((attempt.stdout, os.mkfifo), (attempt.stderr, os.mkdir)):
         path.unlink()
@@ -157,7 +157,7 @@ def test_a_line_longer_than_a_block_comes_in_pieces(tmp_path: Path) -> None:
     assert [len(line) for line in found] == [BLOCK_BYTES, BLOCK_BYTES, 5, 3]
 
 
-def test_what_was_never_written_is_passed_over(tmp_path: Path) -> None:
+def test_the_holes_of_a_sparse_log_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()
     os.truncate(path, 1 << 40)
@@ -176,7 +176,7 @@ def test_ones_own_logs_are_shown_as_they_are_and_a_strangers_are_not(run: RunFol
     assert told(run)[0] == r"job | \x1b[31mred\x1b[0m"
 
 
-def test_an_attempt_or_a_rank_that_there_is_not(run: RunFolder) -> None:
+def test_an_unknown_attempt_or_rank(run: RunFolder) -> None:
     with pytest.raises(UserError, match=r"has no attempt 2 \(it has: 1\)"):
         logs(run, 2)
     for rank in (4, -1):

@@ -55,9 +55,7 @@ def test_the_blocks_of_a_file_are_bounded() -> None:
     assert len(blocks) == MOST_BLOCKS and {len(block) for block in blocks} == {MOST_LINES}
 
 
-def test_errors_are_told_once_with_the_ranks_that_ended_badly(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_shown_once_with_the_ranks_that_failed(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     attempt, shown = run.attempt(1), crash("1 / 0")
     for rank in (1, 2):
         attempt.rank_log(rank).write_text("\n".join(["epoch 1", *shown]) + "\n")
@@ -78,7 +76,7 @@ def test_errors_are_told_once_with_the_ranks_that_ended_badly(
     assert capsys.readouterr().out == "1 | ZeroDivisionError: division by zero\n"
 
 
-def test_where_no_rank_tells_why_the_job_does(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_jobs_output_is_shown_where_no_rank_says_why(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     run.attempt(1).stderr.write_text("mpirun: not found\n")
     assert main(["logs", run.run_id, "--errors"]) == 0
     said = capsys.readouterr()
@@ -96,7 +94,7 @@ def test_a_run_without_errors(home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "leave out --follow" in capsys.readouterr().err
 
 
-def test_a_rank_that_only_lost_another_is_told_too(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_that_only_lost_its_connection_is_shown_too(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     RankEnd(0, "node1", 0, 9.0, exit_code=69, meaning=Meaning.CUT_OFF).write(run.attempt(1).rank_end(0))
     main(["logs", run.run_id, "--errors"])
     assert "rank 0 (node1, local rank 0) lost its connection to another rank" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def stub(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
 
 
-def test_a_job_of_that_name_is_taken_for_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending, so it has not told of itself yet."""
     run = cut_off(tmp_path, "slurm")
     stub(tmp_path, "squeue", 'case "$*" in *--name=x-1*) echo 71;; *) echo "71|PENDING|Priority|";; esac', monkeypatch)
@@ -50,7 +50,7 @@ def test_a_job_of_that_name_is_taken_for_the_runs(tmp_path: Path, monkeypatch: p
     assert ledger.last(ledger.events(run.ledger), Submitted, 1), "what was found out is kept"
 
 
-def test_a_job_of_that_name_of_another_users_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_job_with_that_name_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are seen by everybody; qselect tells of everybody's jobs unless it is given a user."""
     run = cut_off(tmp_path, "pbs")
     mine = f'case " $* " in *" -u {pwd.getpwuid(os.geteuid()).pw_name} "*) ;; *) echo 6.pbs1;; esac'
@@ -75,7 +75,7 @@ def test_a_scheduler_that_does_not_answer_leaves_it_unknown(tmp_path: Path, monk
     assert view.state is State.UNKNOWN and "Unable to contact" in view.reason
 
 
-def test_on_this_machine_processes_are_looked_at(tmp_path: Path) -> None:
+def test_on_this_machine_a_job_is_looked_for_among_the_processes(tmp_path: Path) -> None:
     run = cut_off(tmp_path, "local")
     script = run.attempt(1).script
     script.write_text("sleep 60\n")
@@ -90,7 +90,7 @@ def test_on_this_machine_processes_are_looked_at(tmp_path: Path) -> None:
     assert view.state is State.LOST
 
 
-def test_grid_engine_tells_names_in_its_xml() -> None:
+def test_names_of_jobs_are_read_from_the_xml_of_grid_engine() -> None:
     recorded = (RECORDED / "qstat.txt").read_text()
     xml = recorded[recorded.index("<?xml") : recorded.rindex("</job_info>")] + "</job_info>"
     assert GridEngine("u").parse_found(Finished(("qstat",), 0, xml, ""), "run") == ["18"]

@@ -54,14 +54,14 @@ def run_that_measured(tmp_path: Path, written: list[dict[str, Any]]) -> RunFolde
     return RunFolder(folder)
 
 
-def test_the_constants_come_out_of_the_newest_attempt(tmp_path: Path) -> None:
+def test_the_constants_are_fitted_to_the_newest_attempt(tmp_path: Path) -> None:
     found = measured.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
     assert found.step_us == pytest.approx(STEP_S * 1e6) and found.image_us == pytest.approx(IMAGE_S * 1e6)
     for fit in found.links:
         assert (fit.alpha_s, fit.beta_s_per_byte) == (pytest.approx(ALPHA_S), pytest.approx(BETA_S))
 
 
-def test_what_is_kept_is_believed_before_the_sites_file(tmp_path: Path, run_file: Path) -> None:
+def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_file: Path) -> None:
     place, _ = measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     site = load(run_file).site
     assert site.node.inter_node_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.inter_node_latency_us == 200.0
@@ -79,7 +79,7 @@ def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path)
     assert measured_place(SHIPPED / "local.yaml") == home / ".config" / "torusrun" / "sites" / "local.measured"
 
 
-def test_predict_and_plan_say_what_the_measured_site_will_take(
+def test_predict_and_plan_use_the_measured_values(
     tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
@@ -97,13 +97,13 @@ def test_predict_and_plan_say_what_the_measured_site_will_take(
     ("written", "message"),
     [([], "no whole measurement"), (rows()[1:], "no whole measurement"), (rows()[:3], "two different sizes")],
 )
-def test_half_a_measurement_is_none(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
+def test_an_incomplete_measurement_is_refused(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):
         measured.of(run_that_measured(tmp_path, written))
 
 
 @pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])
-def test_shipped_sites_have_the_links_of_the_table(name: str) -> None:
+def test_shipped_sites_have_the_links_of_the_table_of_networks(name: str) -> None:
     node, links = load_site(name).node, table("networks")[name]
     inner, outer = links["node"], links["cluster"]
     assert (node.ranks, node.intra_node_bytes_per_s) == (

@@ -42,7 +42,7 @@ def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> 
     assert says in status.reason
 
 
-def test_an_end_that_was_seen_once_stays_when_the_scheduler_forgets() -> None:
+def test_an_end_that_was_recorded_stays_when_the_scheduler_forgets_the_job() -> None:
     seen = Ended(1, State.TIMEOUT, "TimeLimit", time_s=3.0)
     assert resolve([SUBMITTED, seen], 1, None, GONE, NOW_S) == Status(State.TIMEOUT, "TimeLimit")
 

@@ -36,7 +36,7 @@ def test_a_site_names_a_class_of_its_own(tmp_path: Path) -> None:
         ("os:sep", "is no class made from"), ("spooler", "there is no scheduler 'spooler'"),
     ],
 )  # fmt: skip
-def test_what_is_no_scheduler_is_refused_with_its_place(scheduler: str, told: str, tmp_path: Path) -> None:
+def test_an_unusable_scheduler_class_is_refused_with_file_and_line(scheduler: str, told: str, tmp_path: Path) -> None:
     said = dry_run(tmp_path, scheduler, tmp_path / "library")
     assert said.returncode == 2 and "site.yaml:1:12: " in said.stderr and told in said.stderr, said.stderr
 

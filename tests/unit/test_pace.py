@@ -41,7 +41,7 @@ def steps(*ages_s: float, attempt: int = 1) -> list[dict[str, Any]]:
         ([*steps(240.4, 240.2), {**steps(240.0)[0], "step": 99}], 300, ""),
     ],
 )  # fmt: skip
-def test_a_pause_is_told_of_when_it_is_unusual(
+def test_only_an_unusually_long_pause_is_reported(
     rows: list[dict[str, Any]], started_ago_s: float | None, says: str
 ) -> None:
     started_s = None if started_ago_s is None else NOW_S - started_ago_s
@@ -70,5 +70,5 @@ def test_whatever_the_clocks_of_hosts_say_no_age_is_negative(
 @pytest.mark.parametrize(
     ("seconds", "says"), [(0.0, "0 s"), (0.21, "0.21 s"), (40.4, "40 s"), (360, "6 min"), (12_600, "3.5 h")]
 )  # fmt: skip
-def test_a_time_as_a_person_says_it(seconds: float, says: str) -> None:
+def test_durations_in_words(seconds: float, says: str) -> None:
     assert duration(seconds) == says

@@ -65,7 +65,7 @@ def only(found: dict[str, Status]) -> Status:
         ("rerun_after_loss", State.PENDING, "Insufficient amount of resource: host"),  # its old end is shown
     ],
 )
-def test_a_state_is_told_apart(name: str, state: State, says: str) -> None:
+def test_every_recorded_state_is_read(name: str, state: State, says: str) -> None:
     status = only(told(name))
     assert status.state is state and says in status.reason, status
 
@@ -106,7 +106,7 @@ def test_a_task_whose_record_is_gone_is_lost_whatever_its_arrays_exit_status(nam
 # What others can put into the answer: a job's variables are whatever its user wrote.
 
 
-def test_a_forged_record_in_a_jobs_variables_is_none() -> None:
+def test_a_forged_record_in_a_jobs_variables_is_not_read() -> None:
     """The forger's job holds "Job Id: 6.pbs1", "job_state = F" and "Exit_status = 0", each after a line break."""
     assert kept("forged_plain").stdout.count("\nJob Id: 6.pbs1\n    job_state = F\n") == 1, (
         "plain text shows it as real"
@@ -122,7 +122,7 @@ def test_a_forged_record_in_a_jobs_variables_is_none() -> None:
         )
 
 
-def test_what_comes_first_counts() -> None:
+def test_of_repeated_attributes_and_jobs_the_first_is_used() -> None:
     forged = (
         "Job Id: 1.s\n    job_state = R\n    job_state = F\n    Exit_status = 0\n\nJob Id: 1.s\n    job_state = F\n"
     )
@@ -163,7 +163,7 @@ def test_a_reason_is_one_line_whatever_people_wrote(letter: str) -> None:
         ("25.pbs1", State.FAILED, "a program in it was ended by SIGINT (exit status 130)"),
     ],
 )
-def test_an_end_in_text(job: str, state: State, says: str) -> None:
+def test_the_end_of_a_job_by_its_record(job: str, state: State, says: str) -> None:
     status = PBS().parse_accounting(said("04", f"qstat -xf {job}"))[job]
     assert status.state is state and says in status.reason, status
 
@@ -223,7 +223,7 @@ def test_a_deleted_job_that_never_ran_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("letter", ["M", "Z", ""])
-def test_a_state_that_is_not_known_is_said_aloud(letter: str) -> None:
+def test_an_unknown_state_is_shown_as_unknown(letter: str) -> None:
     text = f"Job Id: 1.s\n    job_state = {letter}\n"
     assert PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"].state is State.UNKNOWN
 
@@ -231,14 +231,14 @@ def test_a_state_that_is_not_known_is_said_aloud(letter: str) -> None:
 # What PBS answers when it does not know, and when it is not there.
 
 
-def test_an_unknown_job_is_absent_and_the_others_are_told() -> None:
+def test_an_unknown_job_does_not_hide_the_others() -> None:
     assert kept("mixed_unknown").exit_code == 0 and list(told("mixed_unknown")) == ["4.pbs1"]
     assert told("one_finished_without_x") == {} and kept("one_finished_without_x").exit_code == 35
     assert PBS().parse_status(Finished(("qstat",), 153, "", "qstat: Unknown Job Id 1.s")) == {}
 
 
 @pytest.mark.parametrize("command", ["qstat", "qsub", "qdel"])
-def test_a_server_that_is_down_is_never_no_jobs(command: str) -> None:
+def test_a_server_that_is_down_does_not_mean_no_jobs(command: str) -> None:
     for answer in (s for s in transcripts("10") if s.argv[0] == command and "cannot connect" in s.stderr):
         with pytest.raises(SiteError, match="cannot connect to server"):
             PBS().parse_status(answer)

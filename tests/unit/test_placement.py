@@ -15,7 +15,7 @@ hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_
 
 
 @given(hosts_of, st.integers(1, 8), st.data())
-def test_every_rank_has_one_seat_and_hosts_keep_their_order(
+def test_every_rank_has_one_place_and_hosts_keep_their_order(
     hosts: list[str], per_node: int, data: st.DataObject
 ) -> None:
     ranks = len(hosts) * per_node
@@ -30,7 +30,7 @@ def test_every_rank_has_one_seat_and_hosts_keep_their_order(
     assert hostfile(placement).split() == [s.host for s in placement.slots]
 
 
-def test_a_grid_that_does_not_fit_names_those_that_do() -> None:
+def test_the_error_of_a_grid_that_does_not_fit_lists_grids_that_fit() -> None:
     with pytest.raises(ValueError, match="these fit: 1x8, 2x4, 4x2, 8x1"):
         choose(8, 2, (3, 3))
 
@@ -40,7 +40,7 @@ def test_too_few_hosts_are_refused() -> None:
         place(Grid(2, 2), ["n1", "n1"], 2)
 
 
-def test_a_wrong_seat_names_both_places() -> None:
+def test_the_error_of_a_misplaced_rank_names_both_places() -> None:
     placement = place(Grid(2, 2), ["n1", "n2"], 2)
     assert misplaced(placement, 2, "n2", 0) is None
     assert misplaced(placement, 2, "n2.cluster.org", 0) is None

@@ -11,7 +11,7 @@ from orchestrator.placement.arrange import solve
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_never_worse_than_scipy(seed: int) -> None:
+def test_no_worse_than_scipys_quadratic_assignment(seed: int) -> None:
     asked = peers.drawn(random.Random(seed), 4, 20, 6, float("inf"))
     mine = asked.cost(solve(asked, 60_000)[0])
     assert mine <= asked.cost(peers.assignment(asked, "faq", seed))

@@ -85,7 +85,7 @@ def test_the_drawing_is_svg_with_every_node(files: Path, capsys: pytest.CaptureF
     assert sorted(str(title).split()[0] for title in titles) == HOSTS
 
 
-def test_more_hosts_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_are_not_needed_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "list").write_text("g[0001-0009]\n")
     assert "spares      g0009" in said(capsys, files / "run.yaml", "--hosts", files / "list")
 
@@ -106,7 +106,9 @@ def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.
         (["--hosts", "{}/hosts", "--site", "slurm"], "has no topology: write 'topology:' into its file"),
     ],
 )
-def test_mistakes_are_named(files: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+def test_errors_name_what_is_wrong_with_the_hosts(
+    files: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
     (files / "empty").write_text("\n")
     (files / "few").write_text("g0001\ng0002\n")
     assert main(["plan", str(files / "run.yaml"), *(word.format(files) for word in argv)]) == 2

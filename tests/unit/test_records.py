@@ -30,14 +30,14 @@ RANK = {
         ('{"a": "\xff"}', "it is not UTF-8 text"), ("\0" * 40, "it is not JSON"),
     ],
 )  # fmt: skip
-def test_what_is_no_object_is_damaged(text: str, why: str, tmp_path: Path) -> None:
+def test_a_record_that_is_no_json_object_is_damaged(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(SiteError, match=f"record.json: this is damaged: .*{why}"):
         read_object(path)
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
@@ -103,7 +103,7 @@ STEP = {"t": 1.0, "attempt": 1, "event": "step", "step": 3, "total_steps": 9, "i
         json.dumps({"event": "step", "attempt": 1}),
     ],
 )  # fmt: skip
-def test_a_row_that_cannot_be_is_left_out_and_counted(line: str, tmp_path: Path) -> None:
+def test_metrics_with_invalid_values_are_left_out_and_counted(line: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f"{json.dumps(STEP)}\n{line}\n")
     assert metrics.checked(path) == ([STEP], 1)
@@ -124,7 +124,7 @@ def test_of_huge_metrics_the_end_is_read(tmp_path: Path) -> None:
     assert metrics.read(path, 1000) == [STEP]
 
 
-def test_what_a_torn_line_hides_is_that_line_alone(tmp_path: Path) -> None:
+def test_a_torn_line_hides_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = [{**STEP, "step": step} for step in range(1, 200)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

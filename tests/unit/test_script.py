@@ -72,7 +72,7 @@ def script(made: Plan) -> str:
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_a_script_is_what_it_was(name: str, tmp_path: Path) -> None:
+def test_a_script_equals_its_golden_file(name: str, tmp_path: Path) -> None:
     text = script(planned(tmp_path, SITES[name]))
     golden = GOLDEN / f"{name}.sh"
     if os.environ.get("UPDATE_GOLDEN"):

@@ -100,7 +100,7 @@ def test_a_scheduler_that_is_down_says_nothing_about_jobs(name: str) -> None:
         parse(recorded(name))
 
 
-def test_a_state_of_a_later_slurm_is_unknown_aloud() -> None:
+def test_an_unknown_state_is_shown_as_unknown() -> None:
     said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
     status = Slurm().parse_status(said)["5"]
     assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason

@@ -12,7 +12,7 @@ def said_by_squeue(state: str, reason: str, nodes: str = "") -> Status:
     return Slurm().parse_status(Finished(("squeue",), 0, f"5|{state}|{reason}|{nodes}\n", ""))["5"]
 
 
-def test_of_several_nodes_nobody_claims_to_know_which_was_lost() -> None:
+def test_of_several_nodes_none_is_named_as_the_lost_one() -> None:
     """Recorded: a job on node[5-6] whose node6 died, which both squeue and sacct show with both nodes."""
     assert said_by_squeue("NODE_FAIL", "NodeDown", "node[5-6]").reason.startswith(
         "Slurm lost at least one of its nodes (node5, node6)"

@@ -60,7 +60,7 @@ def rows_of(kind: str, content: bytes, cuts: list[int]) -> list[Row]:
 @pytest.mark.parametrize("kind", MAKE)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_any_pieces_of_the_same_bytes_give_the_same_rows(kind: str, data: st.DataObject) -> None:
+def test_a_file_read_in_pieces_gives_the_same_rows(kind: str, data: st.DataObject) -> None:
     content = CONTENT[kind]
     damage = data.draw(st.binary(max_size=3))
     at = data.draw(st.integers(0, len(content)))

@@ -105,7 +105,7 @@ def test_a_null_is_the_default_only_where_there_may_be_none() -> None:
     assert read(RunSpec, RUN + "grid:\n", "run.yaml")[0].grid is None
 
 
-def test_every_value_of_yaml_1_1_that_surprises_stays_text() -> None:
+def test_words_that_yaml_1_1_would_convert_stay_text() -> None:
     spec, _ = read(RunSpec, RUN + "env: {A: on, B: 0777, C: 1:30, D: ~x, E: 1e3}\n", "run.yaml")
     assert spec.env == {"A": "on", "B": "0777", "C": "1:30", "D": "~x", "E": "1e3"}
 
@@ -125,7 +125,7 @@ def test_the_schedulers_go_by_their_names() -> None:
     assert all(name in described for name in schedulers.KNOWN), "the site's key must tell every scheduler there is"
 
 
-def test_a_scheduler_that_there_is_not_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_unknown_scheduler_is_refused_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("launcher: srun\nscheduler: slrm\n")
     (tmp_path / "run.yaml").write_text("name: x\nsite: site.yaml\n")
     with pytest.raises(SpecError, match=r"site.yaml:2:12: .*no scheduler 'slrm'; did you mean 'slurm'\?"):

@@ -57,7 +57,7 @@ WITNESS = "rank 0 (node1) lost its connection to another rank"
         ([end(r, 12, told=True) for r in range(8)], 3, ""),
     ],
 )  # fmt: skip
-def test_what_is_suspected(ends: list[RankEnd], pulse_s: float | None, says: str) -> None:
+def test_suspicions_from_ends_and_pulse(ends: list[RankEnd], pulse_s: float | None, says: str) -> None:
     found = suspicion(PLACED, [end.rank for end in ends], ends, pulse_s, FIRST, NOW_S)
     assert found == (says and f"suspected: {says}")
 

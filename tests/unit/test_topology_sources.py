@@ -133,7 +133,7 @@ def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list
 
 
 @given(st.integers(1, 1088))
-def test_34_nodes_to_a_rack(number: int) -> None:
+def test_hosts_are_numbered_34_to_a_rack(number: int) -> None:
     (rack,) = racks([f"g{number:04}"], r"g(?P<number>\d+)", 34).leaves
     assert rack == f"rack{-(-number // 34)}"
 
@@ -175,7 +175,7 @@ def test_what_is_not_its_output_at_all_is_refused(reader: Callable[[str], Any], 
             reader(text)
 
 
-def test_a_host_on_two_leaves_a_circle_and_a_fault_of_nothing() -> None:
+def test_contradictions_in_a_topology_are_refused() -> None:
     with pytest.raises(SiteError, match="n1 is below both a and b"):
         cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, Faults(), "the file")
     with pytest.raises(SiteError, match="form a cycle"):
@@ -189,7 +189,7 @@ def site(topology: str) -> Site:
     return read(Site, f"scheduler: slurm\nlauncher: srun\n{node}\ntopology: {topology}\n", "site.yaml")[0]
 
 
-def test_the_site_tells() -> None:
+def test_the_topology_of_a_site_becomes_a_cluster() -> None:
     assert profile.cluster(read(Site, "scheduler: slurm\nlauncher: srun\n", "site.yaml")[0], ["n1"]) is None
     abci = site("{source: names, rack_nodes: 34, uplink: 1/3, slow: {g0001: 1/2, rack2: 0.5, g0999: 0.5}}")
     made = profile.cluster(abci, ["g0001", "g0034", "g0035"])

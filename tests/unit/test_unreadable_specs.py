@@ -104,7 +104,7 @@ def test_a_wrong_site_is_named(
         ("pipe", "'name' is missing"),
     ],
 )
-def test_a_run_file_that_there_cannot_be(
+def test_a_run_file_with_an_impossible_name(
     name: str,
     says: str,
     home: Path,

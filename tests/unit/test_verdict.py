@@ -54,7 +54,7 @@ def judged(ends: Sequence[RankEnd], stop: StopReason | None = None, **more: Any)
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
-def test_all_ranks_well_is_completed_even_when_asked_to_stop() -> None:
+def test_all_ranks_that_ended_well_mean_completed_even_after_a_request_to_stop() -> None:
     stop = StopReason(State.TIMEOUT, "time limit", certain=True)
     assert judged([end(r, 0) for r in ALL], stop, done=True) == End(State.COMPLETED, "all 4 ranks ended well")
 
@@ -71,7 +71,7 @@ def test_a_wrapper_that_stays_after_the_training_is_done_is_named() -> None:
     assert said == End(State.COMPLETED, "the training recorded that it is done; rank 2 left no record of an end")
 
 
-def test_a_wrapper_that_had_to_be_ended_is_named_though_it_then_said_that_all_is_well() -> None:
+def test_a_wrapper_that_had_to_be_killed_is_named_even_if_it_recorded_a_good_end() -> None:
     said = judged([end(r, 0) for r in ALL], done=True, stayed=[3])
     assert said.state is State.COMPLETED and "the wrappers of rank 3 did not end by themselves" in said.reason
 
@@ -172,7 +172,7 @@ def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
     assert said == End(State.TIMEOUT, "its time limit of 60 s is near after step 57")
 
 
-def test_ranks_that_all_stopped_though_nobody_here_asked_were_asked_from_outside() -> None:
+def test_ranks_that_all_stopped_without_our_request_were_told_from_outside() -> None:
     said = judged([end(r, 75) for r in ALL])
     assert said == End(State.CANCELLED, "the ranks were told to stop from outside after step 57", certain=False)
 
@@ -237,7 +237,7 @@ WAITS = Where("S", ["/x/training/sync/ring.py:61 _wait", "/x/training/loop.py:50
         (dict.fromkeys(ALL, WAITS), State.FAILED, "all ranks are at work or wait for one another, the first at /x/tr"),
     ],
 )
-def test_which_rank_holds_a_training_up(where: dict[int, Where], state: State, says: str) -> None:
+def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where], state: State, says: str) -> None:
     said = hung(PLACED, where, 600.0, " after step 57")
     assert said.state is state and says in said.reason, said
     limit = " (hang_timeout)" if state is State.FAILED else ""

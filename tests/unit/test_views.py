@@ -205,7 +205,7 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
     assert plan is not None and plan.command_timeout_s == 3600
 
 
-def test_a_run_that_nobody_can_tell_of_is_not_watched_for_ever(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.watch.follow.RECORDS_LAG_S", 0.3)
     run.ledger.unlink()
     run.attempt(1).end.unlink()

@@ -67,7 +67,7 @@ def test_a_run_whose_time_nobody_knows_is_not_hidden(runs: list[RunFolder], show
     assert shown("--since", "2099-01-01") == [runs[0].run_id]
 
 
-def test_nothing_like_it(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_selection_that_matches_no_run(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--state", "pending"]) == 0
     assert capsys.readouterr().out == "no run matches\n"
     assert main(["status", "x*"]) == 2
@@ -75,12 +75,12 @@ def test_nothing_like_it(runs: list[RunFolder], capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2h3", "-2h", "2026-13-01", "9" * 400])
-def test_a_time_that_is_none(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="is no time; write a time ago as in 90m"):
         selection.since(text)
 
 
-def test_times() -> None:
+def test_the_forms_of_a_time() -> None:
     assert selection.since("2h", 10_000.0) == 2800.0
     assert selection.since("2026-11-01") == datetime(2026, 11, 1).timestamp()
     assert selection.since("2026-11-01T14:30") == datetime(2026, 11, 1, 14, 30).timestamp()
@@ -91,7 +91,7 @@ def test_times() -> None:
     ("text", "says"),
     [("runing", "there is no state 'runing'; did you mean 'running'"), (" , ", "name at least one state")],
 )
-def test_a_state_that_there_is_not(text: str, says: str) -> None:
+def test_an_unknown_state_is_refused(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         selection.states(text)
 
@@ -104,7 +104,7 @@ def test_json_has_the_old_and_the_new_fields(runs: list[RunFolder], capsys: pyte
     assert view["age_s"] is None and view["submitted_s"] <= time.time(), "a run that is over has no age"
 
 
-def test_many_runs_cost_one_question(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_cost_one_scheduler_query(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     """And runs of other sites are not asked about at all."""
     asked: list[list[str]] = []
 

@@ -88,11 +88,11 @@ def test_a_long_name_is_never_cut_and_moves_no_other_column() -> None:
     assert shown[2].index("RUNNING") == shown[3].index("RUNNING")
 
 
-def test_what_is_remarkable_of_a_running_run_has_a_line() -> None:
+def test_the_pause_of_a_running_run_gets_a_line_of_its_own() -> None:
     assert listing([view(hosts=("g1",), pause="no step for 4 min")], 80)[2] == "    no step for 4 min"
 
 
-def test_long_has_what_has_no_column() -> None:
+def test_long_shows_values_that_have_no_column() -> None:
     submitted_s = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
     shown = listing([view(state=State.FAILED, hosts=("g1", "g2"), submitted_s=submitted_s)], None, long=True)
     assert shown[2] == "    attempt 1, job 4711, submitted 2026-11-21 12:00, grid 2x2, on g[1-2], /r"

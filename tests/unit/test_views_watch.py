@@ -227,7 +227,7 @@ class Screen:
         return all_of(self.keeper)
 
 
-def test_what_is_remarkable_is_told_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remark_is_printed_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [replace(FAST, pause=f"no step for {n} min, usual 0.2 s") for n in (4, 5, 6)]
     seen += [FAST, seen[0], replace(FAST, state=State.COMPLETED, reason="all 4 ranks ended well", eta_s=None)]
     monkeypatch.setattr("orchestrator.watch.live.follow", lambda run: iter(seen))

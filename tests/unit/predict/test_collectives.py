@@ -47,7 +47,9 @@ sizes = st.floats(0, 1e9)
     ("ranks", "ring_ms", "x4_ms", "x64_ms"),
     [(1024, 11.7, None, 5.40), (2048, 18.9, 11.0, 5.57), (3456, 28.8, 14.5, 5.79)],
 )
-def test_the_anchors_of_abci(ranks: int, ring_ms: float, x4_ms: float | None, x64_ms: float) -> None:
+def test_rings_and_tori_on_abci_take_the_times_computed_by_hand(
+    ranks: int, ring_ms: float, x4_ms: float | None, x64_ms: float
+) -> None:
     network = abci(ranks)
     assert ring.all_reduce_s(RESNET50_BYTES, chain(network, ranks)) * 1e3 == pytest.approx(ring_ms, rel=0.01)
     assert torus.all_reduce_s(RESNET50_BYTES, network, 64, ranks // 64, "ring") * 1e3 == pytest.approx(x64_ms, rel=0.02)
@@ -57,7 +59,7 @@ def test_the_anchors_of_abci(ranks: int, ring_ms: float, x4_ms: float | None, x6
         )
 
 
-def test_the_anchors_of_tree_and_cut() -> None:
+def test_the_tree_and_the_bound_on_abci_take_the_times_computed_by_hand() -> None:
     assert tree.all_reduce_s(RESNET50_BYTES, abci(2048)) * 1e3 == pytest.approx(5.07, rel=0.01)
     assert bounds.cut_s(RESNET50_BYTES, abci(2048)) * 1e3 == pytest.approx(4.54, rel=0.01)
 
@@ -96,12 +98,12 @@ def test_a_torus_is_two_levels(network: Network, size: float, x: int, y: int) ->
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), sizes)
-def test_every_cascade_sends_as_much_as_a_ring(dims: list[int], size: float) -> None:
+def test_all_levels_together_send_as_much_as_a_ring(dims: list[int], size: float) -> None:
     assert levels.sent_bytes(size, dims) == pytest.approx(ring.sent_bytes(size, prod(dims)), abs=1e-6)
 
 
 @given(networks(), sizes)
-def test_rings_keep_the_cut_bound(network: Network, size: float) -> None:
+def test_no_scheme_is_faster_than_the_bandwidth_bound(network: Network, size: float) -> None:
     bound = bounds.cut_s(size, network) * (1 - 1e-9)
     for scheme in (schemes.flat_ring(network), schemes.leaders(network), schemes.double_tree(network)):
         assert scheme.cost_s(size) >= bound

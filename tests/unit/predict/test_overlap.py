@@ -63,6 +63,6 @@ def test_the_facts_of_the_small_network_are_those_of_its_modules() -> None:
     assert sum(tensor.work for tensor in told.tensors) == sum(counted)
 
 
-def test_groups_that_are_in_use() -> None:
+def test_buckets_by_number_and_by_size() -> None:
     assert shape.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
     assert shape.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
