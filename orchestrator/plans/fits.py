@@ -15,6 +15,7 @@ from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.recipe.train import LarsKeys
 
 MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 
@@ -66,6 +67,8 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
         key = "train.schedule.warmup_epochs"
         yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
+    if run.train.optimizer.name != "lars" and run.train.optimizer.lars != LarsKeys():
+        yield Misfit("train.optimizer.lars", "'train.optimizer.lars' is for the optimizer lars", "write 'name: lars'")
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",

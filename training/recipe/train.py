@@ -34,6 +34,19 @@ class DataKeys:
 
 
 @dataclass(frozen=True)
+class LarsKeys:
+    """How LARS scales the step of each tensor; read where the optimizer is lars."""
+
+    trust: Annotated[float, Limits(above=0, at_most=1e6)] = key(
+        0.001, "the trust coefficient", source="NVIDIA's MLPerf 0.6 submission, verified"
+    )
+    eps: Annotated[float, Limits(at_least=0, at_most=1.0)] = key(0.0, "added to the norm of the gradient")
+    lr_in_momentum: bool = key(True, "the learning rate scales what the velocity takes in, not the velocity (MLPerf)")
+    clip: bool = key(False, "no tensor's own rate is above the learning rate (apex's LARC)")
+    nesterov: bool = key(False, "look ahead along the velocity")
+
+
+@dataclass(frozen=True)
 class OptimizerKeys:
     """How gradients move the weights."""
 
@@ -43,6 +56,7 @@ class OptimizerKeys:
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
         1e-4, "L2, not on batch norm and biases", source="Goyal et al. 2017, section 5.3"
     )
+    lars: LarsKeys = key(LarsKeys(), "how LARS scales each tensor's step")
     options: Options = key({}, "arguments of its builder")
 
 

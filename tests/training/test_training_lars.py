@@ -1,0 +1,120 @@
+"""LARS against its formulas in plain float64 numbers, and where its two forms part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from training.optim.lars import LARS, build
+from training.recipe.train import LarsKeys, OptimizerKeys, Train
+
+MOMENTUM, DECAY = 0.9, 0.01
+FORMS = st.builds(
+    LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
+    lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+)  # fmt: skip
+RATES = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6)
+
+
+class OneTensor:
+    """The formulas of the module, number by number."""
+
+    def __init__(self, weights: list[float], lars: LarsKeys, scaled: bool) -> None:
+        self.weights, self.velocity, self.lars, self.scaled = weights, [0.0] * len(weights), lars, scaled
+
+    def step(self, gradient: list[float], rate: float) -> None:
+        update = self._update(gradient, rate)
+        for i, u in enumerate(update):
+            added, taken = (rate * u, 1.0) if self.lars.lr_in_momentum else (u, rate)
+            self.velocity[i] = MOMENTUM * self.velocity[i] + added
+            move = MOMENTUM * self.velocity[i] + added if self.lars.nesterov else self.velocity[i]
+            self.weights[i] -= taken * move
+
+    def _update(self, gradient: list[float], rate: float) -> list[float]:
+        if not self.scaled:
+            return gradient
+        weight_norm, gradient_norm = math.hypot(*self.weights), math.hypot(*gradient)
+        ratio = 1.0
+        if weight_norm and gradient_norm:
+            ratio = self.lars.trust * weight_norm / (gradient_norm + DECAY * weight_norm + self.lars.eps)
+            if self.lars.clip:
+                ratio = min(ratio / rate, 1.0) if rate else 1.0
+        return [ratio * (g + DECAY * w) for g, w in zip(gradient, self.weights, strict=True)]
+
+
+def model() -> nn.Linear:
+    torch.manual_seed(3)
+    return nn.Linear(4, 3).double()
+
+
+def trained(lars: LarsKeys, rates: list[float]) -> nn.Linear:
+    net = model()
+    optimizer = LARS(net, MOMENTUM, DECAY, lars)
+    for step, rate in enumerate(rates):
+        take(net, optimizer, step, rate)
+    return net
+
+
+def take(net: nn.Module, optimizer: LARS, step: int, rate: float) -> None:
+    for parameter, gradient in zip(net.parameters(), gradients(step), strict=True):
+        parameter.grad = gradient
+    optimizer.step(rate)
+
+
+def gradients(step: int) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(step)
+    return [torch.randn(p.shape, generator=draw, dtype=torch.float64) for p in model().parameters()]
+
+
+@given(FORMS, RATES)
+@settings(max_examples=60)
+def test_every_form_follows_its_formula(lars: LarsKeys, rates: list[float]) -> None:
+    net = trained(lars, rates)
+    for index, (got, start) in enumerate(zip(net.parameters(), model().parameters(), strict=True)):
+        oracle = OneTensor(start.flatten().tolist(), lars, scaled=start.ndim > 1)
+        for step, rate in enumerate(rates):
+            oracle.step(gradients(step)[index].flatten().tolist(), rate)
+        assert got.flatten().tolist() == pytest.approx(oracle.weights, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_the_place_of_the_rate_matters_only_when_the_rate_changes(nesterov: bool) -> None:
+    inside = LarsKeys(trust=0.1, nesterov=nesterov)
+    outside = replace(inside, lr_in_momentum=False)
+    constant, changing = [0.5] * 5, [0.1, 0.5, 1.0, 0.5, 0.1]
+    assert torch.allclose(trained(inside, constant).weight, trained(outside, constant).weight, rtol=1e-12)
+    assert not torch.allclose(trained(inside, changing).weight, trained(outside, changing).weight, rtol=1e-3)
+
+
+def test_a_tensor_without_a_norm_is_moved_by_plain_momentum() -> None:
+    net = nn.Linear(2, 2)
+    nn.init.zeros_(net.weight)
+    net.weight.grad, net.bias.grad = torch.ones(2, 2), torch.ones(2)
+    LARS(net, MOMENTUM, DECAY, LarsKeys()).step(0.5)
+    assert net.weight.tolist() == [[-0.5, -0.5]] * 2, "a norm of 0 gives a ratio of 1, not of 0 or nan"
+
+
+def test_a_step_leaves_the_gradient_as_it_is() -> None:
+    net = model()
+    take(net, LARS(net, MOMENTUM, DECAY, LarsKeys()), 0, 0.5)
+    for parameter, gradient in zip(net.parameters(), gradients(0), strict=True):
+        assert parameter.grad is not None and torch.equal(parameter.grad, gradient)
+
+
+def test_a_resumed_optimizer_goes_on_with_the_same_bits() -> None:
+    rates = [0.1, 0.4, 0.3, 0.2]
+    net = model()
+    first = LARS(net, MOMENTUM, DECAY, LarsKeys())
+    for step in (0, 1):
+        take(net, first, step, rates[step])
+    resumed = build(net, Train(optimizer=OptimizerKeys("lars", momentum=MOMENTUM, weight_decay=DECAY)))
+    resumed.load_state_dict(first.state_dict())
+    for step in (2, 3):
+        take(net, resumed, step, rates[step])
+    assert torch.equal(net.weight, trained(LarsKeys(), rates).weight)
