@@ -10,13 +10,19 @@ import torch.distributed as dist
 from torch.nn import functional
 
 from training.config import Config
+from training.cut_off import PeerLost
 from training.data import order
 from training.evaluate import accuracy
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
+from training.sync import alike
 from training.sync.gradients import FlatGradients
 from training.sync.torus import Torus
+
+
+class Diverged(RuntimeError):
+    """This rank computed something else than the others."""
 
 
 class Learner:
@@ -99,10 +105,28 @@ class Learner:
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
 
-    def start_alike(self) -> None:
-        """Take rank 0's initial weights, in case other hosts drew others; all ranks must call it together."""
-        for tensor in self.model.state_dict().values():
-            dist.broadcast(tensor, 0)
+    def start_alike(self) -> list[int]:
+        """Take rank 0's weights if any rank drew others from the seed, and say which did; all ranks must call it."""
+        tensors = self.model.state_dict().values()
+        others = alike.differing(tensors)
+        if others:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+        return others
+
+    def check_alike(self) -> None:
+        """Raises Diverged on a rank whose weights are not those of the others, and PeerLost on these.
+
+        All ranks must call it together.
+        """
+        others = alike.differing(self.model.state_dict().values())
+        if not others:
+            return
+        who = f"rank {', '.join(map(str, others))} of {self._ranks.world}"
+        what = f"after step {self.progress.steps} the weights of {who} are not those of the other ranks"
+        if self._ranks.rank in others:
+            raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
+        raise PeerLost(what)
 
     def _backward(self, batch: int) -> torch.Tensor:
         """Gradients of the next `batch` samples; returns the loss."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import torch
@@ -30,7 +31,10 @@ def resume(config: Config, meeting: SignedStore, learner: Learner, folder: Check
         name, sha256 = told.split(" ")
         learner.restore(load(config.checkpoints, name, sha256, torch.device("cpu")))
         return name
-    learner.start_alike()
+    others = learner.start_alike()
+    if others and folder is not None:
+        drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
+        print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
     return None
 
 
@@ -40,11 +44,12 @@ def open_folder(config: Config, ranks: Ranks) -> CheckpointFolder | None:
 
 
 def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:
-    """Write a checkpoint on rank 0; false if it could not be written.
+    """Write a checkpoint on rank 0 once all ranks are known to hold the same weights; false if it cannot be written.
 
     Training goes on with the older ones unless it is the `last` of the attempt: then the user is told, and
     all ranks wait for the outcome and return the same.
     """
+    learner.check_alike()
     error = _write(folder, learner, reporter) if folder is not None else None
     if error is not None and last and folder is not None:
         reporter.lost_checkpoint(error, folder.newest)
