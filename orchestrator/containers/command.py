@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from orchestrator.containers.runtime import Runtime, own_environment
@@ -64,6 +64,7 @@ class ContainerExec:
     gpus: bool = False
     directory: str = ""
     extra: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def inside(
     owner alone, before it starts the command. Raises ValueError for a variable whose name no shell takes, a bind with
     a colon or comma in a path, or values that need a file where none is named.
     """
-    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **given}
+    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given}
     if wrong := [name for name in variables if not NAME.fullmatch(name)]:
         raise ValueError(f"{wrong[0]!r} is not a variable's name")
     written = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +132,10 @@ def _examined(known: ImageFacts, container: ContainerExec) -> ImageFacts:
 
 def _inside(container: ContainerExec, *command: str) -> process.Finished:
     # Without --nv: the probe needs no GPU, and a login node has none.
-    plain = ContainerExec(container.runtime, container.image, container.binds, directory="/")
+    plain = replace(container, gpus=False, directory="/")
+    started = inside(plain, command, {}, {})
     shell = own_environment(process.clean_environment())
-    return process.run(inside(plain, command, {}, {}).argv, timeout_s=ASKING_S, environment=shell)
+    return process.run(started.argv, timeout_s=ASKING_S, environment={**shell, **started.environment})
 
 
 def _works(*argv: str) -> bool:

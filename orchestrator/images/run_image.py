@@ -67,7 +67,8 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
         *(Bind.parse(text) for text in site.bind),
     )
     gpus = plan.site.node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu")
-    return ContainerExec(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
+    variables = mounts.variables(image.bound_training)
+    return ContainerExec(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args, variables)
 
 
 def fitting(plan: Plan) -> Image | None:
@@ -92,7 +93,10 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
         driver=site.driver,
         training=not plan.run.command,
     )
-    where = ContainerExec(found, image.path, mounts.needed(image.bound_training)) if found else None
+    bound = image.bound_training
+    where = (
+        ContainerExec(found, image.path, mounts.needed(bound), environment=mounts.variables(bound)) if found else None
+    )
     host = facts.host(found, plan.site.launcher, binds)
     return check.check(wanted, host, facts.image(Path(image.path), where), _image_file(plan))
 

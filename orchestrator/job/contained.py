@@ -54,7 +54,9 @@ def start(
     """
     runtime = Runtime(kept["runtime"]["command"], kept["runtime"]["product"], tuple(kept["runtime"]["version"]))
     binds = tuple(Bind(**bind) for bind in kept["binds"])
-    container = ContainerExec(runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]))
+    container = ContainerExec(
+        runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]), kept["environment"]
+    )
     try:
         return inside(container, command, given, inherited, str(file))
     except ValueError as error:
