@@ -19,6 +19,7 @@ from typing import Literal
 from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
+from orchestrator.containers.convert import PULLED
 from orchestrator.containers.definition import WHEELHOUSE, Variant, render
 from orchestrator.containers.image_file import load
 from orchestrator.containers.inputs import Inputs, collect, file_checksum
@@ -80,10 +81,10 @@ def build(
     """
     cache.make()
     key = inputs.key
-    if entry := cache.get(key):
+    if entry := cache.sound(key, progress):
         return entry
     with lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
-        if entry := cache.get(key):
+        if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)
         return _build(key, name, inputs, cache, runtime(), options, progress, examine)
@@ -102,7 +103,7 @@ def _build(
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
     try:
-        argv = command(runtime, options, image, inputs.lay_out(work).name)
+        argv = command(runtime, options, image, inputs.source(work))
         shell = own_environment(process.clean_environment())
         environment = {**shell, **temporary_folder(runtime, _temporary(key, options, work))}
         code = _run(argv, environment, work, log, progress)
@@ -130,8 +131,10 @@ def _build(
         _clear(cache, key, options)
 
 
-def command(runtime: Runtime, options: Options, image: Path, definition: str) -> list[str]:
-    """The runtime's words for a build. Raises SiteError for what it is too old to do."""
+def command(runtime: Runtime, options: Options, image: Path, source: str) -> list[str]:
+    """The runtime's words for a build of a definition or an image. Raises SiteError for what it is too old to do."""
+    if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
+        return [runtime.command, "pull", *options.extra, str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
     if options.mode == "fakeroot" and not runtime.has_fakeroot:
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
@@ -141,7 +144,7 @@ def command(runtime: Runtime, options: Options, image: Path, definition: str) ->
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
-    return [runtime.command, "build", *asked, *options.extra, str(image), definition]
+    return [runtime.command, "build", *asked, *options.extra, str(image), source]
 
 
 def _temporary(key: str, options: Options, work: Path) -> Path:

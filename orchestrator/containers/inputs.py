@@ -44,6 +44,10 @@ class Inputs:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def source(self, folder: Path) -> str:
+        """What the runtime reads, as a word for it; it is laid out in the new `folder`, where the build runs."""
+        return self.lay_out(folder).name
+
     def lay_out(self, folder: Path) -> Path:
         """Write the definition and copy what it takes in to `folder`; the definition's path."""
         private.make(folder)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import facts, image_file, runtime
+from orchestrator.containers import convert, facts, image_file, runtime
+from orchestrator.containers import source as sources
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
@@ -24,7 +25,10 @@ def cache(site: Site) -> Cache:
 
 
 def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
-    """What a build of the image file at `source` needs for a site. Raises UserError where that cannot be done."""
+    """What a build of an image needs for a site: of an image file, or of an image that is no SIF.
+
+    Raises UserError where that cannot be done.
+    """
     container = site.container
     options = builds.Options(
         mode=container.build,
@@ -32,16 +36,23 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
         wheelhouse=wheelhouse,
         temporary=Path(container.temporary) if container.temporary else None,
     )
+    named = sources.parse(sources.beside(source, Path()))
+    if named.kind == "SIF":
+        raise UserError(f"{source}: this is a SIF, so there is nothing to build; a run names it as its 'image'")
+    if named.converted:
+        if offline and named.kind == "registry":
+            raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+        converted = convert.conversion(named, options.compression)
+        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None))
     path = image_file.find(source)
     name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
-    return Prepared(path, name, inputs, options)
+    return Prepared(name, inputs, options)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """An image file, ready to be built or to be looked up in the cache."""
+    """An image, ready to be built or to be looked up in the cache."""
 
-    path: Path
     name: str
     inputs: Inputs
     options: builds.Options

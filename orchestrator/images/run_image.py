@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
-from orchestrator.containers import check, facts, image_file, mounts, runtime
+from orchestrator.containers import check, convert, facts, image_file, mounts, runtime, source
 from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec
 from orchestrator.containers.definition import Variant, render
@@ -16,7 +17,6 @@ from orchestrator.errors import UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image
 from orchestrator.plans.plan import Plan
-from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
 
 
@@ -24,27 +24,33 @@ def of_plan(plan: Plan) -> Image | None:
     """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
     if plan.run.image is None:
         return None
-    if plan.run.image.endswith(".sif"):
-        return _own(absolute(plan.run.image))
-    entry = newest(plan.run.image, plan.site)
+    named = source.parse(plan.run.image)
+    if named.kind == "SIF":
+        return _own(Path(named.place))
+    entry = newest(named, plan.site)
+    build = shlex.join(["torusrun", "build", plan.run.image, "--site", plan.run.site])
     if entry is None:
-        raise UserError(
-            f"the image {plan.run.image!r} is not built for this site; `torusrun build` it with the same --site"
-        )
+        done = "converted to a SIF" if named.converted else "built"
+        raise UserError(f"the image {plan.run.image!r} is not {done} for this site yet: `{build}`")
+    if wrong := cache(plan.site).verify(entry):
+        raise UserError(f"{wrong}; `{build}` makes it again")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
         str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
     )
 
 
-def newest(source: str, site: Site) -> CachedImage | None:
-    """The newest image that was built of an image file as it is written now, with or without a wheelhouse."""
-    path = image_file.find(source)
+def newest(named: source.Source, site: Site) -> CachedImage | None:
+    """The newest image that was made of an image as it is now: of an image file, with or without a wheelhouse."""
+    compression = site.container.compression or ""
+    if named.converted:
+        return cache(site).get(convert.conversion(named, compression).key)
+    path = image_file.find(named.text)
     loaded = completed(image_file.load(path))
     found = []
     for wheelhouse, offline in ((False, False), (True, False), (True, True)):
         variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)
-        inputs = collect(loaded, render(loaded, variant), path.parent, site.container.compression or "")
+        inputs = collect(loaded, render(loaded, variant), path.parent, compression)
         if entry := cache(site).get(inputs.key):
             found.append(entry)
     return max(found, key=lambda entry: entry.built_s, default=None)
@@ -104,7 +110,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
 def unbuilt(plan: Plan) -> list[Finding] | None:
     """What is known of a plan's image before it is built; None when it is built, or no image file."""
     own = _image_file(plan)
-    if own is None or newest(str(plan.run.image), plan.site):
+    if own is None or newest(source.parse(str(plan.run.image)), plan.site):
         return None
     site = plan.site.container
     wanted = check.Wanted(builds=site.build_on == "login", fakeroot=site.build == "fakeroot")
@@ -112,6 +118,7 @@ def unbuilt(plan: Plan) -> list[Finding] | None:
 
 
 def _image_file(plan: Plan) -> image_file.ImageFile | None:
-    """The image file that a plan's image is built of; None for a SIF, or no image."""
-    source = plan.run.image
-    return None if source is None or source.endswith(".sif") else image_file.load(image_file.find(source))
+    """The image file that a plan's image is built of; None for an image of another form, or no image."""
+    if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
+        return None
+    return image_file.load(image_file.find(plan.run.image))
