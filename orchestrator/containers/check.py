@@ -111,7 +111,7 @@ def _mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding
 def _software(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     if wanted.host_mpi and host.glibc and image.glibc and version(image.glibc) < version(host.glibc):
         yield Finding("glibc-old", f"glibc {image.glibc} of the image is older than the host's {host.glibc}")
-    if image.torch_error:
+    if wanted.training and image.torch_error:
         yield Finding("torch-broken", f"torch does not import in the image: {image.torch_error}")
     if wanted.training and image.training is False:
         yield Finding("training-missing", "the package 'training' is not found in the image")

@@ -27,6 +27,7 @@ from orchestrator.containers.runtime import Runtime, own_environment
 from orchestrator.errors import SiteError
 
 ASKING_S = 60.0
+NO_PROGRAM = "executable file not found"  # what runtimes say when the container starts, but holds no such program
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def _examined(known: ImageFacts, container: ContainerExec) -> ImageFacts:
         done = _inside(container, "python3", "-c", Path(probe.__file__).read_text(encoding="utf-8"))
     except SiteError as error:
         return ImageFacts(known.path, False, str(error), known.shared, known.sha256)
+    if NO_PROGRAM in done.stderr:  # a program of another image may run all the same
+        return replace(known, training=False, torch_error="it has no python3")
     if not (found := parse_probe(done.stdout)):
         why = (done.stderr.strip() or "its Python printed nothing").splitlines()[-1]
         return ImageFacts(known.path, False, f"no program runs in it: {why}", known.shared, known.sha256)
