@@ -19,7 +19,8 @@ from orchestrator.containers.runtime import Runtime, own_environment
 # What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
 PASSED = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_*", "GOMP_*", "KMP_*",
-    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "NCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
+    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "HSA_*", "MIOPEN_*", "NCCL_*", "RCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
     "PYTORCH_*", "TORUSRUN_*", "PMI_*", "PMI2_*", "PMIX_*", "OMPI_*", "PRTE_*", "OPAL_*", "SHARP_*", "HCOLL_*",
     "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
     "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
@@ -31,6 +32,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # in one shell or another
+TMPFS = "tmpfs"
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 
 
@@ -61,7 +63,8 @@ class ContainerExec:
     runtime: Runtime
     image: str
     binds: tuple[Bind, ...] = ()
-    gpus: bool = False
+    gpu: str = ""  # nv, nvccli or rocm: what brings the host's GPUs and their libraries in
+    writable: str = ""  # tmpfs, or the folder that keeps what is written beside the image; '' for read-only
     directory: str = ""
     extra: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
@@ -104,14 +107,25 @@ def inside(
     return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
 
 
+def words_needed(container: ContainerExec) -> list[str]:
+    """The options of `exec` that not every runtime has."""
+    needed = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
+    return needed
+
+
 def passes(name: str) -> bool:
     """Whether a variable of the job's environment goes into the container."""
     return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
 
 
 def _exec(container: ContainerExec) -> list[str]:
+    if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
+        raise ValueError(lacking[0])
     options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
-    options += ["--nv"] if container.gpus else []
+    options += [word for word in words_needed(container) if word != "--overlay"]
+    options += ["--overlay", container.writable] if "--overlay" in words_needed(container) else []
     for bind in container.binds:
         if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
             raise ValueError(f"a bind's path must be without ':' and ',': {bind}")

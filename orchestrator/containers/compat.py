@@ -71,6 +71,8 @@ def runs_on(architectures: tuple[str, ...], gpu: str) -> bool:
     A cubin runs on its own major version from its minor on; compute_XY is PTX, compiled for any newer GPU; a suffix
     (sm_90a) binds to one. From memory: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
     """
+    if not gpu.startswith("sm_"):  # an AMD GPU, as in gfx90a: its code runs on no other
+        return gpu in architectures
     return gpu in architectures or any(_serves(a, _capability(gpu)) for a in architectures)
 
 

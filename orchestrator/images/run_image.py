@@ -8,12 +8,12 @@ from pathlib import Path
 
 from orchestrator.containers import check, convert, facts, image_file, mounts, runtime, source
 from orchestrator.containers.cache import CachedImage
-from orchestrator.containers.command import Bind, ContainerExec
+from orchestrator.containers.command import Bind, ContainerExec, words_needed
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
 from orchestrator.containers.inputs import collect, file_checksum
 from orchestrator.containers.mirror import completed
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image
 from orchestrator.plans.plan import Plan
@@ -21,17 +21,27 @@ from orchestrator.spec.site import Site
 
 
 def of_plan(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
+    """The image of a plan; None for a run without one.
+
+    Raises UserError when it is not built or not there, or when this machine's runtime cannot start it as the site says.
+    """
     if plan.run.image is None:
         return None
-    named = source.parse(plan.run.image)
+    image = _found(plan, plan.run.image)
+    if here := runtime.find(plan.site.container.runtime):
+        _startable(plan, image, here)
+    return image
+
+
+def _found(plan: Plan, text: str) -> Image:
+    named = source.parse(text)
     if named.kind == "SIF":
         return _own(Path(named.place))
     entry = newest(named, plan.site)
-    build = shlex.join(["torusrun", "build", plan.run.image, "--site", plan.run.site])
+    build = shlex.join(["torusrun", "build", text, "--site", plan.run.site])
     if entry is None:
         done = "converted to a SIF" if named.converted else "built"
-        raise UserError(f"the image {plan.run.image!r} is not {done} for this site yet: `{build}`")
+        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
     if wrong := cache(plan.site).verify(entry):
         raise UserError(f"{wrong}; `{build}` makes it again")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
@@ -72,9 +82,36 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
         *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
         *(Bind.parse(text) for text in site.bind),
     )
-    gpus = plan.site.node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu")
-    variables = mounts.variables(image.bound_training)
-    return ContainerExec(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args, variables)
+    return ContainerExec(
+        found,
+        image.path,
+        binds,
+        gpu=_gpu(plan),
+        writable=site.writable or "",
+        directory=str(plan.folder),
+        extra=site.args,
+        environment=mounts.variables(image.bound_training),
+    )
+
+
+def _startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
+    """Raise UserError where this runtime lacks what the site asks for, or does not find the image signed."""
+    for word in words_needed(container(plan, image, here)):
+        if lacking := here.lacks(word):
+            raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
+    if plan.site.container.verify == "signature":
+        try:
+            runtime.check_signature(here, Path(image.path))
+        except SiteError as error:
+            raise UserError(str(error)) from None
+
+
+def _gpu(plan: Plan) -> str:
+    """What brings the host's GPUs into the image; '' for ranks that use none."""
+    node, asked = plan.site.node, plan.site.container.gpu
+    if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+        return ""
+    return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
 
 
 def fitting(plan: Plan) -> Image | None:

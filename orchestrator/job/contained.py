@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import private
-from orchestrator.containers.command import Bind, ContainerExec, ContainerLaunch, inside
+from orchestrator.containers.command import TMPFS, Bind, ContainerExec, ContainerLaunch, inside
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError
+from orchestrator.job import node_folder
 from orchestrator.job.stage import copied
 from orchestrator.runs.folder import Attempt
 
@@ -30,6 +31,8 @@ def contained(
     image = Path(kept["image"])
     if kept["stage"]:
         image = copied(image, kept["stage"], kept["sha256"], attempt.folder)
+    if kept["writable"] not in ("", TMPFS):
+        kept = {**kept, "writable": str(node_folder.of_rank(kept["writable"], attempt, rank))}
     started = start(kept, image, command, given, inherited, attempt.rank_variables(rank))
     if started.file_text:
         file = attempt.rank_variables(rank)
@@ -55,9 +58,16 @@ def start(
     runtime = Runtime(kept["runtime"]["command"], kept["runtime"]["product"], tuple(kept["runtime"]["version"]))
     binds = tuple(Bind(**bind) for bind in kept["binds"])
     container = ContainerExec(
-        runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]), kept["environment"]
+        runtime,
+        str(image),
+        binds,
+        gpu=kept["gpu"],
+        writable=kept["writable"],
+        directory=kept["directory"],
+        extra=tuple(kept["extra"]),
+        environment=kept["environment"],
     )
     try:
         return inside(container, command, given, inherited, str(file))
     except ValueError as error:
-        raise SiteError(f"{image}: cannot be started: {error}; correct 'env' or 'container.bind' of the site") from None
+        raise SiteError(f"{image}: cannot be started: {error}; correct 'env' or 'container' of the site") from None

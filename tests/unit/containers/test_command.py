@@ -20,7 +20,7 @@ BINDS = ("BIND", "BINDPATH", "MOUNT")
 def test_the_words_and_the_environment() -> None:
     container = ContainerExec(
         Runtime("/usr/bin/apptainer", "apptainer", (1, 4, 5)), "/c/x.sif",
-        binds=(Bind("/data"), Bind("/my mpi", "/opt/host-mpi", read_only=True)), gpus=True, directory="/work",
+        binds=(Bind("/data"), Bind("/my mpi", "/opt/host-mpi", read_only=True)), gpu="nv", directory="/work",
     )  # fmt: skip
     inherited = {
         "PATH": "/usr/bin", "SLURM_PROCID": "3", "LD_PRELOAD": "/host.so", "APPTAINERENV_SPY": "1",

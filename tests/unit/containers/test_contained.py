@@ -17,7 +17,7 @@ def kept(version: list[int]) -> dict[str, Any]:
     runtime = {"command": "singularity", "product": "singularity", "version": version}
     return {
         "runtime": runtime, "image": "/c/x.sif", "binds": [{"host": "/a:b" if version == [0] else "/a"}],
-        "gpus": False, "directory": "/", "extra": [], "stage": None, "sha256": "0" * 64, "environment": {},
+        "gpu": "", "writable": "", "directory": "/", "extra": [], "stage": None, "sha256": "0" * 64, "environment": {},
     }  # fmt: skip
 
 
