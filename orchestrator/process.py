@@ -200,6 +200,12 @@ def die_with_parent(number: signal.Signals) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
+def child_of(pid: int) -> int:
+    """The process that `pid` started; `pid` itself where it has started none."""
+    found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return next((int(words[0]) for words in found if words), pid)
+
+
 def state_of(pid: int) -> str:
     """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' where it has ended."""
     try:

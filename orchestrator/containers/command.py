@@ -68,6 +68,7 @@ class ContainerExec:
     directory: str = ""
     extra: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
+    instance: str = ""  # the name of the one that programs join; '' where each mounts the image for itself
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,23 @@ def inside(
     return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
 
 
+def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:
+    """What mounts the image once, for programs that join it by `inside`. Raises ValueError as that does."""
+    words = [container.runtime.command, "instance", "start", *_mounting(container), *container.extra]
+    return ContainerLaunch((*words, container.image, container.instance), own_environment(inherited))
+
+
+def stop_instance(container: ContainerExec, name: str) -> list[str]:
+    """What ends an instance at once."""
+    return [container.runtime.command, "instance", "stop", "--force", name]
+
+
 def words_needed(container: ContainerExec) -> list[str]:
-    """The options of `exec` that not every runtime has."""
+    """The options and commands that this container takes, and not every runtime has."""
     needed = [f"--{container.gpu}"] if container.gpu else []
     if container.writable:
         needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
-    return needed
+    return [*needed, "instance start"] if container.instance else needed
 
 
 def passes(name: str) -> bool:
@@ -121,17 +133,26 @@ def passes(name: str) -> bool:
 
 
 def _exec(container: ContainerExec) -> list[str]:
+    options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
+    options += [] if container.instance else _mounting(container)
+    options += ["--pwd", container.directory] if container.directory else []
+    options += [] if container.instance else container.extra
+    image = f"instance://{container.instance}" if container.instance else container.image
+    return [container.runtime.command, "exec", *options, image]
+
+
+def _mounting(container: ContainerExec) -> list[str]:
+    """The options that say what is mounted, and how."""
     if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
         raise ValueError(lacking[0])
-    options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
-    options += [word for word in words_needed(container) if word != "--overlay"]
-    options += ["--overlay", container.writable] if "--overlay" in words_needed(container) else []
+    options = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        options += ["--writable-tmpfs"] if container.writable == TMPFS else ["--overlay", container.writable]
     for bind in container.binds:
         if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
             raise ValueError(f"a bind's path must be without ':' and ',': {bind}")
         options += ["--bind", str(bind)]
-    options += ["--pwd", container.directory] if container.directory else []
-    return [container.runtime.command, "exec", *options, *container.extra, container.image]
+    return options
 
 
 def _carries(runtime: Runtime, name: str, value: str) -> bool:

@@ -91,6 +91,7 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
         directory=str(plan.folder),
         extra=site.args,
         environment=mounts.variables(image.bound_training),
+        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
     )
 
 

@@ -93,7 +93,7 @@ def _run(
     """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
     with contextlib.ExitStack() as held:
         own = _environment(program, launch, attempt, placement, rank, held)
-        command, environment = _command(program, launch["container"], own, attempt, rank)
+        command, environment = _command(program, launch["container"], own, attempt, rank, held)
         if not program.own_group:  # mpirun sends these to the program too, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
@@ -117,7 +117,9 @@ def _run(
             "started_s": time.time(),
         }
         write_json(attempt.rank_start(rank), start)
-        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=local_rank == 0).wait()
+        joined = bool(launch["container"] and launch["container"]["instance"])
+        first = local_rank == 0
+        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=first, joined=joined).wait()
 
 
 def _environment(
@@ -161,7 +163,12 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
 
 
 def _command(
-    program: Program, container: dict[str, Any] | None, own: Mapping[str, str], attempt: Attempt, rank: int
+    program: Program,
+    container: dict[str, Any] | None,
+    own: Mapping[str, str],
+    attempt: Attempt,
+    rank: int,
+    held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
     inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
@@ -169,7 +176,7 @@ def _command(
         return list(program.argv), {**inherited, **own}
     from orchestrator.job.contained import contained
 
-    return contained(container, list(program.argv), own, inherited, attempt, rank)
+    return contained(container, list(program.argv), own, inherited, attempt, rank, held)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:
@@ -190,10 +197,12 @@ class Wrapper:
         kill_after_s: float,
         *,
         pulse: bool,
+        joined: bool = False,
     ) -> None:
         self.child, self.attempt, self.rank = child, attempt, rank
         self.program, self.kill_after_s = program, kill_after_s
         self.pulse_s = time.monotonic() if pulse else float("inf")
+        self.joined = joined
         self.told_s: float | None = None
         self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -220,20 +229,29 @@ class Wrapper:
                         os.utime(self.attempt.rank_start(self.rank))
                 if self.asked_where:
                     self.asked_where = False
-                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self.child.pid))
+                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self._program()))
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         """Any request to end reaches the program once, as the signal it knows: it stops after a checkpoint."""
         if self.told_s is None:
-            self.child.send_signal(self.program.stop_signal)
-            self.child.send_signal(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
+            self._send(self.program.stop_signal)
+            self._send(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
             self.told_s = time.monotonic()
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:
         """The supervisor asks where the ranks are: the program writes its stack to its log, if it knows how."""
         if self.program.shows_stack:
-            self.child.send_signal(signal.SIGUSR1)
+            self._send(signal.SIGUSR1)
         self.asked_where = True
+
+    def _send(self, number: int) -> None:
+        if self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._program(), number)
+
+    def _program(self) -> int:
+        """The process of the program: a runtime passes signals on to it, but not to one that joined an instance."""
+        return process.child_of(self.child.pid) if self.joined else self.child.pid
 
     def _kill(self) -> None:
         """End the program and, where it has a group of its own, what it started."""

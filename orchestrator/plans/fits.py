@@ -98,6 +98,9 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             "container.host_mpi": container.host_mpi,
         }
     )
+    if container.writable and container.mount == "node":
+        one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
+        yield Misfit("container.mount", one, "leave 'container.writable' out")
     yield from _not_words(
         {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
     )
