@@ -103,7 +103,7 @@ def _build(
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
     try:
-        argv = command(runtime, options, image, inputs.source(work))
+        argv = command(runtime, options, image, inputs.word(work))
         shell = own_environment(process.clean_environment())
         environment = {**shell, **temporary_folder(runtime, _temporary(key, options, work))}
         code = _run(argv, environment, work, log, progress)

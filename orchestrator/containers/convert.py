@@ -44,7 +44,7 @@ class Conversion(Inputs):
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def source(self, folder: Path) -> str:
+    def word(self, folder: Path) -> str:
         """What the runtime reads, as a word for it; a link to it is made in the new `folder`."""
         private.make(folder)
         if self.transport in ("docker", *PULLED):

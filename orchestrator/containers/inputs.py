@@ -44,7 +44,7 @@ class Inputs:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def source(self, folder: Path) -> str:
+    def word(self, folder: Path) -> str:
         """What the runtime reads, as a word for it; it is laid out in the new `folder`, where the build runs."""
         return self.lay_out(folder).name
 

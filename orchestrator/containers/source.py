@@ -9,7 +9,7 @@ from typing import Literal
 
 from orchestrator import private
 from orchestrator.errors import UserError
-from orchestrator.spec.paths import absolute, complaint
+from orchestrator.spec.paths import absolute, expanded
 
 Kind = Literal["image file", "SIF", "folder", "archive", "layout", "registry"]
 TRANSPORTS: dict[str, Kind] = {"docker-archive": "archive", "oci-archive": "archive", "oci": "layout"}
@@ -76,12 +76,12 @@ def misfit(text: str) -> str | None:
     if transport in REGISTRIES:
         return None if REFERENCE.fullmatch(place) else f"{place!r} is no reference, as in docker://debian:bookworm-slim"
     if transport in TRANSPORTS:
-        return f"its path: {reason}" if (reason := complaint(place)) else None
+        return _no_path(place)
     if re.match(r"[a-z][a-z0-9+.-]*:", text):
         return f"this form is not known; an image is {FORMS}"
     if re.search(r"\.tar(\.\w+)?$|\.tgz$", text):
         return f"write docker-archive:{text} for what `docker save` wrote, or oci-archive:{text}"
-    return f"its path: {reason}" if is_path(text) and (reason := complaint(text)) else None
+    return _no_path(text) if is_path(text) else None
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -92,6 +92,14 @@ def _split(text: str) -> tuple[str, str, str]:
         place, _, tag = match[2].partition(":")
         return match[1], place, tag
     return "", text, ""
+
+
+def _no_path(text: str) -> str | None:
+    try:
+        expanded(text)
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def _is_sif(path: Path) -> bool:

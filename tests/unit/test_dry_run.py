@@ -1,5 +1,6 @@
 """What a dry run shows: the same as what submit then does, on every scheduler, with nothing written."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -151,7 +152,8 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     assert shown.container and shown.container[:2] == [str(command), "exec"] and "/tmp:/data:ro" in shown.container
     unstaged = {**shown.order["container"], "stage": None}
     shown.attempt.ranks.mkdir(parents=True)
-    argv, environment = contained(unstaged, list(shown.program.argv), shown.environment, {}, shown.attempt, 0)
+    words, given = list(shown.program.argv), shown.environment
+    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())
     place = shown.container.index(next(word for word in shown.container if word.endswith(".sif")))
     assert argv[:place] + argv[place + 1 :] == shown.container[:place] + shown.container[place + 1 :]
     assert shown.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.container

@@ -19,7 +19,8 @@ def kept(version: list[int]) -> dict[str, Any]:
     runtime = {"command": "singularity", "product": "singularity", "version": version}
     return {
         "runtime": runtime, "image": "/c/x.sif", "binds": [{"host": "/a:b" if version == [0] else "/a"}],
-        "gpu": "", "writable": "", "directory": "/", "extra": [], "stage": None, "sha256": "0" * 64, "environment": {}, "instance": "",
+        "gpu": "", "writable": "", "directory": "/", "extra": [], "stage": None, "sha256": "0" * 64,
+        "environment": {}, "instance": "",
     }  # fmt: skip
 
 

@@ -50,8 +50,8 @@ def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
         ("oci://a/b", "this form is not known"),
         ("docker://--option", "is no reference"),
         ("docker://a b", "is no reference"),
-        ("docker-archive:", "its path: it is empty"),
-        ("/a/\0.sif", "its path: it holds a NUL"),
+        ("docker-archive:", "cannot be a path: it is empty"),
+        ("/a/\0.sif", "cannot be a path: it holds a NUL"),
     ],
 )
 def test_what_is_no_image_is_told_with_the_mend(text: str, says: str) -> None:
@@ -101,7 +101,7 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
             source.parse("oras://a/b:1"),
         ]
     ):
-        made_from = convert.conversion(named, "").source(tmp_path / str(number))
+        made_from = convert.conversion(named, "").word(tmp_path / str(number))
         words.append(command(NEW, plain, Path("out.sif"), made_from)[1:])
     assert words == [
         ["build", "out.sif", "docker-archive:source"],
