@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         source, site = args.image, load_site(args.site)
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
+    for advice in prepared.advice:
+        _say(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
         from orchestrator.images.build_job import build_in_job
 

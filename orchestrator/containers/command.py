@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from orchestrator.containers.runtime import Runtime, own_environment
@@ -69,6 +69,10 @@ class ContainerExec:
     extra: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
     instance: str = ""  # the name of the one that programs join; '' where each mounts the image for itself
+
+    def only_asked(self, directory: str = "/") -> ContainerExec:
+        """The same for a short question on a machine that may have no GPU: nothing is kept running or written."""
+        return replace(self, gpu="", writable="", instance="", directory=directory)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import private
@@ -57,9 +57,15 @@ def conversion(source: Source, compression: str) -> Conversion:
     """What converts an image that is no SIF. Raises UserError where it is not there, or is not what its form says."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
-    bootstrap = source.transport or "localimage"
-    definition = f"Bootstrap: {bootstrap}\nFrom: {source.place}{':' * bool(source.tag)}{source.tag}\n"
-    return Conversion(definition, (), None, _identity(source), compression, source.transport, source.place, source.tag)
+    found = Conversion("", (), None, _identity(source), compression, source.transport, source.place, source.tag)
+    return at(found, source.place)
+
+
+def at(conversion: Conversion, place: str) -> Conversion:
+    """The same entry of the cache, made of `place`: a tag's image by its digest."""
+    tag = f":{conversion.tag}" if conversion.tag else ""
+    definition = f"Bootstrap: {conversion.transport or 'localimage'}\nFrom: {place}{tag}\n"
+    return replace(conversion, place=place, definition=definition)
 
 
 def name(source: Source) -> str:

@@ -135,8 +135,7 @@ def _examined(known: ImageFacts, container: ContainerExec) -> ImageFacts:
 
 def _inside(container: ContainerExec, *command: str) -> process.Finished:
     # Without --nv: the probe needs no GPU, and a login node has none.
-    plain = replace(container, gpu="", directory="/")
-    started = inside(plain, command, {}, {})
+    started = inside(container.only_asked(), command, {}, {})
     shell = own_environment(process.clean_environment())
     return process.run(started.argv, timeout_s=ASKING_S, environment={**shell, **started.environment})
 

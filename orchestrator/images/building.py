@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import convert, facts, image_file, runtime
+from orchestrator.containers import convert, facts, image_file, registry, runtime
 from orchestrator.containers import source as sources
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.site import Site
 
@@ -42,11 +42,27 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
     if named.converted:
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, and --offline uses no network")
-        converted = convert.conversion(named, options.compression)
-        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None))
+        converted, advice = _conversion(named, options.compression, cache(site))
+        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
     name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
     return Prepared(name, inputs, options)
+
+
+def _conversion(named: sources.Source, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+    """What converts an image, and what its user is told: which digest a tag names, as that can change."""
+    found = convert.conversion(named, compression)
+    if named.transport != "docker" or "@" in named.place:
+        return found, ()
+    if into.get(found.key):
+        again = f"`torusrun image rm {found.key[:12]}` and build again for what it names now"
+        return found, (f"{named.text} was converted before: {again}",)
+    try:
+        pinned = registry.pinned(named.place)
+    except SiteError as error:
+        return found, (f"{error}; whatever the tag names is taken",)
+    told = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    return convert.at(found, pinned), (told,)
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,7 @@ class Prepared:
     name: str
     inputs: Inputs
     options: builds.Options
+    advice: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
