@@ -91,7 +91,7 @@ def _digest(reference: Reference, scheme: str) -> str:
 
 def _token(challenge: dict[str, str]) -> str:
     """A token for everybody. Raises ValueError for an answer that holds none."""
-    query = {name: challenge[name] for name in ("service", "scope") if name in challenge}
+    query: dict[str, str] = {name: value for name, value in challenge.items() if name in ("service", "scope")}
     with _asked(f"{challenge['realm']}?{urllib.parse.urlencode(query)}", {}, "GET") as answer:
         found = json.loads(answer.read(LARGEST_ANSWER_BYTES))
     token = (found.get("token") or found.get("access_token")) if isinstance(found, dict) else None

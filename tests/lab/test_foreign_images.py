@@ -146,16 +146,9 @@ def test_a_request_to_stop_reaches_programs_that_share_a_mount(builder: Builder,
 
 
 @pytest.mark.parametrize("writable", ["tmpfs", "/tmp/overlays"])
-def test_a_program_may_write_into_its_image(builder: Builder, writable: str) -> None:
-    root = builder.home / f"open-{writable.rpartition('/')[2]}"
-    shutil.copytree(builder.apptainer.tiny, root, symlinks=True)
-    (root / "work").mkdir()
-    (root / "work").chmod(0o777)
-    image = str(root.relative_to(builder.home))
-    site = builder.site(f"{root.name}.yaml", f", writable: {writable}")
-    assert builder.build(f"./{image}", "-q").returncode == 0
-    write_run(builder, f"./{image}", site)
-    writes = "echo of rank $RANK > /work/mine && cat /work/mine"
+def test_a_program_may_write_into_its_image(builder: Builder, tiny: Path, writable: str) -> None:
+    write_run(builder, tiny.name, builder.site("writable.yaml", f", writable: {writable}, args: [--fakeroot]"))
+    writes = "echo of rank $RANK > /usr/mine && cat /usr/mine"
     run = ended_well(builder, "--set", "ranks_per_node=2", "--set", f"command={json.dumps(['sh', '-c', writes])}")
     assert all(f"of rank {rank}\n" in logs(run) for rank in range(4)), logs(run)
 
