@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator import private
 from orchestrator.containers.inputs import Inputs, base_checksum, file_checksum
-from orchestrator.containers.source import TAG, Source
+from orchestrator.containers.source import TAG, NamedImage
 from orchestrator.errors import UserError
 
 SCHEMA = 1
@@ -53,7 +53,7 @@ class Conversion(Inputs):
         return ":".join(filter(None, (self.transport, LINK, self.tag)))
 
 
-def conversion(source: Source, compression: str) -> Conversion:
+def conversion(source: NamedImage, compression: str) -> Conversion:
     """What converts an image that is no SIF. Raises UserError where it is not there, or is not what its form says."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
@@ -68,14 +68,14 @@ def at(conversion: Conversion, place: str) -> Conversion:
     return replace(conversion, place=place, definition=definition)
 
 
-def name(source: Source) -> str:
+def name(source: NamedImage) -> str:
     """A name for the SIF in lists: of its file or folder, or of its repository."""
     word = Path(source.place.partition("@")[0]).name
     word = re.sub(r"(\.tar)?(\.gz)?$", "", word) if source.kind != "registry" else word.partition(":")[0]
     return NAME.sub("-", word) or "image"
 
 
-def _identity(source: Source) -> str:
+def _identity(source: NamedImage) -> str:
     path = Path(source.place)
     try:
         if source.kind == "registry":

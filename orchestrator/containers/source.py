@@ -25,7 +25,7 @@ HEAD_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedImage:
     """An image as a run names it. `place` is a path, or a registry's reference; `tag` chooses one of many images."""
 
     kind: Kind
@@ -40,21 +40,21 @@ class Source:
         return self.kind in ("folder", "archive", "layout", "registry")
 
 
-def parse(text: str) -> Source:
+def parse(text: str) -> NamedImage:
     """What `text` names, paths looked at. Raises UserError for a form that nothing here can run."""
     if wrong := misfit(text):
         raise UserError(f"the image {text!r}: {wrong}")
     transport, place, tag = _split(text)
     if transport in REGISTRIES:
-        return Source("registry", text, transport, place)
+        return NamedImage("registry", text, transport, place)
     if transport:
-        return Source(TRANSPORTS[transport], text, transport, place, tag)
+        return NamedImage(TRANSPORTS[transport], text, transport, place, tag)
     if not is_path(text) or text.endswith((".yaml", ".yml")):
-        return Source("image file", text)
+        return NamedImage("image file", text)
     path = absolute(text)
     if text.endswith(".sif") or _is_sif(path):
-        return Source("SIF", text, place=str(path))
-    return Source("folder" if path.is_dir() else "image file", text, place=str(path))
+        return NamedImage("SIF", text, place=str(path))
+    return NamedImage("folder" if path.is_dir() else "image file", text, place=str(path))
 
 
 def is_path(text: str) -> bool:

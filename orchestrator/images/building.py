@@ -49,7 +49,7 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
     return Prepared(name, inputs, options)
 
 
-def _conversion(named: sources.Source, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
     """What converts an image, and what its user is told: which digest a tag names, as that can change."""
     found = convert.conversion(named, compression)
     if named.transport != "docker" or "@" in named.place:

@@ -50,7 +50,7 @@ def _found(plan: Plan, text: str) -> Image:
     )
 
 
-def newest(named: source.Source, site: Site) -> CachedImage | None:
+def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
     """The newest image that was made of an image as it is now: of an image file, with or without a wheelhouse."""
     compression = site.container.compression or ""
     if named.converted:

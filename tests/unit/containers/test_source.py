@@ -94,7 +94,7 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
     words = []
     for number, named in enumerate(
         [
-            source.Source("archive", "", "docker-archive", str(odd)),
+            source.NamedImage("archive", "", "docker-archive", str(odd)),
             source.parse(f"oci:{layout}:v1"),
             source.parse(str(layout)),
             source.parse("docker://a/b:1"),
