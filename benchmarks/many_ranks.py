@@ -67,12 +67,13 @@ def main() -> None:
         }
         bench.run(start_instance(one, {}).argv)
         try:
-            taken = {case: [bench.together_s(argv) for _ in range(rounds + 1)][1:] for case, argv in cases.items()}
+            turns = [{case: bench.together_s(argv) for case, argv in cases.items()} for _ in range(rounds + 1)]
         finally:
             bench.run(stop_instance(one, one.instance))
-    print(f"{RANKS} starts of `true` at once, {os.cpu_count()} cores, {found}; medians of {rounds} rounds\n")
-    for case, times in taken.items():
-        median_s = statistics.median(times)
+    what = f"{RANKS} starts of `true` at once, {os.cpu_count()} cores, {found}"
+    print(f"{time.strftime('%Y-%m-%d')}, {what}; medians of {rounds} rounds in turns\n")
+    for case in cases:
+        median_s = statistics.median(turn[case] for turn in turns[1:])
         print(f"{case:14}{median_s:8.2f} s{1000 * median_s / RANKS:8.1f} ms each")
 
 
