@@ -54,7 +54,8 @@ def mounted(container: ContainerExec, inherited: Mapping[str, str]) -> Iterator[
             with contextlib.suppress(OSError), _locked(folder / f"{name}{TURN}"):
                 fcntl.flock(used, fcntl.LOCK_UN)
                 if _alone(used):
-                    _stop(container, name, used)
+                    _stop(container, name)
+                    os.ftruncate(used, 0)
 
 
 def _start(container: ContainerExec, inherited: Mapping[str, str]) -> None:
@@ -71,19 +72,22 @@ def _start(container: ContainerExec, inherited: Mapping[str, str]) -> None:
         )
 
 
-def _stop(container: ContainerExec, name: str, used: int) -> None:
+def _stop(container: ContainerExec, name: str) -> None:
     with contextlib.suppress(SiteError):
         process.run(stop_instance(container, name), timeout_s=STOPPING_S)
-    os.ftruncate(used, 0)
 
 
 def _stop_left(container: ContainerExec, folder: Path) -> None:
     """Stop what ranks that were killed left on this node: the instances that nobody is in."""
     for path in folder.glob(f"torusrun-*{USED}"):
-        if path.stat().st_size:
-            with contextlib.suppress(OSError), _opened(path) as left:
-                if path.stem == container.instance or _alone(left):
-                    _stop(container, path.stem, left)
+        if path.stem == container.instance:
+            if path.stat().st_size:
+                _stop(container, path.stem)
+        elif path.stat().st_size:
+            with contextlib.suppress(OSError), _opened(path.with_suffix(TURN)) as turn, _opened(path) as left:
+                if _alone(turn) and _alone(left):  # else ranks of another run are in it, or about to be
+                    _stop(container, path.stem)
+                    os.ftruncate(left, 0)
 
 
 def _alone(descriptor: int) -> bool:
