@@ -6,11 +6,10 @@ import os
 import shlex
 from pathlib import Path
 
-from orchestrator.containers import check, convert, facts, image_file, mounts, runtime, source
+from orchestrator.containers import convert, image_file, mounts, runtime, source
 from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec, words_needed
 from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.findings import Finding
 from orchestrator.containers.inputs import collect, file_checksum
 from orchestrator.containers.mirror import completed
 from orchestrator.errors import SiteError, UserError
@@ -21,16 +20,8 @@ from orchestrator.spec.site import Site
 
 
 def of_plan(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one.
-
-    Raises UserError when it is not built or not there, or when this machine's runtime cannot start it as the site says.
-    """
-    if plan.run.image is None:
-        return None
-    image = _found(plan, plan.run.image)
-    if here := runtime.find(plan.site.container.runtime):
-        _startable(plan, image, here)
-    return image
+    """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
+    return None if plan.run.image is None else _found(plan, plan.run.image)
 
 
 def _found(plan: Plan, text: str) -> Image:
@@ -95,7 +86,7 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
     )
 
 
-def _startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
+def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
     """Raise UserError where this runtime lacks what the site asks for, or does not find the image signed."""
     for word in words_needed(container(plan, image, here)):
         if lacking := here.lacks(word):
@@ -115,47 +106,7 @@ def _gpu(plan: Plan) -> str:
     return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
 
 
-def fitting(plan: Plan) -> Image | None:
-    """The image of a plan, None for a run without one. Raises UserError with all that does not fit."""
-    image = of_plan(plan)
-    if image is None:
-        return None
-    wrong = [finding for finding in findings(plan, image) if finding.severity == "error"]
-    if wrong:
-        raise UserError("\n".join(f"{image.path}: {finding}" for finding in wrong))
-    return image
-
-
-def findings(plan: Plan, image: Image) -> list[Finding]:
-    """What does not fit between the run, its image and its site."""
-    site, node = plan.site.container, plan.site.node
-    found = runtime.find(site.runtime)
-    binds = [Bind.parse(text).host for text in site.bind] + ([site.host_mpi] if site.host_mpi else [])
-    wanted = check.Wanted(
-        host_mpi=site.mpi == "host",
-        gpus=(node.architecture,) if node.architecture else (),
-        driver=site.driver,
-        training=not plan.run.command,
-    )
-    bound = image.bound_training
-    where = (
-        ContainerExec(found, image.path, mounts.needed(bound), environment=mounts.variables(bound)) if found else None
-    )
-    host = facts.host(found, plan.site.launcher, binds)
-    return check.check(wanted, host, facts.image(Path(image.path), where), _image_file(plan))
-
-
-def unbuilt(plan: Plan) -> list[Finding] | None:
-    """What is known of a plan's image before it is built; None when it is built, or no image file."""
-    own = _image_file(plan)
-    if own is None or newest(source.parse(str(plan.run.image)), plan.site):
-        return None
-    site = plan.site.container
-    wanted = check.Wanted(builds=site.build_on == "login", fakeroot=site.build == "fakeroot")
-    return check.check(wanted, facts.host(runtime.find(site.runtime), plan.site.launcher), None, own)
-
-
-def _image_file(plan: Plan) -> image_file.ImageFile | None:
+def file_of(plan: Plan) -> image_file.ImageFile | None:
     """The image file that a plan's image is built of; None for an image of another form, or no image."""
     if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
         return None
