@@ -55,7 +55,7 @@ def _environment(site: Site) -> tuple[dict[str, str], str, str]:
     from orchestrator.schedulers.script import loading
 
     lines = loading(site.modules, site.purge_modules)
-    text = render("job/login_modules.sh.j2", lines=[Text(line) for line in lines])
+    text = render("modules/environment.sh.j2", lines=[Text(line) for line in lines])
     did = f" after `{'; '.join(lines)}`"
     try:
         done = process.run(["bash", "-c", text], timeout_s=LOADING_S, undecodable="surrogateescape")
