@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from orchestrator import process
@@ -132,22 +132,28 @@ def _environment(
 ) -> dict[str, str]:
     """What this rank's program is given; as rank 0 of a program that has a meeting point, that is opened first."""
     if not program.rendezvous:
-        return given(launch, placement, rank, attempt.number)
+        return given(launch, placement, rank, attempt.number, inherited=os.environ)
     from orchestrator.job.meeting import meeting, open_meeting
 
     if rank == 0:
         held.enter_context(open_meeting(attempt, launch["interface"]))
-    return given(launch, placement, rank, attempt.number, meeting(attempt))
+    return given(launch, placement, rank, attempt.number, meeting(attempt), os.environ)
 
 
 def given(
-    launch: Mapping[str, Any], placement: Placement, rank: int, attempt: int, meets: tuple[str, int | str] | None = None
+    launch: Mapping[str, Any],
+    placement: Placement,
+    rank: int,
+    attempt: int,
+    meets: tuple[str, int | str] | None = None,
+    inherited: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """What a rank's program gets beside what it inherits; `meets` is the address and the port where its ranks meet."""
     slot = placement.slots[rank]
     here = sum(other.host == slot.host for other in placement.slots)
     return {
         **fabric(launch["hcas"], slot.local_rank, here),
+        **told_network(launch["hcas"], launch["program"]["environment"], inherited),
         **launch["program"]["environment"],
         **ranks_environment(placement, rank, launch["run"], attempt),
         **(master_environment(placement, rank, *meets) if meets else {}),
@@ -160,6 +166,13 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
         return {}
     beside = hcas[local_rank * len(hcas) // ranks_here]
     return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{beside}:1"}
+
+
+def told_network(hcas: Sequence[str], *given: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make NCCL write to the log which network it chose, unless one of `given` asks it for words."""
+    if not hcas or any("NCCL_DEBUG" in variables for variables in given):
+        return {}
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
 
 def _command(
