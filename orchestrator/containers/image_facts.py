@@ -59,9 +59,8 @@ def image(path: Path, container: ContainerExec | None, asks: Inside | None = Non
     found, read = architecture.machine(path)
     known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
     try:
-        if not path.is_dir():
-            with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
-                stream.read(1)
+        with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+            stream.read(1)
     except OSError as error:
         return _with(replace(known, readable=False), file=f"{path}: {error.strerror}")
     if container and not asks:
@@ -102,6 +101,8 @@ def complaint(stderr: str) -> str:
 def _not_started(known: ImageFacts, said: str) -> ImageFacts:
     """Nothing could be asked: for want of a shell, by this machine's fault, or since no program starts in it."""
     known = _with(known, start=f"/bin/sh in the image: {said}")
+    if "exec format error" in said.lower():
+        return replace(known, starts=False, foreign=True)
     if NO_SHELL.search(said):
         return replace(known, starts=None, shell=False)
     return replace(known, starts=None if OF_THIS_MACHINE.search(said) or "did not answer" in said else False)

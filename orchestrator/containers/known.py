@@ -52,6 +52,7 @@ class ImageFacts:
     shared: bool | None = True
     local_folder: str = ""  # the folder that every node has its own of, where it lies in one
     machine: str | None = None  # as `uname -m` names it
+    foreign: bool = False  # this machine's processor does not run its programs
     shell: bool = True  # whether it has a /bin/sh, which the other questions need
     python: str | None = None
     has_python: bool | None = None

@@ -33,6 +33,7 @@ def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator
 
 
 def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Whether a program of it runs here. A SIF that was made of another machine's files names its own maker's processor."""
     evidence = image.evidence("start")
     if host.runtime is None:
         return  # which is told already
@@ -40,6 +41,12 @@ def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
         yield fits("image-broken", "programs run in the image", evidence)
     elif not image.shell:
         yield unknown("image-broken", "the image has no /bin/sh that could be asked what is in it", evidence)
+    elif image.foreign:
+        yield Finding(
+            "image-architecture",
+            "the image's programs are for another processor than this machine's",
+            evidence=evidence,
+        )
     elif image.starts is None and wanted.cluster:
         yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
     else:

@@ -139,6 +139,10 @@ MISMATCHES: list[Row] = [
         "image-architecture", ERROR, "the image is for aarch64, and the nodes' Python for x86_64",
     ),
     (
+        "aarch64 inside a SIF of x86_64", TRAINING, HOST, replace(CUDA_TORCH, starts=False, foreign=True),
+        "image-architecture", ERROR, "the image's programs are for another processor than this machine's",
+    ),
+    (
         "an image in /tmp", ON_CPUS, HOST, replace(CPU_TORCH, shared=False, local_folder="/tmp"),
         "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, of which every node has its own",
     ),

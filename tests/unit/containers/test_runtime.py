@@ -9,7 +9,7 @@ from orchestrator.containers.command import ContainerExec, inside, start_instanc
 from orchestrator.containers.compat import runs_on
 from orchestrator.containers.runtime import SINCE, Runtime
 from orchestrator.errors import SiteError, UserError
-from orchestrator.images import run_image
+from orchestrator.images import checking, run_image
 from orchestrator.images.kept import Image
 from orchestrator.job import node_folder
 from orchestrator.plans.plan import Plan, plan
@@ -69,7 +69,7 @@ def test_a_version_that_lacks_a_word_is_told_before_the_queue(
     (tmp_path / "x.sif").write_bytes(b"an image")
     wanted = f"{{runtime: {command}, {container[1:]}"
     with pytest.raises(UserError, match=says):
-        run_image.of_plan(planned(tmp_path, "{gpus: 4}", wanted))
+        checking.fitting(planned(tmp_path, "{gpus: 4}", wanted))
 
 
 def test_products_differ_in_what_they_have() -> None:
