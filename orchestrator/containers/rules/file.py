@@ -23,7 +23,10 @@ def readable(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Fin
 def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """The image's processor against the nodes'."""
     evidence = f"{image.evidence('machine')}; {host.evidence('machine')}"
-    if image.machine is None or host.machine is None:
+    if image.foreign:  # the header names the processor of the machine on which the SIF was made
+        what = "the image's programs are for another processor than this machine's"
+        yield Finding("image-architecture", what, evidence=image.evidence("start"))
+    elif image.machine is None or host.machine is None:
         yield unknown("image-architecture", "which processor the image is for: its file does not say it", evidence)
     elif image.machine == host.machine or (image.machine, host.machine) in RUNS_TOO:
         yield fits("image-architecture", f"the image is for {image.machine}, as the nodes' Python", evidence)
@@ -33,20 +36,13 @@ def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator
 
 
 def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """Whether a program of it runs here. A SIF that was made of another machine's files names its own maker's processor."""
     evidence = image.evidence("start")
-    if host.runtime is None:
+    if host.runtime is None or image.foreign:
         return  # which is told already
     if image.starts:
         yield fits("image-broken", "programs run in the image", evidence)
     elif not image.shell:
         yield unknown("image-broken", "the image has no /bin/sh that could be asked what is in it", evidence)
-    elif image.foreign:
-        yield Finding(
-            "image-architecture",
-            "the image's programs are for another processor than this machine's",
-            evidence=evidence,
-        )
     elif image.starts is None and wanted.cluster:
         yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
     else:
