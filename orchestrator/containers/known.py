@@ -75,8 +75,8 @@ class ImageFacts:
     asked: Mapping[str, str] = field(default_factory=dict)
 
     def evidence(self, fact: str) -> str:
-        """What was asked about a fact, and what answered."""
-        return self.asked.get(fact, NOT_ASKED)
+        """What was asked about a fact, and what answered, or why nothing in the image was asked."""
+        return self.asked.get(fact) or self.asked.get("start", NOT_ASKED)
 
     @property
     def versions(self) -> dict[str, str]:

@@ -102,6 +102,8 @@ def _image(plan: Plan, image: Image, here: login.Login) -> ImageFacts:
     path = Path(image.path)
     asks = _inside(plan, image, here.runtime, here.environment) if here.runtime else None
     known = facts.image(path, None, asks)
+    if not asks:
+        known = replace(known, asked={**known.asked, "start": here.asked})
     shared, own, seen = is_shared(path, expanded(plan.site.runs))
     return replace(known, shared=shared, local_folder=own, asked={**known.asked, "shared": seen})
 

@@ -30,7 +30,7 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
     if used is None:
         yield from _missing(wanted, image, evidence)
         return
-    yield fits("mpi-missing", f"the program finds {used} in the image", evidence)
+    yield fits("mpi-missing", f"MPI programs find {used} in the image", evidence)
     if wanted.launcher == "srun":
         yield from _slurm(wanted, host, used, evidence, severity)
     elif wanted.launcher != "spawn":

@@ -42,6 +42,7 @@ def test_without_a_runtime_what_is_inside_is_not_known_and_nothing_is_refused(
     assert {"runtime-missing", "python-old", "torch-without-cuda", "verbs-missing"} <= unseen
     assert found["runtime-missing"]["evidence"] == "apptainer and singularity looked for on PATH: not found"
     assert found["image-architecture"]["outcome"] == "fits" and found["image-not-shared"]["outcome"] == "fits"
+    assert found["python-old"]["evidence"] == found["runtime-missing"]["evidence"]
     assert all(finding["evidence"] for finding in found.values())
 
 
