@@ -29,6 +29,7 @@ from orchestrator.errors import SiteError
 ASKING_S = 60.0
 IMPORTING_S = 180.0  # torch from a file system that many share
 NOT_FOUND = 127
+DAMAGED = re.compile(r"(?i)trying to read the squashfs|image format not recogni|corrupt|bad superblock|checksum")
 # What a runtime says where this machine, not the image, keeps it from starting one.
 OF_THIS_MACHINE = re.compile(
     r"(?i)user namespace|not permitted|permission denied|setuid|/dev/fuse|squashfuse|loop device|newuidmap|fusermount"
@@ -71,7 +72,7 @@ def image(path: Path, container: ContainerExec | None, asks: Inside | None = Non
 def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
     answers, said = _answers(asks)
     if not answers:
-        return _not_started(known, said)
+        return not_started(known, said)
     known = by_its_shell(known, answers, asks)
     if not known.has_python:
         return known
@@ -98,14 +99,15 @@ def complaint(stderr: str) -> str:
     return (bad or lines or ["it printed nothing"])[-1]
 
 
-def _not_started(known: ImageFacts, said: str) -> ImageFacts:
+def not_started(known: ImageFacts, said: str) -> ImageFacts:
     """Nothing could be asked: for want of a shell, by this machine's fault, or since no program starts in it."""
     known = _with(known, start=f"/bin/sh in the image: {said}")
     if "exec format error" in said.lower():
         return replace(known, starts=False, foreign=True)
     if NO_SHELL.search(said):
         return replace(known, starts=None, shell=False)
-    return replace(known, starts=None if OF_THIS_MACHINE.search(said) or "did not answer" in said else False)
+    of_this_machine = OF_THIS_MACHINE.search(said) or "did not answer" in said
+    return replace(known, starts=None if of_this_machine and not DAMAGED.search(said) else False)
 
 
 def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:

@@ -47,7 +47,9 @@ def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
         yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
     else:
         yield Finding(
-            "image-broken", f"no program starts in the image: {evidence.rpartition(': ')[2]}", evidence=evidence
+            "image-broken",
+            f"no program starts in the image: {evidence.rpartition(': ')[2].rstrip('.')}",
+            evidence=evidence,
         )
 
 

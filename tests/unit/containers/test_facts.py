@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.containers import architecture, facts, probe, questions
 from orchestrator.containers.answers import parse_probe, parse_questions
-from orchestrator.containers.image_facts import complaint
+from orchestrator.containers.image_facts import complaint, not_started
+from orchestrator.containers.known import ImageFacts
 from orchestrator.containers.shared import file_system, is_shared
 
 # The beginning of a SIF that Apptainer 1.4.5 built on x86_64.
@@ -108,6 +109,29 @@ def test_the_questions_are_answered_by_a_plain_shell(tmp_path: Path) -> None:
     hostile = questions.script("$(touch pwned); x", [])
     told = subprocess.run(hostile, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert parse_questions(told.stdout)["program"][1] == 127 and not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "starts"),
+    [
+        (
+            "container creation failed: image driver mount failure: image driver squashfuse_ll instance exited with "
+            "error: squashfuse_ll exited: Something went wrong trying to read the squashfs image.",
+            False,
+        ),
+        ("Requesting capability set 0x000001ffffffffff while permitted capability set is 0x000001fffeffffff", None),
+        ("apptainer did not answer within 60 s; was running: apptainer exec x.sif", None),
+    ],
+    ids=["a truncated file", "a machine that allows too little", "a machine that is too slow"],
+)
+def test_whose_fault_it_is_that_nothing_starts(said: str, starts: bool | None) -> None:
+    """As Apptainer 1.4.5 says it, and this program of it."""
+    known = not_started(ImageFacts("/x.sif"), said)
+    assert (
+        known.starts is starts
+        and said in known.evidence("start")
+        and known.evidence("torch") == known.evidence("start")
+    )
 
 
 def test_a_complaint_is_the_line_that_says_it() -> None:
