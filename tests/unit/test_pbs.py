@@ -57,6 +57,8 @@ def only(found: dict[str, Status]) -> Status:
         ("qdel_in_its_first_second", State.FAILED, "its shell was ended by SIGKILL (exit status 265)"),
         ("walltime_exceeded", State.TIMEOUT, "reached its time limit (exit status -29)"),
         ("dropped_by_dependency", State.CANCELLED, "dropped by its dependency (afterok:5.pbs1@pbs1"),
+        ("deleted_while_awaited", State.CANCELLED, "deleted before it started: it never ran"),
+        ("deleted_while_waiting", State.CANCELLED, "deleted before it started: it never ran"),
         ("held_dependency", State.PENDING, "it waits for other jobs (afterok:6.pbs1@pbs1"),
         ("held_user", State.PENDING, "held by its user; qrls lets it go"),
         ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); as it is, it will not start"),
