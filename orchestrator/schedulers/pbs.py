@@ -186,7 +186,7 @@ def _status(job: Attributes) -> Status:
             return never_starts(comment)
         return Status(State.PENDING, comment or WAITING[letter])
     if letter == "H":
-        return Status(State.PENDING, _held(job))
+        return _held(job)
     if letter in GOING_ON:
         return Status(State.RUNNING, GOING_ON[letter], hosts)
     if letter in ("F", "X"):  # X: a task of an array that still goes on
@@ -196,12 +196,12 @@ def _status(job: Attributes) -> Status:
     return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
 
 
-def _held(job: Attributes) -> str:
+def _held(job: Attributes) -> Status:
     holders = [HELD_BY.get(letter, letter) for letter in _one_line(job.get("Hold_Types", ""))]
     awaited = _awaited(job)
     if awaited and "s" in job.get("Hold_Types", ""):
-        return f"it waits for other jobs ({awaited})"
-    return f"held by {' and '.join(holders)}; qrls lets it go"
+        return Status(State.PENDING, f"it waits for other jobs ({awaited})", held=True)
+    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls lets it go")
 
 
 def _awaited(job: Attributes) -> str:

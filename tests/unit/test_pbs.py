@@ -72,6 +72,11 @@ def test_every_recorded_state_is_read(name: str, state: State, says: str) -> Non
     assert status.state is state and says in status.reason, status
 
 
+def test_only_a_job_that_waits_for_others_is_held_for_them() -> None:
+    assert only(told("held_dependency")).held
+    assert not only(told("held_user")).held and not only(told("can_never_run")).held
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
