@@ -8,6 +8,7 @@ program, so that tests can check how often a scheduler is asked.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -186,7 +187,14 @@ def start(
             preexec_fn=lambda: _begin(parent_death, own_group),
         )
     except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def _why(error: OSError, program: str) -> str:
+    """Why a program could not be started, with what to do where its name alone was given."""
+    if error.errno != errno.ENOENT or error.filename != program or "/" in program:
+        return str(error.strerror)
+    return "it is in no folder of PATH; give its full path, or add its folder to PATH, for a job in `setup`"
 
 
 def _begin(parent_death: signal.Signals, own_group: bool) -> None:
