@@ -190,7 +190,7 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
 
 def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
     # Without --nv: the questions need no GPU, and a login node has none.
-    plain = replace(asks.container, gpu="", writable="", instance="", directory=asks.container.directory or "/")
+    plain = asks.container.only_asked(asks.container.directory or "/")
     started = inside(plain, command, asks.variables, {})
     shell = own_environment(asks.environment or process.clean_environment())
     return process.run(started.argv, timeout_s=timeout_s, environment={**shell, **started.environment})
