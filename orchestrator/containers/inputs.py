@@ -50,7 +50,8 @@ class Inputs:
         (folder / "files").mkdir()
         for name, path in self.files:
             if path.is_dir():
-                shutil.copytree(path, folder / name, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+                # The runtime copies what links lead to, so a link whose target is not in the folder must not stay one.
+                shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
             else:
                 shutil.copy2(path, folder / name)
         if self.base:
@@ -81,14 +82,17 @@ def training() -> Path:
 
 
 def checksum_of_tree(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's names, modes, links and contents. Raises UserError when it cannot be read."""
+    """SHA-256 of a file, or of a folder's names, modes and contents; a link counts as what it leads to.
+
+    Raises UserError when something cannot be read, or a link leads to a folder that holds it.
+    """
     try:
         if not path.is_dir():
             return file_checksum(path)
         total = hashlib.sha256()
-        for name, entry in _entries(path):
-            content = os.readlink(entry) if entry.is_symlink() else "" if entry.is_dir() else file_checksum(entry)
-            total.update(json.dumps([name, _kind(entry.lstat().st_mode), content]).encode())
+        for name, entry in _entries(path, links=True):
+            content = "" if entry.is_dir() else file_checksum(entry)
+            total.update(json.dumps([name, _kind(entry.stat().st_mode), content]).encode())
         return total.hexdigest()
     except OSError as error:
         raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
@@ -127,13 +131,22 @@ def _kind(mode: int) -> str:
     return f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
 
 
-def _entries(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Everything below a folder that is copied, in an order that does not depend on the file system."""
-    for where, folders, names in os.walk(folder):
+def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
+    """Everything below a folder that is copied, in an order that does not depend on the file system.
+
+    With `links`, also what lies in folders that links lead to.
+    """
+    for where, folders, names in os.walk(folder, followlinks=links):
+        if links and (above := [f for f in folders if _leads_back(Path(where, f))]):
+            raise UserError(f"{where}/{above[0]}: this link leads to a folder that holds it; remove the link")
         folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
         for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
             entry = Path(where, name)
             yield str(entry.relative_to(folder)), entry
+
+
+def _leads_back(folder: Path) -> bool:
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
 def _there(beside: Path, name: str, what: str) -> Path:

@@ -17,6 +17,15 @@ from orchestrator.images import building
 from orchestrator.images.build_job import build_in_job
 from orchestrator.spec.load import load_site
 
+# As pip 23 of Debian 12 said them.
+RETRY = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f9a260f86d0>: "
+)  # fmt: skip
+NONE = (
+    "\nERROR: Could not find a version that satisfies the requirement mine==1.0 (from versions: none)\n"
+    "ERROR: No matching distribution found for mine==1.0"
+)
 FAILURES = [
     ("E: Unable to locate package no-such-thing", "the Debian package no-such-thing does not exist"),
     ("E: Version '9' for 'libnccl2' was not found", "the Debian package libnccl2 has no version 9"),
@@ -31,7 +40,7 @@ FAILURES = [
     ("FATAL: packer failed to pack: copy Failed: write /c/busybox: no space left on device",
      "the disk is full"),
     ("curl: (6) Could not resolve host: download.open-mpi.org", "download.open-mpi.org cannot be reached"),
-    ("FATAL: dial tcp: lookup registry-1.docker.io: no such host", "registry-1.docker.io: cannot be reached"),
+    ("FATAL: dial tcp: lookup registry-1.docker.io: no such host", "registry-1.docker.io cannot be reached"),
     ("FATAL: could not use fakeroot: no mapping entry found in /etc/subuid for me", "--fakeroot needs an entry"),
     ("FATAL: You must be the root user, however you can use --fakeroot", "this runtime builds as root only"),
     ("ERROR: Failed to create user namespace: disabled", "gives users no user namespaces"),
@@ -43,6 +52,17 @@ FAILURES = [
     ("+ apt-get update\n/.post.script: line 3: apt-get: not found\n"
      "FATAL:   While performing build: while running engine: while running %post section: exit status 127",
      "exit code 255: %post: /.post.script: line 3: apt-get: not found"),
+    ("FATAL:   While making image from oci registry: exit status 2\nopen /x/layer.tar: permission denied",
+     "exit status 2: open /x/layer.tar: permission denied"),
+    (f"{RETRY}Failed to establish a new connection: [Errno -2] Name or service not known')': /simple/mine/{NONE}",
+     "its name is not known here"),
+    (f"{RETRY}Failed to establish a new connection: [Errno 111] Connection refused')': /simple/mine/{NONE}",
+     "a server does not answer"),
+    ("Could not fetch URL https://127.0.0.1:8443/simple/mine/: There was a problem confirming the ssl certificate: "
+     "HTTPSConnectionPool(host='127.0.0.1', port=8443): Max retries exceeded with url: /simple/mine/ (Caused by "
+     "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
+     "certificate (_ssl.c:992)'))) - skipping" + NONE, "'ca_bundle'"),
+    (NONE, "give that in 'secrets'"),
     ("", "exit code 255: INFO:    Starting build..."),
 ]  # fmt: skip
 
