@@ -32,8 +32,8 @@ KNOWN = (
      "the Debian package {y} has no version {x} in the base's distribution; correct 'system' of the image file"),
     (r"Couldn't find these debs: (?P<x>.+)", "debootstrap does not find {x} in this suite; correct the image file"),
     (r"satisfies the requirement (?P<x>\S+).*\(from versions: none\)",
-     "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, add its wheel, or, if an "
-     "index asks for a login, give that in 'secrets'"),
+     "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, add its wheel, or, if "
+     "an index asks for a login, give that in 'secrets'"),
     (r"No matching distribution found for (?P<x>\S+)|satisfies the requirement (?P<y>\S+)",
      "no Python package {x}; correct 'python' of the image file, or add its wheel to the wheelhouse"),
     (r"(torusrun: offline, .+)", "{0}"),

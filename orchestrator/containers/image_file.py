@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 from orchestrator.containers import kinds
+from orchestrator.containers.misfits import misfits
 from orchestrator.errors import UserError
 from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
@@ -16,19 +17,23 @@ from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 
-MPI_CHECKSUM_MISSING = (
-    "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
-    "archive, make sure that it is the right one, and write what `sha256sum` prints"
-)
-
 
 @dataclass(frozen=True)
 class Base:
-    """What the image starts from: exactly one of docker, folder, sif and debootstrap."""
+    """What the image starts from: exactly one of BASES."""
 
     docker: Annotated[str, kinds.REFERENCE] | None = field(default=None, metadata=about("an image of a registry"))
     digest: Annotated[str, kinds.DIGEST] | None = field(
-        default=None, metadata=about("digest of the docker image; without it the same tag can become another image")
+        default=None, metadata=about("digest of the registry's image; without it the same tag can become another image")
+    )
+    oras: Annotated[str, kinds.REFERENCE] | None = field(
+        default=None, metadata=about("a SIF that a registry holds as an OCI artifact")
+    )
+    docker_archive: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("a file that `docker save` or `podman save` wrote")
+    )
+    oci_archive: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("a file in OCI's format, as `podman save --format oci-archive` writes it")
     )
     folder: Annotated[str, LINE] | None = field(default=None, metadata=about("a root file system in a local folder"))
     sif: Annotated[str, LINE] | None = field(default=None, metadata=about("a local SIF"))
@@ -42,10 +47,20 @@ class Base:
 
 @dataclass(frozen=True)
 class Python:
-    """Python packages, installed into /opt/python."""
+    """Python packages, installed into a venv at /opt/python or into the base's own Python."""
 
+    source: Literal["distribution", "base"] = field(
+        default="distribution",
+        metadata=about(
+            "distribution: a new venv with Debian's Python; base: the python3 that the base has, whose PyTorch stays",
+            key="from",
+        ),
+    )
     packages: tuple[Annotated[str, kinds.REQUIREMENT], ...] = field(
-        default=(), metadata=about("packages with exact versions")
+        default=(), metadata=about("packages with exact versions, git references at a commit, paths of wheels")
+    )
+    requirements: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("a requirements file of pip, relative to the image file; its hashes are checked")
     )
     indexes: tuple[Annotated[str, kinds.URL], ...] = field(
         default=(), metadata=about("further package indexes, as for the wheels of one CUDA version")
@@ -99,7 +114,10 @@ class ImageFile:
     """An image: its base, what is installed on it, and what it expects of the machine."""
 
     name: Annotated[str, NAME] = field(metadata=about("name of the image"))
-    base: Base = field(metadata=about("what it starts from"))
+    base: Base = field(default_factory=Base, metadata=about("what it starts from"))
+    definition: Annotated[str, LINE] | None = field(
+        default=None, metadata=about("a definition file of your own, built as it is, instead of 'base' and all else")
+    )
     summary: Annotated[str, kinds.LABEL] | None = field(
         default=None, metadata=about("what it is for, in one line", key="about")
     )
@@ -114,9 +132,24 @@ class ImageFile:
         default_factory=dict, metadata=about("labels of the image")
     )
     files: tuple[File, ...] = field(default=(), metadata=about("own files to copy in"))
+    post: str | None = field(
+        default=None, metadata=about("lines of shell, run by root at the end of the build; /bin/sh stops at an error")
+    )
+    secrets: dict[Annotated[str, VARIABLE], Annotated[str, kinds.SECRET]] = field(
+        default_factory=dict,
+        metadata=about(
+            "logins that the build alone uses, each from env:VARIABLE or file:PATH: a variable (as PIP_INDEX_URL), "
+            "netrc, ca_bundle, registry_username, registry_password, registry_auth"
+        ),
+    )
     training: Literal["inside", "bound", "none"] = field(
         default="bound", metadata=about("the training package: copied in, bound from the host at start, or not used")
     )
+
+    @property
+    def has_python(self) -> bool:
+        """Whether Python packages are installed, or the base brings them."""
+        return bool(self.python.packages or self.python.requirements or self.python.source == "base")
 
 
 def shipped() -> Path:
@@ -127,8 +160,8 @@ def shipped() -> Path:
 
 
 def find(name: str, beside: Path = Path()) -> Path:
-    """The path of an image file: given as one (with a slash or ending in .yaml), or as the name of a shipped one."""
-    if "/" in name or name.endswith((".yaml", ".yml")):
+    """The path of an image file: as it is given (with a slash, .yaml or .def), or by the name of a shipped one."""
+    if "/" in name or name.endswith((".yaml", ".yml", ".def")):
         return beside / expanded(name)
     if (path := shipped() / f"{name}.yaml").is_file():
         return path
@@ -137,9 +170,12 @@ def find(name: str, beside: Path = Path()) -> Path:
 
 
 def load(path: Path) -> ImageFile:
-    """The image file at `path`. Raises SpecError with every mistake and its place."""
+    """The image file at `path`, or one that names the definition at `path`. Raises SpecError with every mistake."""
+    if path.suffix == ".def":
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)[:63]
+        return ImageFile(name if name[:1].isalpha() else f"image-{name}"[:63], definition=path.name, training="bound")
     image_file, marks = read(ImageFile, read_text(path, "image file"), str(path))
-    if problems := [Problem(_mark(marks, key, path), message) for key, message in _misfits(image_file)]:
+    if problems := [Problem(_mark(marks, key, path), message) for key, message in misfits(image_file)]:
         raise SpecError(problems)
     return image_file
 
@@ -147,23 +183,4 @@ def load(path: Path) -> ImageFile:
 def _mark(marks: Marks, key: str, path: Path) -> Mark:
     while key and key not in marks:
         key = key.rpartition(".")[0]
-    return marks.get(key, Mark(str(path)))
-
-
-def _misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
-    base, mpi = image_file.base, image_file.mpi
-    given = [kind for kind in ("docker", "folder", "sif", "debootstrap") if getattr(base, kind)]
-    if len(given) != 1:
-        said = f"not {' and '.join(given)}" if given else "and none is given"
-        yield "base", f"'base' takes exactly one of docker, folder, sif and debootstrap, {said}"
-    if base.digest and not base.docker:
-        yield "base.digest", "'base.digest' is only for 'base.docker'; other bases get a checksum when they are used"
-    if mpi.source == "built" and not (mpi.version and mpi.url):
-        yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
-    elif mpi.source == "built" and not mpi.sha256:
-        yield "mpi", MPI_CHECKSUM_MISSING
-    targets = [file.to for file in image_file.files]
-    for target in sorted({t for t in targets if targets.count(t) > 1}):
-        yield "files", f"'files' puts two things at {target}; give each its own path"
-    if not image_file.python.packages and image_file.training == "inside":
-        yield "training", "'training: inside' needs Python packages, torch among them"
+    return marks.get(key, Mark(str(path), 1, 1))

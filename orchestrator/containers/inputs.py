@@ -7,17 +7,20 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from orchestrator import private
 from orchestrator.containers.image_file import ImageFile
+from orchestrator.containers.requirements import Brought
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded
 
-SCHEMA = 1
+SCHEMA = 2
+BUILD_ONLY = "build-only"  # the folder beside a definition that is bound while it is built
+LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
 CHUNK_BYTES = 1 << 20
 NOT_COPIED = ("__pycache__", "*.pyc", ".git")
 
@@ -28,9 +31,16 @@ class Inputs:
 
     definition: str
     files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, where it is now)
-    base: Path | None = None  # a local folder or SIF
+    base: Path | None = None  # a local folder, SIF or archive
     base_identity: str = ""
     compression: str = ""
+    texts: tuple[tuple[str, str], ...] = ()  # (name below build-only/, content)
+    archives: tuple[tuple[str, Path], ...] = ()  # likewise, where it is now
+    wheelhouse: str = ""  # a checksum
+    directory: Path | None = None  # where a user's own definition finds its files, which are used where they are
+    beside: tuple[tuple[str, Path], ...] = ()  # these files
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, beside those in the definition
+    plain: str = ""  # the key of the same image file without a lock and a wheelhouse, where that is another one
 
     @property
     def key(self) -> str:
@@ -38,11 +48,23 @@ class Inputs:
         content = {
             "schema": SCHEMA,
             "definition": self.definition,
-            "files": [[name, checksum_of_tree(path)] for name, path in self.files],
+            "files": [[name, checksum_of_tree(path)] for name, path in self._paths],
+            "texts": self.texts,
             "base": self.base_identity,
             "compression": self.compression,
+            "wheelhouse": self.wheelhouse,
+            "labels": dict(self.labels),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def source(self) -> str:
+        """The key by which a run finds the image: it knows the image file, and no lock or wheelhouse."""
+        return self.plain or self.key
+
+    @property
+    def _paths(self) -> tuple[tuple[str, Path], ...]:
+        return (*self.files, *self.archives, *self.beside)
 
     def lay_out(self, folder: Path) -> Path:
         """Write the definition and copy what it takes in to `folder`; the definition's path."""
@@ -50,27 +72,44 @@ class Inputs:
         (folder / "files").mkdir()
         for name, path in self.files:
             if path.is_dir():
-                # The runtime copies what links lead to, so a link whose target is not in the folder must not stay one.
+                # The runtime copies what links lead to, so a link to something outside the folder must not stay one.
                 shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
             else:
                 shutil.copy2(path, folder / name)
+        self._lay_out_build_only(folder / BUILD_ONLY)
         if self.base:
             (folder / "base").symlink_to(self.base)
         (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
         return folder / "image.def"
 
+    def _lay_out_build_only(self, folder: Path) -> None:
+        (folder / "wheels").mkdir(parents=True)  # where a wheelhouse is bound
+        for name, path in self.archives:
+            (folder / name).parent.mkdir(parents=True)
+            shutil.copy2(path, folder / name)
+        for name, text in self.texts:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
 
-def collect(image_file: ImageFile, definition: str, beside: Path, compression: str = "") -> Inputs:
+
+def collect(
+    image_file: ImageFile,
+    definition: str,
+    beside: Path,
+    compression: str = "",
+    brought: Brought | None = None,
+) -> Inputs:
     """The inputs of an image file whose relative paths start at `beside`. Raises UserError for what is not there."""
-    files = [(f"files/{i}", _there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
+    brought = brought or Brought()
+    files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
         files.append(("files/training", training()))
-    local = image_file.base.folder or image_file.base.sif
-    base = _there(beside, local, "base") if local else None
+    local = next((path for kind in LOCAL if (path := getattr(image_file.base, kind))), None)
+    base = there(beside, local, "base") if local else None
     if base and bool(image_file.base.folder) != base.is_dir():
-        raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a SIF'}")
+        raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
-    return Inputs(definition, tuple(files), base, identity, compression)
+    return Inputs(definition, tuple(files), base, identity, compression, brought.texts, brought.archives)
 
 
 def training() -> Path:
@@ -149,7 +188,8 @@ def _leads_back(folder: Path) -> bool:
     return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
-def _there(beside: Path, name: str, what: str) -> Path:
+def there(beside: Path, name: str, what: str) -> Path:
+    """The path of what an image file names. Raises UserError where it is not there or cannot be read."""
     path = (beside / expanded(name)).absolute()
     if not path.exists():
         raise UserError(f"{path}: the image file's {what} does not exist")

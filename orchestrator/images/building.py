@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import facts, image_file, runtime
+from orchestrator.containers import contents, facts, image_file, runtime
+from orchestrator.containers import prepare as preparing
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
@@ -23,18 +24,23 @@ def cache(site: Site) -> Cache:
     return Cache(expanded(site.container.cache))
 
 
-def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
+def prepare(
+    source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
+) -> Prepared:
     """What a build of the image file at `source` needs for a site. Raises UserError where that cannot be done."""
     container = site.container
+    path = image_file.find(source)
+    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
+    found = preparing.prepare(path, variant, container.compression or "", wheelhouse, lock)
     options = builds.Options(
         mode=container.build,
         compression=container.compression or "",
         wheelhouse=wheelhouse,
         temporary=Path(container.temporary) if container.temporary else None,
+        secrets=found.image_file.secrets,
+        secrets_beside=path.parent.absolute(),
     )
-    path = image_file.find(source)
-    name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
-    return Prepared(path, name, inputs, options)
+    return Prepared(path, found.image_file.name, found.inputs, options, found.advice)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Prepared:
     name: str
     inputs: Inputs
     options: builds.Options
+    advice: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -57,8 +64,9 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
     def required() -> runtime.Runtime:
         return runtime.required(site.container.runtime)
 
-    def examine(path: Path) -> dict[str, str]:
-        return facts.image(path, ContainerExec(required(), str(path))).versions
+    def examine(path: Path) -> builds.Examined:
+        container = ContainerExec(required(), str(path))
+        return builds.Examined(facts.image(path, container).versions, contents.packages(prepared.name, container))
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)

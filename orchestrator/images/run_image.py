@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.containers import check, facts, image_file, mounts, runtime
+from orchestrator.containers import check, facts, image_file, mounts, prepare, runtime
 from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec
-from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.findings import Finding
-from orchestrator.containers.inputs import collect, file_checksum
-from orchestrator.containers.mirror import completed
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image
@@ -38,16 +36,10 @@ def of_plan(plan: Plan) -> Image | None:
 
 
 def newest(source: str, site: Site) -> CachedImage | None:
-    """The newest image that was built of an image file as it is written now, with or without a wheelhouse."""
+    """The newest image that was built of an image file as it is written now, from whatever packages."""
     path = image_file.find(source)
-    loaded = completed(image_file.load(path))
-    found = []
-    for wheelhouse, offline in ((False, False), (True, False), (True, True)):
-        variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)
-        inputs = collect(loaded, render(loaded, variant), path.parent, site.container.compression or "")
-        if entry := cache(site).get(inputs.key):
-            found.append(entry)
-    return max(found, key=lambda entry: entry.built_s, default=None)
+    sources = prepare.sources(path, site.container.mpi == "host", site.container.compression or "")
+    return cache(site).newest_of(sources)
 
 
 def _own(path: Path) -> Image:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.containers import complaints
-from orchestrator.containers.build import BuildFailed, Options, build, command, prepare
+from orchestrator.containers.build import BuildFailed, Options, build, command
 from orchestrator.containers.cache import Cache
 from orchestrator.containers.definition import Variant
+from orchestrator.containers.inputs import Inputs
+from orchestrator.containers.prepare import prepare
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import building
@@ -78,8 +80,13 @@ def test_a_killed_runtime_is_named() -> None:
     assert complaints.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
 
 
+def ready(image_file: Path) -> tuple[str, Inputs]:
+    found = prepare(image_file, Variant())
+    return found.image_file.name, found.inputs
+
+
 def test_a_missing_runtime_harms_nothing(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     missing = Runtime("/no/such/apptainer", "apptainer", (1, 4))
     with pytest.raises(SiteError, match="cannot be started"):
         build(name, inputs, Cache(tmp_path / "images"), lambda: missing, Options())
@@ -89,7 +96,7 @@ def test_a_missing_runtime_harms_nothing(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     cache, precious = Cache(tmp_path / "images"), tmp_path / "precious"
     cache.make()
     precious.write_text("mine")
@@ -112,7 +119,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     temporary.chmod(0o1777)
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     cache = Cache(tmp_path / "images")
     with pytest.raises(BuildFailed):
         build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), Options(temporary=temporary))
@@ -124,7 +131,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
 def test_a_strangers_folder_among_the_temporary_ones_stays(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     planted = tmp_path / f"torusrun-{inputs.key[:12]}-1"
     (planted / "inner").mkdir(parents=True)
     os.chown(planted, 4242, 4242)
@@ -149,29 +156,35 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
 def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
-    assert command(new, options, image, "image.def") == [
-        "apptainer", "build", "--fakeroot", "--bind", "/my wheels:/mnt", "--mksquashfs-args", "-comp lz4",
-        "/c/x.sif", "image.def",
+    assert command(new, options, image, Path("/w/image.def"), [(Path("/my wheels"), "/mnt/wheels")]) == [
+        "apptainer", "build", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro", "--mksquashfs-args", "-comp lz4",
+        "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
     for old, options in (
         (Runtime("singularity", "singularity", (2, 6, 1)), Options()),
         (Runtime("singularity", "singularity", (3, 8, 7)), Options(compression="zstd")),
     ):
         with pytest.raises(SiteError):
-            command(old, options, image, "image.def")
+            command(old, options, image, Path("image.def"))
 
 
 @pytest.mark.parametrize(
-    ("options", "variant", "says"),
+    ("text", "variant", "wheelhouse", "says"),
     [
-        (Options(wheelhouse=Path("/no/wheels")), Variant(), "the wheelhouse is not a folder"),
-        (Options(), Variant(offline=True), "needs a wheelhouse for its Python packages"),
+        ("base: {folder: .}", Variant(), "/no/wheels", "the wheelhouse is not a folder"),
+        ("base: {folder: .}", Variant(offline=True), None, "needs a wheelhouse for its Python packages"),
+        ("base: {docker: debian}", Variant(offline=True), "/usr", "cannot start from 'base.docker'"),
+        ("base: {oras: a.org/b}", Variant(offline=True), "/usr", "cannot start from 'base.oras'"),
+        ("base: {debootstrap: bookworm}", Variant(offline=True), "/usr", "cannot start from 'base.debootstrap'"),
     ],
 )
-def test_what_cannot_be_built_is_said_first(small: Path, options: Options, variant: Variant, says: str) -> None:
-    small.write_text(small.read_text() + "python: {packages: [torch==2.13.0]}\n")
+def test_what_cannot_be_built_is_said_first(
+    tmp_path: Path, text: str, variant: Variant, wheelhouse: str | None, says: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"name: mine\n{text}\npython: {{packages: [torch==2.13.0]}}\n")
     with pytest.raises(UserError, match=says):
-        prepare(small, variant, options)
+        prepare(path, variant, wheelhouse=Path(wheelhouse) if wheelhouse else None)
 
 
 def test_the_temporary_folder_is_the_one_of_the_job_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:

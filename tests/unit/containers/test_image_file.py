@@ -13,7 +13,7 @@ GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
 
 BROKEN = [
     ("no base", "name: mine\n", "1:1", "'base' is missing"),
-    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, folder"),
+    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, oras, folder"),
     ("an empty base", "name: mine\nbase: {}\n", "2:7", "and none is given"),
     ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "is only for"),
     ("short digest", "name: a\nbase: {docker: debian, digest: 'sha256:12'}\n", "2:32", "64 hexadecimal digits"),
@@ -85,4 +85,4 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
 
 def test_an_image_file_has_a_schema() -> None:
     made = schema(ImageFile, "image file")
-    assert made["required"] == ["name", "base"] and made["properties"]["mpi"]["properties"]["from"]["enum"]
+    assert made["required"] == ["name"] and made["properties"]["mpi"]["properties"]["from"]["enum"]

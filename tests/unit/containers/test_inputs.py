@@ -90,7 +90,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_an_image_file_takes_in_must_be_there(tmp_path: Path) -> None:
     for image_file, says in (
         (ImageFile("a", Base(folder="none")), "the image file's base does not exist"),
-        (ImageFile("a", Base(sif=".")), "this is a folder, not a SIF"),
+        (ImageFile("a", Base(sif=".")), "this is a folder, not a file"),
         (ImageFile("a", Base(docker="debian"), files=(File("none", "/a"),)), "the image file's file does not exist"),
     ):
         with pytest.raises(UserError, match=says):
