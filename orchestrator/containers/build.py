@@ -149,7 +149,8 @@ def command(
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
-    return [runtime.command, "build", *asked, *options.extra, str(image), str(definition)]
+    # With --force the labels of a base that is a SIF are replaced; the image itself does not exist yet.
+    return [runtime.command, "build", "--force", *asked, *options.extra, str(image), str(definition)]
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:

@@ -129,10 +129,8 @@ def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: Pa
     if locked:
         return [f"{package.name}={package.version}" for package in locked.system]
     needed = list(image_file.system)
-    if brought.words:
-        needed += ["ca-certificates"]
     if image_file.has_python and image_file.python.source == "distribution":
-        needed += ["python3", "python3-venv"]
+        needed += ["ca-certificates", "python3", "python3-venv"]
     if brought.from_git:
         needed += ["git"]
     if image_file.mpi.source == "distribution" and not variant.host_mpi:

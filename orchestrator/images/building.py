@@ -15,7 +15,7 @@ from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
 from orchestrator.errors import UserError
-from orchestrator.spec.paths import expanded
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
 
 
@@ -41,6 +41,16 @@ def prepare(
         secrets_beside=path.parent.absolute(),
     )
     return Prepared(path, found.image_file.name, found.inputs, options, found.advice)
+
+
+def definition(source: str, site: Site) -> str:
+    """The definition of the image file at `source`, as a site has it built. Raises UserError for a broken one."""
+    return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
+
+
+def lock_of(source: str, named: str) -> Path:
+    """The lock to build the image file at `source` from: the one that is named, else the one beside the image file."""
+    return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
 @dataclass(frozen=True)

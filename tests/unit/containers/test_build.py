@@ -157,7 +157,7 @@ def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
     assert command(new, options, image, Path("/w/image.def"), [(Path("/my wheels"), "/mnt/wheels")]) == [
-        "apptainer", "build", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro", "--mksquashfs-args", "-comp lz4",
+        "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro", "--mksquashfs-args", "-comp lz4",
         "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
     for old, options in (
