@@ -104,7 +104,8 @@ def _build(
     try:
         _check_paths(work, options)
         definition = inputs.lay_out(work)
-        argv = command(runtime, options, image, definition, binds(work, inputs, options, secrets))
+        login = secrets.files.get("registry_auth")
+        argv = command(runtime, options, image, definition, binds(work, inputs, options, secrets), login)
         temporary = _temporary(key, options, work)
         environment = build_environment(runtime, temporary, secrets)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
@@ -137,7 +138,12 @@ def _build(
 
 
 def command(
-    runtime: Runtime, options: Options, image: Path, definition: Path, bound: Sequence[tuple[Path, str]] = ()
+    runtime: Runtime,
+    options: Options,
+    image: Path,
+    definition: Path,
+    bound: Sequence[tuple[Path, str]] = (),
+    login: Path | None = None,
 ) -> list[str]:
     """The runtime's words for a build. Raises SiteError for what it is too old to do."""
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
@@ -145,6 +151,8 @@ def command(
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
     for host, inside in bound:
         asked += ["--bind", f"{host}:{inside}:ro"]
+    if login:
+        asked += ["--authfile", str(login)]
     if options.compression:
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")

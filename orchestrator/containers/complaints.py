@@ -44,6 +44,8 @@ KNOWN = (
     (r"No such script: \S*/(?P<x>[^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
     (r"Failed getting release file (?P<x>\S+)|Invalid Release file",
      "the base's package mirror has no such suite, or cannot be reached ({x}); correct 'base'"),
+    (r"destination /mnt doesn't exist",
+     "the base has no folder /mnt, where a build finds its secrets, wheels and requirements; take a base that has one"),
     (r"debootstrap.*(not in (your )?PATH|executable file not found)", "debootstrap is not installed on this machine"),
     (r"(?:unable to open|not open|while opening|failed to open) (?:image |file )?\S*base\b|image format not recogni",
      "the base cannot be opened as an image; check 'base' of the image file"),
@@ -67,14 +69,12 @@ def explain(log: str, exit_code: int) -> str:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
-    said = (fatal or lines or ["it printed nothing"])[-1]
-    if re.search(
-        r"%\w+ section|exit status \d+$", said
-    ):  # which says only that; the last line of the program says more
+    said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line says nothing else
+    if fatal and not said:
         own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
-        section = re.search(r"%\w+ section", said)
-        said = f"{section[0].split()[0] if section else said}: {own[-1]}" if own else said
-    return f"it ended with exit code {exit_code}: {said[:300]}"
+        section = re.search(r"%\w+(?= section)", fatal[-1])
+        said = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
+    return f"it ended with exit code {exit_code}: {(said or lines or ['it printed nothing'])[-1][:300]}"
 
 
 def _first(match: re.Match[str]) -> dict[str, str]:

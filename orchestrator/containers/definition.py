@@ -142,7 +142,10 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
     """The words of each call of `pip install`."""
     if locked is None:
         return [list(brought.words)] if brought.words else []
-    exact = [["--no-deps", "-r", f"{BUILD_ONLY}/{name}"] for name, _ in locked.requirements()]
+    exact = [
+        ["--no-deps", "-r", f"{BUILD_ONLY}/{name}"]
+        for name, _ in locked.requirements([name for name, _ in brought.archives])
+    ]
     return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
 
 

@@ -6,10 +6,12 @@ It lies beside the image in the cache. A build from it installs the same version
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.containers.requirements import BUILD_ONLY
 from orchestrator.errors import UserError
 from orchestrator.runs.files import damaged, read_object, required
 
@@ -51,14 +53,17 @@ class PackageLock:
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}
 
-    def requirements(self) -> list[tuple[str, str]]:
-        """(name beside the definition, text) of the requirements files that install the same Python packages.
+    def requirements(self, archives: Collection[str] = ()) -> list[tuple[str, str]]:
+        """(name below /mnt, text) of the requirements files that install the same Python packages.
 
+        Of packages that came from a local file those are left out that are not among `archives`: the base has them.
         pip checks hashes of all packages of a file or of none, so packages that have none get a file of their own.
         """
         hashed = [p for p in self.python if p.sha256 and not p.source]
         lines = "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in hashed)
-        direct = "".join(_direct(p) for p in self.python if p.source)
+        there = {f"file://{BUILD_ONLY}/{name}" for name in archives}
+        from_base = [p for p in self.python if p.source.startswith("file:") and p.source not in there]
+        direct = "".join(_direct(p) for p in self.python if p.source and p not in from_base)
         return [(f"requirements/locked-{n}.txt", text) for n, text in enumerate((lines, direct)) if text or n == 0]
 
 

@@ -79,7 +79,8 @@ def _rendered(
     found = brought(image_file.python, path.parent)
     definition = render(image_file, variant, found, locked)
     lint.lint(definition)
-    return replace(inputs, definition=definition, texts=tuple(locked.requirements()) if locked else found.texts)
+    texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
+    return replace(inputs, definition=definition, texts=tuple(texts))
 
 
 def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:

@@ -53,14 +53,14 @@ class Secrets:
     files: dict[str, Path] = field(default_factory=dict)
 
     def environment(self, prefix: str) -> dict[str, str]:
-        """What the runtime with this `prefix` (APPTAINER) is started with.
+        """What the runtime with this `prefix` (APPTAINER) is started with, for itself and for what it runs.
 
         Its shell evaluates values that it hands in, so they travel in base64.
         """
         inside = {k: v for k, v in self.values.items() if k not in REGISTRY}
         registry = {f"{prefix}_{name}": self.values[k] for k, name in REGISTRY.items() if k in self.values}
-        if auth := self.files.get("registry_auth"):
-            registry[f"{prefix}_AUTHFILE"] = registry["REGISTRY_AUTH_FILE"] = str(auth)
+        if bundle := self.files.get("ca_bundle"):
+            registry["SSL_CERT_FILE"] = str(bundle)
         return {**{f"{prefix}ENV_{ENCODED}{k}": _encoded(v) for k, v in inside.items()}, **registry}
 
     def bound(self) -> Iterator[tuple[Path, str]]:

@@ -65,6 +65,14 @@ FAILURES = [
      "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
      "certificate (_ssl.c:992)'))) - skipping" + NONE, "'ca_bundle'"),
     (NONE, "give that in 'secrets'"),
+    ("FATAL:   container creation failed: mount error: destination /mnt doesn't exist in container\n"
+     "FATAL:   While performing build: while running %post section: exit status 255", "the base has no folder /mnt"),
+    ("FATAL:   container creation failed: mount error: something\n"
+     "FATAL:   While performing build: while running %post section: exit status 255", "mount error: something"),
+    ("FATAL:   While performing build: conveyor failed to get: GET https://a.org/v2/team/img/manifests/1: UNAUTHORIZED: "
+     "authentication required", "the registry does not accept the login"),
+    ('FATAL: Get "https://a.org/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
+     "'ca_bundle'"),
     ("", "exit code 255: INFO:    Starting build..."),
 ]  # fmt: skip
 
