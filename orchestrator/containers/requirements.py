@@ -6,6 +6,7 @@ name a file get its new name.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def _word(package: str, beside: Path, archives: list[Path]) -> str:
 
 def gather(path: Path) -> Requirements:
     """The requirements file at `path` with all it includes. Raises SpecError with the file and line of a mistake."""
-    files: list[Path] = [path]
+    files: list[Path] = [Path(os.path.normpath(path))]
     archives: list[Path] = []
     texts: list[tuple[str, str]] = []
     for at in files:  # grows while it is walked
@@ -132,6 +133,7 @@ def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) ->
 
 def _number(path: Path, known: list[Path], mark: Mark) -> int:
     """The place of a file among those that are known, which it joins."""
+    path = Path(os.path.normpath(path))
     if not path.is_file():
         raise SpecError([Problem(mark, f"{path}: there is no such file")])
     if path not in known:

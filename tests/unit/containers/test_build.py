@@ -1,6 +1,7 @@
 """What a build says: its words to the runtime, and a failure's log in one line. Builds themselves: tests/lab."""
 
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from orchestrator.containers import complaints
 from orchestrator.containers.build import BuildFailed, Options, build, command
 from orchestrator.containers.cache import Cache
 from orchestrator.containers.definition import Variant
+from orchestrator.containers.image_file import load
 from orchestrator.containers.inputs import Inputs
 from orchestrator.containers.prepare import prepare
 from orchestrator.containers.runtime import Runtime
@@ -69,7 +71,7 @@ FAILURES = [
      "FATAL:   While performing build: while running %post section: exit status 255", "the base has no folder /mnt"),
     ("FATAL:   container creation failed: mount error: something\n"
      "FATAL:   While performing build: while running %post section: exit status 255", "mount error: something"),
-    ("FATAL:   While performing build: conveyor failed to get: GET https://a.org/v2/team/img/manifests/1: UNAUTHORIZED: "
+    ("FATAL:   While performing build: conveyor failed to get: GET https://a.org/v2/a/b/manifests/1: UNAUTHORIZED: "
      "authentication required", "the registry does not accept the login"),
     ('FATAL: Get "https://a.org/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
      "'ca_bundle'"),
@@ -121,6 +123,9 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     monkeypatch.setenv("APPTAINER_BIND", "/spy")
     monkeypatch.setenv("SINGULARITY_BINDPATH", "/spy")
     monkeypatch.setenv("SINGULARITYENV_SPY", "/spy")
+    monkeypatch.setenv("APPTAINER_NO_MOUNT", "/spy")
+    monkeypatch.setenv("SINGULARITY_SANDBOX", "/spy")
+    monkeypatch.setenv("APPTAINER_CACHEDIR", "/layers")
     shows = tmp_path / "shows"
     shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
     shows.chmod(0o755)
@@ -132,9 +137,53 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     with pytest.raises(BuildFailed):
         build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), Options(temporary=temporary))
     said = cache.log(inputs.key).read_text()
+    assert "APPTAINER_CACHEDIR=/layers" in said
     assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
     assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
     assert not list(temporary.iterdir()), "a build clears what it made"
+
+
+def test_no_secret_reaches_a_log_or_a_watcher(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_INDEX", "https://me:s3cr%2Ft-t0ken@index.example.org/simple")
+    (tmp_path / "netrc").write_text("machine index.example.org login me password other-t0ken\n")
+    small.write_text(small.read_text() + "secrets: {PIP_INDEX_URL: env:MY_INDEX, netrc: file:netrc}\n")
+    shows = tmp_path / "shows"
+    shows.write_text(
+        "#!/bin/sh\nenv\necho s3cr%2Ft-t0ken; echo s3cr/t-t0ken; printf 'other-'; printf 't0ken'; printf again\n"
+        'test -f "$PWD/build-only/.netrc" && echo bound "$@"\nexit 3\n'
+    )
+    shows.chmod(0o755)
+    name, inputs = ready(small)
+    cache, seen = Cache(tmp_path / "images"), list[str]()
+    options = Options(secrets=load(small).secrets, secrets_beside=tmp_path)
+    with pytest.raises(BuildFailed):
+        build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), options, seen.append)
+    said = cache.log(inputs.key).read_text()
+    assert "APPTAINERENV_TORUSRUN_SECRET_PIP_INDEX_URL=****" in said and "****again" in said
+    assert f"{tmp_path}/netrc:/mnt/.netrc:ro" in said, "the user's own file is bound, and no copy is made"
+    for text in (said, "\n".join(seen), *(p.read_text() for p in (tmp_path / "images").iterdir())):
+        assert not re.search("t0ken|czNjci|b3RoZXI", text)
+
+
+@pytest.mark.parametrize("mark", [",", ":", "'", '"'])
+def test_a_path_that_the_runtime_would_take_apart_is_refused(small: Path, tmp_path: Path, mark: str) -> None:
+    name, inputs = ready(small)
+    for cache, options in (
+        (tmp_path / f"a{mark}b", Options()),
+        (tmp_path / "c", Options(temporary=tmp_path / f"a{mark}b")),
+        (tmp_path / "c", Options(wheelhouse=tmp_path / f"a{mark}b")),
+    ):
+        with pytest.raises(UserError, match=f"a{mark}b: no image can be built with .* choose another folder for"):
+            build(name, inputs, Cache(cache), lambda: Runtime("false", "apptainer", (1, 4)), options)
+        assert not list(cache.glob(".*")), "nothing may be left"
+
+
+def test_a_secret_of_the_shell_does_not_reach_a_job(small: Path, tmp_path: Path, home: Path) -> None:
+    small.write_text(small.read_text() + "secrets: {PIP_INDEX_URL: env:MY_INDEX}\n")
+    (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\ncontainer: {{cache: {tmp_path}/images}}\n")
+    site = load_site(str(tmp_path / "site.yaml"))
+    with pytest.raises(UserError, match=r"'secrets.PIP_INDEX_URL' is a variable of this shell.*file:PATH"):
+        build_in_job(building.prepare(str(small), site), site, sys.executable, lambda line: None)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
@@ -165,8 +214,8 @@ def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
     assert command(new, options, image, Path("/w/image.def"), [(Path("/my wheels"), "/mnt/wheels")]) == [
-        "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro", "--mksquashfs-args", "-comp lz4",
-        "/c/x.sif", "/w/image.def",
+        "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro",
+        "--mksquashfs-args", "-comp lz4", "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
     for old, options in (
         (Runtime("singularity", "singularity", (2, 6, 1)), Options()),
