@@ -49,11 +49,13 @@ def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folde
         assert first.returncode == 0, first.stderr[-3000:]
         lock = builder.place.torusrun("image", "inspect", "private", "--lock", "--site", site).stdout
         (folder / "private.lock").write_text(lock)
-        # The base is of a folder, so there is no package of Debian to install anew.
         kept = json.loads(lock)
         assert [p["sha256"] for p in kept["python"] if p["name"] == "mine"] == [total] and len(kept["system"]) > 50
         wrong = lab.run_as_user(words, cwd=builder.home, env={**shell, "MY_INDEX": f"http://{address}/"})
         assert wrong.returncode == 0 and wrong.stdout == first.stdout, "the secret is no part of the key"
+        again = lab.run_as_user([*words, "--locked"], cwd=builder.home, env=shell, timeout_s=600)
+        assert again.returncode == 0 and again.stdout != first.stdout, again.stderr[-3000:]
+        assert "--require-hashes --no-deps" in again.stderr and "apt-get" not in again.stderr
     image = first.stdout.strip()
     assert inside(builder, image, "python3", "-c", "import mine; print(mine.VERSION)") == "1.0\n"
     secrets = [TOKEN, base64.b64encode(url.encode()).decode()]

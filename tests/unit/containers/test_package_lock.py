@@ -1,6 +1,7 @@
 """The lock of an image: what it says, what is built from it, and the documents made of it."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,10 @@ def test_a_build_from_a_lock_installs_its_versions_and_no_others() -> None:
     lint.lint(definition)
     for text in ("python3=3.11.2-1+b1", "--allow-downgrades", "--require-hashes", "--no-deps", "locked-1.txt"):
         assert text in definition
+    offline = render(image_file, Variant(offline=True), Brought(("torch==2.13.0",)), LOCK)
+    assert "apt-get" not in offline and "has other versions than the lock" in offline
+    for stage in (lint.stages(definition)[-1], lint.stages(offline)[-1]):
+        assert subprocess.run(["sh", "-n"], input=stage.sections["post"], text=True, timeout=10).returncode == 0
     assert "curl" not in definition and "torch==2.13.0 " not in definition
 
 
