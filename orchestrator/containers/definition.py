@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from orchestrator import process
 from orchestrator.containers import secrets
-from orchestrator.containers.image_file import ImageFile
+from orchestrator.containers.image_keys import ImageFile
 from orchestrator.containers.misfits import MPI_CHECKSUM_MISSING
 from orchestrator.containers.package_lock import PackageLock
 from orchestrator.containers.quoting import export, line, shell

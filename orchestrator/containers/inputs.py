@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator import private
-from orchestrator.containers.image_file import ImageFile
+from orchestrator.containers.image_keys import ImageFile
 from orchestrator.containers.requirements import Brought
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded

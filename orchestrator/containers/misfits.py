@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from orchestrator.containers import secrets
-
-if TYPE_CHECKING:
-    from orchestrator.containers.image_file import ImageFile
+from orchestrator.containers.image_keys import ImageFile
 
 BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
 REGISTRIES = ("docker", "oras")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from orchestrator.containers import lint, own_definition, package_lock
 from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.image_file import ImageFile, load
+from orchestrator.containers.image_file import load
+from orchestrator.containers.image_keys import ImageFile
 from orchestrator.containers.inputs import Inputs, base_checksum, collect
 from orchestrator.containers.mirror import completed
 from orchestrator.containers.package_lock import PackageLock

@@ -37,13 +37,13 @@ def run(
                     parent_death=signal.SIGTERM,
                 )  # fmt: skip
             try:
-                _follow(child, said, Lines(kept, progress, redacted))
+                _follow(child, said, RedactedLines(kept, progress, redacted))
                 return child.wait()
             finally:
                 _end(child)
 
 
-class Lines:
+class RedactedLines:
     """Collects output and passes it on by whole lines, since a secret could be cut in two anywhere else."""
 
     def __init__(self, kept: IO[str], progress: Callable[[str], None], redacted: Callable[[str], str]) -> None:
@@ -66,7 +66,7 @@ class Lines:
             self.progress(text.strip())
 
 
-def _follow(child: subprocess.Popen[bytes], said: IO[bytes], lines: Lines) -> None:
+def _follow(child: subprocess.Popen[bytes], said: IO[bytes], lines: RedactedLines) -> None:
     """Pass on what is said until the child has ended; what it left running may hold the pipe open for ever."""
     with selectors.DefaultSelector() as ready:
         ready.register(said, selectors.EVENT_READ)
