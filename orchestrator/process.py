@@ -8,6 +8,7 @@ program, so that tests can check how often a scheduler is asked.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -186,7 +187,14 @@ def start(
             preexec_fn=lambda: _begin(parent_death, own_group),
         )
     except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def _why(error: OSError, program: str) -> str:
+    """Why a program could not be started, with what to do where its name alone was given."""
+    if error.errno != errno.ENOENT or error.filename != program or "/" in program:
+        return str(error.strerror)
+    return "it is in no folder of PATH; give its full path, or add its folder to PATH, for a job in `setup`"
 
 
 def _begin(parent_death: signal.Signals, own_group: bool) -> None:
@@ -198,6 +206,12 @@ def _begin(parent_death: signal.Signals, own_group: bool) -> None:
 def die_with_parent(number: signal.Signals) -> None:
     """Ask the kernel to send the signal `number` to this process when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def child_of(pid: int) -> int:
+    """The process that `pid` started; `pid` itself where it has started none."""
+    found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return next((int(words[0]) for words in found if words), pid)
 
 
 def state_of(pid: int) -> str:

@@ -33,12 +33,17 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """A state and its reason."""
+    """A state and its reason.
+
+    `held` says that the scheduler holds the job until others end, and never starts it if one of those is deleted before
+    it began.
+    """
 
     state: State
     reason: str = ""
     hosts: tuple[str, ...] = ()
     never_starts: bool = False
+    held: bool = False
 
 
 def never_starts(reason: str, hosts: tuple[str, ...] = ()) -> Status:

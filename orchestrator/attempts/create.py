@@ -15,8 +15,8 @@ from orchestrator import private
 from orchestrator.code.freeze import chosen, freeze
 from orchestrator.code.select import SelectedCode
 from orchestrator.errors import SiteError, UserError
+from orchestrator.images import checking
 from orchestrator.images import kept as image_kept
-from orchestrator.images import run_image
 from orchestrator.images.kept import Image
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.kept import write_attempt
@@ -35,7 +35,7 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
-    image = run_image.fitting(plan)
+    image = checking.fitting(plan)
     facts = provenance.gather(source)
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
@@ -88,7 +88,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
 
     The code is None for a run that copies none.
     """
-    made, image = RunFolder(plan.folder), run_image.fitting(plan)
+    made, image = RunFolder(plan.folder), checking.fitting(plan)
     private.check_makable(plan.folder.parent)
     private.check_makable(index.place())
     if not plan.code:

@@ -8,8 +8,8 @@ from pathlib import Path
 from orchestrator.attempts import submit
 from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import SiteError, UserError
+from orchestrator.images import checking
 from orchestrator.images import kept as image_kept
-from orchestrator.images import run_image
 from orchestrator.plans import kept
 from orchestrator.plans.attempt import derive
 from orchestrator.plans.plan import Plan
@@ -91,7 +91,7 @@ def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
     """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
     before = image_kept.kept(run)
     if before and new_image:
-        image_kept.keep(run, run_image.fitting(plan) or before)
+        image_kept.keep(run, checking.fitting(plan) or before)
     elif before and (how := image_kept.changed(before)):
         raise UserError(
             f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image takes it as it is"

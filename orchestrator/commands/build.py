@@ -1,9 +1,11 @@
 """
-IMAGE is the name or path of an image file, or a run file whose image is built.
+IMAGE is the name or path of an image file, an image of another form (an archive, a folder, a registry's reference), of
+which a SIF is made, or a run file whose image is built.
 
 examples:
   torusrun build pytorch-cpu
   torusrun build containers/pytorch-v100.yaml --site slurm --on job
+  torusrun build docker-archive:mine.tar
   torusrun build pytorch-cpu --wheelhouse wheels --offline
 """
 
@@ -17,7 +19,7 @@ from orchestrator.errors import DONE, UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", metavar="IMAGE", help="an image file or a run file")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, an image or a run file")
     asked.site(parser)
     parser.add_argument(
         "--on", choices=("login", "job"), help="build here (login) or in a job; default: the site's build_on"
@@ -43,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.image.endswith(".def") and is_run(args.image):
         planned = plan(args.image, site=args.site)
         source, site = planned.run.image, planned.site
-        if source is None or source.endswith(".sif"):
-            raise UserError(f"{args.image}: its 'image' is {source or 'not given'}, so there is nothing to build")
+        if source is None:
+            raise UserError(f"{args.image}: its 'image' is not given, so there is nothing to build")
     else:
         source, site = args.image, load_site(args.site)
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
     for advice in prepared.advice:
         _say(f"note: {advice}")
-    if (args.on or site.container.build_on) == "job" and not building.cache(site).get(prepared.key):
+    if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
         from orchestrator.images.build_job import build_in_job
 
         build_in_job(prepared, site, site.python or sys.executable, _say)

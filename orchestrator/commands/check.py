@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
@@ -22,24 +23,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.images import run_image
+    from orchestrator.images import checking, run_image
     from orchestrator.plans.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
-    if (before := run_image.unbuilt(planned)) is not None:
-        return _say(
-            args.json, None, before, "no problem found; the image is not built yet, so what is in it was not checked"
-        )
+    if (before := checking.unbuilt(planned)) is not None:
+        return _say(args.json, None, before, "the image is not built yet, so nothing in it was looked at")
     image = run_image.of_plan(planned)
-    found = run_image.findings(planned, image) if image else []
-    path = image.path if image else None
-    return _say(args.json, path, found, f"no problem found ({path or 'no image'})")
+    if image is None:
+        return _say(args.json, None, [], "the run has no image, so there is nothing to look at")
+    return _say(args.json, image.path, checking.findings(planned, image), image.path)
 
 
-def _say(as_json: bool, image: str | None, found: list[Finding], nothing: str) -> int:
+def _say(as_json: bool, image: str | None, found: list[Finding], about: str) -> int:
     if as_json:
-        rows = [{"kind": f.kind, "severity": f.severity, "what": f.what, "why": f.why, "mend": f.mend} for f in found]
-        print(json.dumps({"schema": 1, "image": image, "findings": rows}, indent=1))
+        print(json.dumps({"schema": 2, "image": image, "findings": [f.as_json() for f in found]}, indent=1))
     else:
-        print("\n".join(map(str, found)) or nothing)
+        for finding in found:
+            print(finding)
+            if finding.evidence:
+                print(f"    {finding.evidence}")
+        print(f"{about}{_counted(found)}")
     return USER_MISTAKE if any(f.severity == "error" for f in found) else DONE
+
+
+def _counted(found: list[Finding]) -> str:
+    """How many of each outcome there are."""
+    if not found:
+        return ""
+    count = Counter("warned" if f.severity == "warning" else f.outcome for f in found)
+    words = (
+        f"{count['does not fit']} do not fit", f"{count['warned']} warn", f"{count['fits']} fit",
+        f"{count['could not be looked at']} could not be looked at",
+    )  # fmt: skip
+    return ": " + ", ".join(words)

@@ -1,11 +1,14 @@
-"""What programs answer when they are asked about MPI, PMIx, GPUs and libraries, read from their text."""
+"""What programs answer when they are asked about MPI, PMI, GPUs and libraries, read from their text."""
 
 from __future__ import annotations
 
-import json
+import ast
 import re
 from dataclasses import dataclass
 from typing import Any
+
+LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
+OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
 
 
 @dataclass(frozen=True)
@@ -16,14 +19,28 @@ class MpiLibrary:
     version: str
     pmix: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.family} {self.version}".strip()
+
+
+@dataclass(frozen=True)
+class Library:
+    """A program or library as `ldd` sees it: the libraries that it lacks, and the versions of glibc that it misses."""
+
+    path: str
+    missing: tuple[str, ...] = ()
+    glibc: tuple[str, ...] = ()  # as in 2.34
+    mpi: str | None = None  # the MPI library that it is linked with, as in libmpi.so.40
+    error: str = ""  # why ldd could not say
+
 
 def parse_mpi(said: str) -> MpiLibrary | None:
-    """The MPI from `ompi_info --parsable`, or from `mpirun --version` of any family."""
+    """The MPI from `ompi_info --parsable`, `mpichversion`, or from `mpirun --version` of any family."""
     if match := re.search(r"^ompi:version:full:(\S+)", said, re.MULTILINE):
         embedded = re.search(r"^mca:pmix:pmix(\d)", said, re.MULTILINE)
         return MpiLibrary("openmpi", match[1], int(embedded[1]) if embedded else None)
     for family, pattern in (
-        ("openmpi", r"\(Open MPI\) (\S+)"),
+        ("openmpi", r"\(Open(?: MPI|RTE)\) (\S+)"),
         ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
         ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
     ):
@@ -32,10 +49,26 @@ def parse_mpi(said: str) -> MpiLibrary | None:
     return None
 
 
+def family_of(library: str) -> str | None:
+    """openmpi or mpich (Intel MPI has the same ABI) by the name of a library, as in libmpi.so.40; None for another."""
+    match = LIBMPI.search(library)
+    if not match:
+        return None
+    return "openmpi" if int(match[1]) in OPENMPI_SONAMES else "mpich"
+
+
 def parse_pmix(said: str | None) -> int | None:
     """The generation from what libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'."""
     match = re.search(r"(\d+)\.\d+", said or "")
     return int(match[1]) if match else None
+
+
+def parse_slurm_pmi(said: str) -> frozenset[str] | None:
+    """What `srun --mpi=list` offers, as in none, pmi2, pmix, pmix_v4; None where it lists nothing."""
+    listed = re.split(r"MPI (?:plugin )?types are\.*", said)
+    if len(listed) == 1 and not re.search(r"^srun: (?:none|pmi2|pmix\w*|cray_shasta)$", said, re.MULTILINE):
+        return None
+    return frozenset(re.findall(r"\b(none|pmi2|pmix_v\d+|pmix|cray_shasta|openmpi)\b", listed[-1]))
 
 
 def parse_slurm_pmix(said: str) -> frozenset[int]:
@@ -56,7 +89,30 @@ def parse_glibc(said: str) -> str | None:
     return match[1] if match else None
 
 
+def parse_ldd(path: str, said: str, exit_code: int) -> Library:
+    """What `ldd PATH` printed. glibc's prints `NAME => not found` and `version `GLIBC_2.34' not found`."""
+    missing = dict.fromkeys(re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE))
+    glibc = dict.fromkeys(re.findall(r"version `GLIBC_([\d.]+)' not found", said))
+    mpi = LIBMPI.search(said)
+    is_static = re.search(r"not a dynamic executable|statically linked", said) is not None
+    failed = exit_code != 0 and not missing and not glibc and not is_static
+    last = (said.strip().splitlines() or [f"ldd ended with exit code {exit_code}"])[-1]
+    return Library(path, tuple(missing), tuple(glibc), mpi[0] if mpi else None, last if failed else "")
+
+
 def parse_probe(said: str) -> dict[str, Any]:
     """What the probe printed, whatever stands around it; {} when it printed nothing."""
     match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", said, re.MULTILINE)
-    return dict(json.loads(match[1])) if match else {}
+    try:
+        found = ast.literal_eval(match[1]) if match else {}
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    kinds = {"training": bool, "architectures": list}
+    known = found.items() if type(found) is dict else ()
+    return {name: value for name, value in known if value is None or type(value) is kinds.get(name, str)}
+
+
+def parse_questions(said: str) -> dict[str, tuple[str, int]]:
+    """What the script of questions.py printed: the name of each question with (answer, exit code)."""
+    found = re.findall(r"^TORUSRUN-ASKED (.*)\n([\s\S]*?)\nTORUSRUN-ANSWERED (\d+)$", said, re.MULTILINE)
+    return {name: (answer.rstrip("\n"), int(code)) for name, answer, code in found}

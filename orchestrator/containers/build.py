@@ -17,6 +17,7 @@ from typing import Literal
 from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock, running
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
+from orchestrator.containers.convert import PULLED
 from orchestrator.containers.definition import WHEELHOUSE
 from orchestrator.containers.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
 from orchestrator.containers.inputs import Inputs, file_checksum
@@ -79,10 +80,10 @@ def build(
     """
     cache.make()
     key = inputs.key
-    if entry := cache.get(key):
+    if entry := cache.sound(key, progress):
         return entry
     with lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
-        if entry := cache.get(key):
+        if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)
         return _build(key, name, inputs, cache, runtime(), options, progress, examine)
@@ -103,9 +104,9 @@ def _build(
     secrets = read_secrets(options.secrets, options.secrets_beside)
     try:
         _check_paths(work, options)
-        definition = inputs.lay_out(work)
+        source = inputs.word(work)
         login = secrets.files.get("registry_auth")
-        argv = command(runtime, options, image, definition, binds(work, inputs, options, secrets), login)
+        argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
         temporary = _temporary(key, options, work)
         environment = build_environment(runtime, temporary, secrets)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
@@ -141,11 +142,13 @@ def command(
     runtime: Runtime,
     options: Options,
     image: Path,
-    definition: Path,
+    source: str,
     bound: Sequence[tuple[Path, str]] = (),
     login: Path | None = None,
 ) -> list[str]:
-    """The runtime's words for a build. Raises SiteError for what it is too old to do."""
+    """The runtime's words for a build of a definition or an image. Raises SiteError for what it is too old to do."""
+    if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
+        return [runtime.command, "pull", *options.extra, str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
     if options.mode == "fakeroot" and not runtime.has_fakeroot:
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
@@ -157,8 +160,9 @@ def command(
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
-    # With --force the labels of a base that is a SIF are replaced; the image itself does not exist yet.
-    return [runtime.command, "build", "--force", *asked, *options.extra, str(image), str(definition)]
+    # The labels of a base that is a SIF stay without --force; the image itself does not exist yet.
+    force = ["--force"] if source.endswith(".def") else []
+    return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:

@@ -141,6 +141,14 @@ class Cache:
             return None
         return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
 
+    def sound(self, key: str, damaged: Callable[[str], None] = warn) -> CachedImage | None:
+        """The image with this key, read from end to end; None where it is not what was built, said to `damaged`."""
+        entry = self.get(key)
+        if entry and (wrong := self.verify(entry)):
+            damaged(f"{wrong}; it is not used")
+            return None
+        return entry
+
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
         """All images, the newest first; what is wrong with one that cannot be read is said to `broken`."""
         if not os.path.isdir(self.folder):

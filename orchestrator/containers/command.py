@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from orchestrator.containers.runtime import Runtime, own_environment
@@ -19,7 +19,8 @@ from orchestrator.containers.runtime import Runtime, own_environment
 # What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
 PASSED = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_*", "GOMP_*", "KMP_*",
-    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "NCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
+    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "HSA_*", "MIOPEN_*", "NCCL_*", "RCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
     "PYTORCH_*", "TORUSRUN_*", "PMI_*", "PMI2_*", "PMIX_*", "OMPI_*", "PRTE_*", "OPAL_*", "SHARP_*", "HCOLL_*",
     "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
     "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
@@ -31,6 +32,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # in one shell or another
+TMPFS = "tmpfs"
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 
 
@@ -61,9 +63,16 @@ class ContainerExec:
     runtime: Runtime
     image: str
     binds: tuple[Bind, ...] = ()
-    gpus: bool = False
+    gpu: str = ""  # nv, nvccli or rocm: what brings the host's GPUs and their libraries in
+    writable: str = ""  # tmpfs, or the folder that keeps what is written beside the image; '' for read-only
     directory: str = ""
     extra: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
+    instance: str = ""  # the name of the one that programs join; '' where each mounts the image for itself
+
+    def only_asked(self, directory: str = "/") -> ContainerExec:
+        """The same for a short question on a machine that may have no GPU: nothing is kept running or written."""
+        return replace(self, gpu="", writable="", instance="", directory=directory)
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ def inside(
     owner alone, before it starts the command. Raises ValueError for a variable whose name no shell takes, a bind with
     a colon or comma in a path, or values that need a file where none is named.
     """
-    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **given}
+    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given}
     if wrong := [name for name in variables if not NAME.fullmatch(name)]:
         raise ValueError(f"{wrong[0]!r} is not a variable's name")
     written = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
@@ -103,6 +112,25 @@ def inside(
     return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
 
 
+def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:
+    """What mounts the image once, for programs that join it by `inside`. Raises ValueError as that does."""
+    words = [container.runtime.command, "instance", "start", *_mounting(container), *container.extra]
+    return ContainerLaunch((*words, container.image, container.instance), own_environment(inherited))
+
+
+def stop_instance(container: ContainerExec, name: str) -> list[str]:
+    """What ends an instance at once."""
+    return [container.runtime.command, "instance", "stop", "--force", name]
+
+
+def words_needed(container: ContainerExec) -> list[str]:
+    """The options and commands that this container takes, and not every runtime has."""
+    needed = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
+    return [*needed, "instance start"] if container.instance else needed
+
+
 def passes(name: str) -> bool:
     """Whether a variable of the job's environment goes into the container."""
     return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
@@ -110,13 +138,25 @@ def passes(name: str) -> bool:
 
 def _exec(container: ContainerExec) -> list[str]:
     options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
-    options += ["--nv"] if container.gpus else []
+    options += [] if container.instance else _mounting(container)
+    options += ["--pwd", container.directory] if container.directory else []
+    options += [] if container.instance else container.extra
+    image = f"instance://{container.instance}" if container.instance else container.image
+    return [container.runtime.command, "exec", *options, image]
+
+
+def _mounting(container: ContainerExec) -> list[str]:
+    """The options that say what is mounted, and how."""
+    if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
+        raise ValueError(lacking[0])
+    options = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        options += ["--writable-tmpfs"] if container.writable == TMPFS else ["--overlay", container.writable]
     for bind in container.binds:
         if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
             raise ValueError(f"a bind's path must be without ':' and ',': {bind}")
         options += ["--bind", str(bind)]
-    options += ["--pwd", container.directory] if container.directory else []
-    return [container.runtime.command, "exec", *options, *container.extra, container.image]
+    return options
 
 
 def _carries(runtime: Runtime, name: str, value: str) -> bool:

@@ -16,6 +16,20 @@ OLDEST_RUNTIME: dict[str, Version] = {
     "apptainer": (1, 0),  # the first Apptainer
 }
 
+OLDEST_PYTHON: Version = (3, 10)  # of torusrun's own training: 'requires-python' of pyproject.toml
+OLDEST_TORCH: Version = (2, 6)  # likewise: the extra 'train' of pyproject.toml
+
+# Hydra starts programs of both: MPICH and Intel MPI have one ABI (libmpi.so.12) and speak PMI 1 and 2 to it
+# (verified: MPICH ABI Compatibility Initiative; seen: MPICH 4.0.2).
+HYDRA = frozenset({"mpich", "intel"})
+# What a family needs of srun. Open MPI speaks PMIx alone, unless it was built with Slurm's own PMI, which no
+# distribution does (facts: "Without --mpi=pmix MPI_Init may abort"); Hydra's speak PMI 2 and 1, which mpi/pmi2 serves.
+SLURM_PMI: dict[str, frozenset[str]] = {
+    "openmpi": frozenset({"pmix"}),
+    "mpich": frozenset({"pmi2", "cray_shasta", "pmix"}),
+    "intel": frozenset({"pmi2", "cray_shasta", "pmix"}),
+}
+
 # CUDA version -> lowest Linux driver. From 11 on one driver serves a whole major version.
 OLDEST_DRIVER: tuple[tuple[Version, Version], ...] = (
     ((9, 0), (384, 81)),  # copy: NVIDIA, CUDA Toolkit release notes, table of driver versions
@@ -71,6 +85,8 @@ def runs_on(architectures: tuple[str, ...], gpu: str) -> bool:
     A cubin runs on its own major version from its minor on; compute_XY is PTX, compiled for any newer GPU; a suffix
     (sm_90a) binds to one. From memory: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
     """
+    if not gpu.startswith("sm_"):  # an AMD GPU, as in gfx90a: its code runs on no other
+        return gpu in architectures
     return gpu in architectures or any(_serves(a, _capability(gpu)) for a in architectures)
 
 

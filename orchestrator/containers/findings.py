@@ -1,11 +1,13 @@
-"""The kinds of mismatch: why each matters and how to mend it."""
+"""The kinds of mismatch that are looked for: why each matters and how to mend it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-Severity = Literal["error", "warning"]
+Outcome = Literal["does not fit", "could not be looked at", "fits"]
+Severity = Literal["error", "warning", "note"]
+ORDER = ("error", "warning", "note")
 
 # kind: (why it matters, how to mend it)
 KINDS: dict[str, tuple[str, str]] = {
@@ -13,7 +15,12 @@ KINDS: dict[str, tuple[str, str]] = {
         "no image can be built or run",
         "load the module of apptainer or singularity, or set 'container.runtime' of the site",
     ),
+    "modules": ("a job, which loads them first, would end at once", "correct 'modules' of the site"),
     "runtime-old": ("it cannot start a rank with a clean environment", "load a newer module of it"),
+    "shell-variables": (
+        "torusrun gives a container only what the site and the run name",
+        "unset them, and use 'container.bind' and 'env' of the site for what the ranks need of them",
+    ),
     "no-fakeroot": (
         "installing packages into an image needs it",
         "ask for an entry in /etc/subuid, build in a job or elsewhere, or name a finished SIF as 'image'",
@@ -24,22 +31,57 @@ KINDS: dict[str, tuple[str, str]] = {
         "its tag can become another image, and a rebuild another result",
         "put the digest that `skopeo inspect` shows into 'base.digest' of the image file",
     ),
-    "image-unreadable": ("no rank can start", "make it readable for you, or build it again"),
-    "image-not-shared": ("the nodes do not see it", "set 'container.cache' of the site to a folder that they share"),
-    "digest-changed": ("the run would continue with other software", "name the old image, or resume with --new-image"),
-    "driver-old": ("CUDA would not start", "take an image with an older CUDA, as pytorch-v100"),
-    "torch-without-cuda": ("the GPUs would be idle", "take an image with a CUDA build of torch"),
+    "image-unreadable": ("no rank can start", "correct 'image', or make the file readable for you"),
+    "image-broken": ("no rank can start", "build it again, or copy it again from where it came"),
+    "image-architecture": (
+        "none of its programs runs on this processor ('exec format error')",
+        "build the image on a machine with the nodes' processor, or pull the variant of its tag that is for it",
+    ),
+    "image-not-shared": (
+        "the nodes do not see it",
+        "copy it to a folder that they share, or set 'container.cache' of the site to one and build it there",
+    ),
+    "program-missing": (
+        "every rank would end with 'not found'",
+        "correct 'command', or install the program in the image",
+    ),
+    "python-missing": (
+        "torusrun's training is a Python program",
+        "take an image with Python and torch, or add 'python' to the image file; a run with 'command' needs none",
+    ),
+    "python-old": (
+        "torusrun's training does not run on it",
+        "take a base with a newer Python, as debian:bookworm; a run with 'command' may use any",
+    ),
+    "torch-missing": (
+        "torusrun's training needs it",
+        "add torch to 'python.packages' of the image file, or take an image with torch",
+    ),
+    "torch-old": ("torusrun's training does not run on it", "take an image with a newer torch"),
+    "torch-broken": (
+        "no training can start",
+        "install what the message names, or build the image again with a torch that fits its base",
+    ),
+    "torch-without-cuda": (
+        "the GPUs would be idle",
+        "take an image with a CUDA build of torch, or set 'train.device: cpu'",
+    ),
     "gpu-architecture": (
         "it imports, and fails at its first kernel: 'no kernel image is available'",
         "take a torch built for these GPUs; for V100 (sm_70) one of the cu126 index, as in pytorch-v100",
     ),
+    "driver-old": ("CUDA would not start", "take an image with an older CUDA, as pytorch-v100"),
+    "training-missing": (
+        "`python -m training` would fail on every rank",
+        "set 'training: inside' in the image file and build again, or use 'training: bound'",
+    ),
     "mpi-missing": (
         "an MPI program cannot start in it",
-        "give the image file an 'mpi', or set 'container.mpi: host' of the site",
+        "give the image file an 'mpi', or bind the site's: 'container.mpi: host' and 'container.host_mpi'",
     ),
     "mpi-family": (
-        "an MPI program's ranks do not find each other",
-        "load a module of the image's family, or bind the host's MPI",
+        "an MPI program's ranks do not find each other: each believes to be alone",
+        "load a module of the image's family, or take an image with the launcher's",
     ),
     "mpi-major": (
         "Open MPI promises to work together only within a major version",
@@ -49,25 +91,34 @@ KINDS: dict[str, tuple[str, str]] = {
         "a rank cannot communicate with its launcher",
         "build the image with an MPI of that PMIx generation, or use another launcher",
     ),
+    "slurm-pmi": (
+        "a rank cannot communicate with srun",
+        "set 'launcher: mpirun' of the site and load its module, or have Slurm's plugin installed",
+    ),
+    "host-mpi-libraries": (
+        "the host's MPI does not load in the image",
+        "bind the folders that hold these libraries ('container.bind'), and name them in LD_LIBRARY_PATH of 'env'",
+    ),
     "glibc-old": (
         "the host's MPI libraries do not load there ('GLIBC_... not found')",
         "take a base as new as the host, or an image with its own MPI",
     ),
-    "torch-broken": ("no training can start", "correct 'python' of the image file and build again"),
-    "training-missing": (
-        "`python -m training` would fail on every rank",
-        "set 'training: inside' in the image file and build again, or use 'training: bound'",
+    "verbs-missing": (
+        "NCCL falls back to TCP without a word, at a fraction of the bandwidth",
+        "add libibverbs1, ibverbs-providers and librdmacm1 to 'system' of the image file and build again",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One mismatch: what it is, why it matters, and how to mend it."""
+    """What came of looking for one kind of mismatch. `evidence` is what was asked and what answered."""
 
     kind: str
     what: str
     severity: Severity = "error"
+    evidence: str = ""
+    outcome: Outcome = "does not fit"
 
     @property
     def why(self) -> str:
@@ -75,7 +126,28 @@ class Finding:
 
     @property
     def mend(self) -> str:
-        return KINDS[self.kind][1]
+        return KINDS[self.kind][1] if self.outcome == "does not fit" else ""
 
     def __str__(self) -> str:
+        if self.outcome != "does not fit":
+            return f"{self.outcome}: {self.what}"
         return f"{self.severity}: {self.what}: {self.why}; {self.mend}"
+
+    @property
+    def place(self) -> int:
+        """Where it comes in a list: errors, warnings, what is not known, what fits."""
+        return len(ORDER) if self.outcome == "fits" else ORDER.index(self.severity)
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("kind", "outcome", "severity", "what", "why", "mend", "evidence")
+        return {name: getattr(self, name) for name in names}
+
+
+def fits(kind: str, what: str, evidence: str = "") -> Finding:
+    """This mismatch was looked for and is not there."""
+    return Finding(kind, what, "note", evidence, "fits")
+
+
+def unknown(kind: str, what: str, evidence: str = "") -> Finding:
+    """Nobody could tell whether this mismatch is there; `what` says how it can be made known."""
+    return Finding(kind, what, "note", evidence, "could not be looked at")

@@ -66,6 +66,10 @@ class Inputs:
     def _paths(self) -> tuple[tuple[str, Path], ...]:
         return (*self.files, *self.archives, *self.beside)
 
+    def word(self, folder: Path) -> str:
+        """What the runtime reads, as a word for it; it is laid out in the new `folder`, where the build runs."""
+        return str(self.lay_out(folder))
+
     def lay_out(self, folder: Path) -> Path:
         """Write the definition and copy what it takes in to `folder`; the definition's path."""
         private.make(folder)

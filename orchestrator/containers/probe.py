@@ -1,14 +1,10 @@
-"""Asks a Python what it can find beside it: run inside the image (and on the host, for its PMIx), it prints JSON.
+"""Asks a Python what it can find beside it: run inside the image (and on the host, for its PMIx).
 
-It is handed to the image's Python as text (`python -c`), so it stands alone: the standard library, and any Python
-from 3.5 on.
+It is handed to the image's Python as text (`python -c`), so it stands alone: any Python from 3.5 on, and no module that
+Debian's python3-minimal lacks, as json and ctypes. It prints a dictionary of texts, lists, None, True and False.
 """
 
-import ctypes
 import importlib
-import importlib.util
-import json
-import platform
 import sys
 
 
@@ -18,7 +14,7 @@ def torch_facts() -> dict:  # type: ignore[type-arg]
         torch = importlib.import_module("torch")
     except Exception as error:  # a broken torch fails in many ways, and all of them belong into the report
         return {"torch_error": str(error)[:300]}
-    facts = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    facts = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
     flags = getattr(torch._C, "_cuda_getArchFlags", None)
     facts["architectures"] = (flags() or "").split() if flags else []
     for name, ask in (
@@ -32,36 +28,40 @@ def torch_facts() -> dict:  # type: ignore[type-arg]
     return facts
 
 
-def pmix_version() -> str:
-    """What libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'; '' without one."""
+def libraries() -> dict:  # type: ignore[type-arg]
+    """What libpmix says it is, as in 'OpenPMIx 4.2.2 (...)', and why libibverbs does not load, '' where it does."""
+    try:
+        import ctypes
+    except ImportError:
+        return {}
+    facts = {"pmix": "", "verbs_error": ""}
     for name in ("libpmix.so.2", "libpmix.so", "libpmix.so.1"):
         try:
             ask = ctypes.CDLL(name).PMIx_Get_version
         except (OSError, AttributeError):
             continue
         ask.restype = ctypes.c_char_p
-        return str(ask().decode())
-    return ""
+        facts["pmix"] = str(ask().decode())
+        break
+    try:
+        ctypes.CDLL("libibverbs.so.1")
+    except OSError as error:
+        facts["verbs_error"] = str(error)[:300]
+    return facts
 
 
 def has_training() -> bool:
     """Whether `python -m training` finds its package."""
     try:
-        return importlib.util.find_spec("training.__main__") is not None
+        from importlib import util
+
+        return util.find_spec("training.__main__") is not None
     except ImportError:
         return False
 
 
 if __name__ == "__main__":
-    print(
-        "TORUSRUN-PROBE "
-        + json.dumps(
-            {
-                "python": platform.python_version(),
-                "glibc": platform.libc_ver()[1],
-                "pmix": pmix_version(),
-                "training": has_training(),
-                **({} if "--host" in sys.argv else torch_facts()),
-            }
-        )
-    )
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "training": has_training()}
+    found.update(libraries())
+    found.update({} if "--host" in sys.argv else torch_facts())
+    print("TORUSRUN-PROBE " + repr(found))

@@ -19,8 +19,25 @@ from orchestrator.errors import SiteError
 Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")
 ASKING_S = 30.0
+VERIFYING_S = 1800.0  # a large image is read from a slow file system
+SIGNATURE_MEND = "set 'container.verify: checksum' of the site"
 PREFIXES = ("APPTAINER", "SINGULARITY")
 BINDS = {f"{prefix}_{name}" for prefix in PREFIXES for name in ("BIND", "BINDPATH", "MOUNT")}
+
+# word: (the first Singularity that has it, the first Apptainer); None: no version has it. SingularityCE and PRO count
+# as Singularity. Read in the changelogs of both projects; what is marked "from memory" was not found there.
+SINCE: dict[str, tuple[Version | None, Version | None]] = {
+    "--nv": ((2, 3), (1, 0)),  # from memory: 2.3
+    "--nvccli": ((3, 9), (1, 0)),
+    "--rocm": ((3, 5), (1, 0)),
+    "--no-eval": ((3, 10), (1, 1)),
+    "--writable-tmpfs": ((3, 0), (1, 0)),
+    "--overlay": ((2, 4), (1, 0)),  # from memory: 2.4
+    "--fakeroot": ((3, 3), (1, 0)),  # from memory: 3.3
+    "--mksquashfs-args": (None, (1, 4)),
+    "instance start": ((3, 0), (1, 0)),
+    "verify": ((3, 0), (1, 0)),
+}
 
 
 @dataclass(frozen=True)
@@ -46,23 +63,45 @@ class Runtime:
         """A variable with this prefix reaches the container without it."""
         return f"{self.prefix}ENV_"
 
+    def has(self, word: str) -> bool:
+        """Whether this version knows an option or a command of SINCE."""
+        since = self._since(word)
+        return since is not None and self.version >= since
+
+    def lacks(self, word: str) -> str:
+        """Why an option or a command of SINCE cannot be used, in words; '' where it can."""
+        if self.has(word):
+            return ""
+        since = self._since(word)
+        name = self.family.capitalize()
+        return f"{self} has no {word}, {f'{name} has it from {dotted(since)} on' if since else f'nor has any {name}'}"
+
+    def _since(self, word: str) -> Version | None:
+        singularity, apptainer = SINCE[word]
+        return apptainer if self.family == "apptainer" else singularity
+
     @property
     def keeps_values(self) -> bool:
         """Whether --no-eval exists: without it, values handed in are evaluated by a shell (sylabs/singularity#704)."""
-        return self.version >= ((1, 1) if self.family == "apptainer" else (3, 10))
+        return self.has("--no-eval")
 
     @property
     def has_fakeroot(self) -> bool:
-        """Whether `build --fakeroot` exists (Singularity 3.3; from memory)."""
-        return self.family == "apptainer" or self.version >= (3, 3)
+        """Whether `build --fakeroot` exists."""
+        return self.has("--fakeroot")
 
     @property
     def takes_mksquashfs_args(self) -> bool:
-        """Whether `build --mksquashfs-args` exists (Apptainer 1.2, SingularityCE 4.0; from memory)."""
-        return self.version >= ((1, 2) if self.family == "apptainer" else (4, 0))
+        """Whether `build --mksquashfs-args` exists."""
+        return self.has("--mksquashfs-args")
 
     def __str__(self) -> str:
-        return f"{self.product} {'.'.join(map(str, self.version))}"
+        return f"{self.product} {dotted(self.version)}"
+
+
+def dotted(version: Version) -> str:
+    """A version as it is written, as in 1.4.5."""
+    return ".".join(map(str, version))
 
 
 def parse_version(command: str, said: str) -> Runtime:
@@ -103,6 +142,22 @@ def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in BINDS and not name.startswith(tuple(f"{prefix}ENV_" for prefix in PREFIXES))
     }
+
+
+def check_signature(runtime: Runtime, image: Path) -> None:
+    """Raise SiteError unless the image is signed by a key of the user's or the system's keyring, and unchanged since.
+
+    No key server is asked: the nodes of many clusters reach none.
+    """
+    if lacking := runtime.lacks("verify"):
+        raise SiteError(f"{lacking}; {SIGNATURE_MEND}")
+    done = process.run([runtime.command, "verify", "--local", image], timeout_s=VERIFYING_S)
+    if done.exit_code:
+        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise SiteError(
+            f"{image}: its signature is not verified: {said}; sign it (`torusrun image sign`), import the signer's key "
+            f"(`{Path(runtime.command).name} key import FILE`), or {SIGNATURE_MEND}"
+        )
 
 
 def temporary_folder(runtime: Runtime, folder: Path) -> dict[str, str]:

@@ -13,9 +13,10 @@ from orchestrator.attempts import create
 from orchestrator.attempts.after import Awaited
 from orchestrator.attempts.submit import proposed
 from orchestrator.code.select import SelectedCode
-from orchestrator.containers import runtime
+from orchestrator.containers.runtime import COMMANDS, Runtime
 from orchestrator.dryrun import assumed
 from orchestrator.images.kept import Image
+from orchestrator.images.login import login
 from orchestrator.job import launch, stage
 from orchestrator.job.contained import start
 from orchestrator.job.prepare import launch_order, program_of
@@ -28,6 +29,7 @@ from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
+ASSUMED_VERSION = (4, 0)  # of a runtime that is not here: one that keeps values as they are
 MEETING = ("<address of host 1>", "<free port>")
 
 
@@ -68,7 +70,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     image, code = create.check(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
     starter, notes = assumed.launcher(plan)
-    found = runtime.required(plan.site.container.runtime) if image else None
+    found = _runtime(plan, notes) if image else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)
     environment = given(order, placement, 0, planned.number, MEETING if program.rendezvous else None)
@@ -90,6 +92,16 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         layout.of_run(_kinds(plan)),
         [*assumed.unavailable(submit), *notes],
     )
+
+
+def _runtime(plan: Plan, notes: list[str]) -> Runtime:
+    """The runtime of this machine with the site's modules, or the one that a job is assumed to find."""
+    here = login(plan.site)
+    if here.runtime:
+        return here.runtime
+    command = plan.site.container.runtime or COMMANDS[0]
+    notes.append(f"no runtime of images is found here ({here.asked}): the job is assumed to find {command}")
+    return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
 
 
 def _hosts(plan: Plan) -> list[str]:

@@ -81,7 +81,7 @@ def _check_secrets(prepared: Prepared) -> None:
     for name, place in prepared.options.secrets.items():
         if place.startswith("env:"):
             raise UserError(
-                f"{prepared.path}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
+                f"{prepared.name}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
                 f"into a file for yourself alone (chmod 600) and name that: file:PATH"
             )
 

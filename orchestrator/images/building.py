@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import contents, facts, image_file, runtime
+from orchestrator.containers import contents, convert, facts, image_file, registry, runtime
 from orchestrator.containers import prepare as preparing
+from orchestrator.containers import source as sources
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
 
@@ -27,20 +28,32 @@ def cache(site: Site) -> Cache:
 def prepare(
     source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
 ) -> Prepared:
-    """What a build of the image file at `source` needs for a site. Raises UserError where that cannot be done."""
+    """What a build of an image needs for a site: of an image file, or of an image that is no SIF.
+
+    Raises UserError where that cannot be done.
+    """
     container = site.container
-    path = image_file.find(source)
-    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
-    found = preparing.prepare(path, variant, container.compression or "", wheelhouse, lock)
     options = builds.Options(
         mode=container.build,
         compression=container.compression or "",
         wheelhouse=wheelhouse,
         temporary=Path(container.temporary) if container.temporary else None,
-        secrets=found.image_file.secrets,
-        secrets_beside=path.parent.absolute(),
     )
-    return Prepared(path, found.image_file.name, found.inputs, options, found.advice)
+    named = sources.parse(sources.beside(source, Path()))
+    if named.kind == "SIF":
+        raise UserError(f"{source}: this is a SIF, so there is nothing to build; a run names it as its 'image'")
+    if named.converted:
+        if lock is not None:
+            raise UserError(f"{source}: only an image file can be built from a lock")
+        if offline and named.kind == "registry":
+            raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+        converted, advice = _conversion(named, options.compression, cache(site))
+        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
+    path = image_file.find(source)
+    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
+    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock)
+    options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
+    return Prepared(found.image_file.name, found.inputs, options, found.advice)
 
 
 def definition(source: str, site: Site) -> str:
@@ -53,11 +66,26 @@ def lock_of(source: str, named: str) -> Path:
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
+def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+    """What converts an image, and what its user is told: which digest a tag names, as that can change."""
+    found = convert.conversion(named, compression)
+    if named.transport != "docker" or "@" in named.place:
+        return found, ()
+    if into.get(found.key):
+        again = f"`torusrun image rm {found.key[:12]}` and build again for what it names now"
+        return found, (f"{named.text} was converted before: {again}",)
+    try:
+        pinned = registry.pinned(named.place)
+    except SiteError as error:
+        return found, (f"{error}; whatever the tag names is taken",)
+    told = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    return convert.at(found, pinned), (told,)
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """An image file, ready to be built or to be looked up in the cache."""
+    """An image, ready to be built or to be looked up in the cache."""
 
-    path: Path
     name: str
     inputs: Inputs
     options: builds.Options

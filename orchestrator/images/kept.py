@@ -51,7 +51,7 @@ def changed(image: Image) -> str | None:
         found = file_checksum(Path(image.path))
     except OSError as error:
         raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
-    return None if found == image.sha256 else f"its SHA-256 is {found[:12]}, and was {image.sha256[:12]}"
+    return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
 
 
 def verify(image: Image) -> None:

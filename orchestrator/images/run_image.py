@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
-from orchestrator.containers import check, facts, image_file, mounts, prepare, runtime
+from orchestrator.containers import convert, image_file, mounts, prepare, runtime, source
 from orchestrator.containers.cache import CachedImage
-from orchestrator.containers.command import Bind, ContainerExec
-from orchestrator.containers.findings import Finding
+from orchestrator.containers.command import Bind, ContainerExec, words_needed
 from orchestrator.containers.inputs import file_checksum
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image
 from orchestrator.plans.plan import Plan
-from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
 
 
 def of_plan(plan: Plan) -> Image | None:
     """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
-    if plan.run.image is None:
-        return None
-    if plan.run.image.endswith(".sif"):
-        return _own(absolute(plan.run.image))
-    entry = newest(plan.run.image, plan.site)
+    return None if plan.run.image is None else _found(plan, plan.run.image)
+
+
+def _found(plan: Plan, text: str) -> Image:
+    named = source.parse(text)
+    if named.kind == "SIF":
+        return _own(Path(named.place))
+    entry = newest(named, plan.site)
+    build = shlex.join(["torusrun", "build", text, "--site", plan.run.site])
     if entry is None:
-        raise UserError(
-            f"the image {plan.run.image!r} is not built for this site; `torusrun build` it with the same --site"
-        )
+        done = "converted to a SIF" if named.converted else "built"
+        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
+    if wrong := cache(plan.site).verify(entry):
+        raise UserError(f"{wrong}; `{build}` makes it again")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
         str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
     )
 
 
-def newest(source: str, site: Site) -> CachedImage | None:
-    """The newest image that was built of an image file as it is written now, from whatever packages."""
-    path = image_file.find(source)
-    sources = prepare.sources(path, site.container.mpi == "host", site.container.compression or "")
+def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
+    """The newest image that was made of an image as it is now: of an image file, from whatever packages."""
+    compression = site.container.compression or ""
+    if named.converted:
+        return cache(site).get(convert.conversion(named, compression).key)
+    sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
     return cache(site).newest_of(sources)
 
 
@@ -58,48 +64,41 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
         *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
         *(Bind.parse(text) for text in site.bind),
     )
-    gpus = plan.site.node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu")
-    return ContainerExec(found, image.path, binds, gpus, str(plan.folder), plan.site.container.args)
-
-
-def fitting(plan: Plan) -> Image | None:
-    """The image of a plan, None for a run without one. Raises UserError with all that does not fit."""
-    image = of_plan(plan)
-    if image is None:
-        return None
-    wrong = [finding for finding in findings(plan, image) if finding.severity == "error"]
-    if wrong:
-        raise UserError("\n".join(f"{image.path}: {finding}" for finding in wrong))
-    return image
-
-
-def findings(plan: Plan, image: Image) -> list[Finding]:
-    """What does not fit between the run, its image and its site."""
-    site, node = plan.site.container, plan.site.node
-    found = runtime.find(site.runtime)
-    binds = [Bind.parse(text).host for text in site.bind] + ([site.host_mpi] if site.host_mpi else [])
-    wanted = check.Wanted(
-        host_mpi=site.mpi == "host",
-        gpus=(node.architecture,) if node.architecture else (),
-        driver=site.driver,
-        training=not plan.run.command,
+    return ContainerExec(
+        found,
+        image.path,
+        binds,
+        gpu=_gpu(plan),
+        writable=site.writable or "",
+        directory=str(plan.folder),
+        extra=site.args,
+        environment=mounts.variables(image.bound_training),
+        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
     )
-    where = ContainerExec(found, image.path, mounts.needed(image.bound_training)) if found else None
-    host = facts.host(found, plan.site.launcher, binds)
-    return check.check(wanted, host, facts.image(Path(image.path), where), _image_file(plan))
 
 
-def unbuilt(plan: Plan) -> list[Finding] | None:
-    """What is known of a plan's image before it is built; None when it is built, or no image file."""
-    own = _image_file(plan)
-    if own is None or newest(str(plan.run.image), plan.site):
+def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
+    """Raise UserError where this runtime lacks what the site asks for, or does not find the image signed."""
+    for word in words_needed(container(plan, image, here)):
+        if lacking := here.lacks(word):
+            raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
+    if plan.site.container.verify == "signature":
+        try:
+            runtime.check_signature(here, Path(image.path))
+        except SiteError as error:
+            raise UserError(str(error)) from None
+
+
+def _gpu(plan: Plan) -> str:
+    """What brings the host's GPUs into the image; '' for ranks that use none."""
+    node, asked = plan.site.node, plan.site.container.gpu
+    if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+        return ""
+    return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
+
+
+def file_of(plan: Plan) -> image_file.ImageFile | None:
+    """The image file that a plan's image is built of; None for an image of another form, or no image."""
+    if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
         return None
-    site = plan.site.container
-    wanted = check.Wanted(builds=site.build_on == "login", fakeroot=site.build == "fakeroot")
-    return check.check(wanted, facts.host(runtime.find(site.runtime), plan.site.launcher), None, own)
-
-
-def _image_file(plan: Plan) -> image_file.ImageFile | None:
-    """The image file that a plan's image is built of; None for a SIF, or no image."""
-    source = plan.run.image
-    return None if source is None or source.endswith(".sif") else image_file.load(image_file.find(source))
+    return image_file.load(image_file.find(plan.run.image))

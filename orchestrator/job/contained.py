@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator import private
-from orchestrator.containers.command import Bind, ContainerExec, ContainerLaunch, inside
+from orchestrator.containers.command import TMPFS, Bind, ContainerExec, ContainerLaunch, inside
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError
+from orchestrator.job import node_folder
+from orchestrator.job.mounted import mounted
 from orchestrator.job.stage import copied
 from orchestrator.runs.folder import Attempt
 
@@ -21,8 +24,11 @@ def contained(
     inherited: Mapping[str, str],
     attempt: Attempt,
     rank: int,
+    held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
     """(arguments, environment) that run `command` as the launch order says, from this node's own copy if it is staged.
+
+    Until `held` is closed, the node's one mount of the image stays, where the site asks for one.
 
     Values that the runtime cannot carry are written beside the rank's records, and read from there inside.
     Raises SiteError when the image cannot be staged, or a variable cannot be handed in.
@@ -30,6 +36,10 @@ def contained(
     image = Path(kept["image"])
     if kept["stage"]:
         image = copied(image, kept["stage"], kept["sha256"], attempt.folder)
+    if kept["writable"] not in ("", TMPFS):
+        kept = {**kept, "writable": str(node_folder.of_rank(kept["writable"], attempt, rank))}
+    if kept["instance"]:
+        held.enter_context(mounted(_container(kept, image), inherited))
     started = start(kept, image, command, given, inherited, attempt.rank_variables(rank))
     if started.file_text:
         file = attempt.rank_variables(rank)
@@ -52,10 +62,23 @@ def start(
 
     Raises SiteError when a variable or a bind cannot be handed in.
     """
+    try:
+        return inside(_container(kept, image), command, given, inherited, str(file))
+    except ValueError as error:
+        raise SiteError(f"{image}: cannot be started: {error}; correct 'env' or 'container' of the site") from None
+
+
+def _container(kept: Mapping[str, Any], image: Path) -> ContainerExec:
     runtime = Runtime(kept["runtime"]["command"], kept["runtime"]["product"], tuple(kept["runtime"]["version"]))
     binds = tuple(Bind(**bind) for bind in kept["binds"])
-    container = ContainerExec(runtime, str(image), binds, kept["gpus"], kept["directory"], tuple(kept["extra"]))
-    try:
-        return inside(container, command, given, inherited, str(file))
-    except ValueError as error:
-        raise SiteError(f"{image}: cannot be started: {error}; correct 'env' or 'container.bind' of the site") from None
+    return ContainerExec(
+        runtime,
+        str(image),
+        binds,
+        gpu=kept["gpu"],
+        writable=kept["writable"],
+        directory=kept["directory"],
+        extra=tuple(kept["extra"]),
+        environment=kept["environment"],
+        instance=kept["instance"],
+    )

@@ -14,26 +14,51 @@ from pathlib import Path
 
 from orchestrator import private
 from orchestrator.errors import SiteError
+from orchestrator.runs.folder import Attempt
 
 MEND = (
-    "set 'container.stage' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH is where the "
+    "set '{key}' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH is where the "
     "scheduler gives one, or ask for this one to be removed"
 )
+STAGE, WRITABLE = "container.stage", "container.writable"  # the keys that name folders on nodes
 
 
-def make(folder: Path) -> None:
+def own(folder: str) -> Path:
+    """This user's folder below one of a site, whose variables may still be in it."""
+    return Path(folder) / f"torusrun-{os.geteuid()}"
+
+
+def expanded(folder: str, key: str) -> str:
+    """A site's folder with the variables of this node filled in. Raises SiteError where one is not set."""
+    place = os.path.expandvars(os.path.expanduser(folder))
+    if "$" in place:
+        raise SiteError(f"'{key}' {folder!r} names a variable that is not set on this node")
+    return place
+
+
+def of_rank(folder: str, attempt: Attempt, rank: int) -> Path:
+    """The folder that keeps what a rank of a run writes beside its image, over all attempts. Raises SiteError."""
+    mine = own(expanded(folder, WRITABLE))
+    make(mine, WRITABLE)
+    place = mine / attempt.folder.parents[1].name / f"{rank:04d}"
+    private.make(place)
+    return place
+
+
+def make(folder: Path, key: str = STAGE) -> None:
     """Make `folder`, or check the one that is there. Raises SiteError that says whose it is and what to do."""
+    mend = MEND.format(key=key)
     try:
         private.make(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         wrong = _wrong(folder.lstat())
     except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}; {MEND}") from None
+        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}; {mend}") from None
     except SiteError as error:
-        raise SiteError(f"{error}; {MEND}") from None
+        raise SiteError(f"{error}; {mend}") from None
     if wrong:
-        raise SiteError(f"{folder}: {wrong}, so no image is kept there; {MEND}")
+        raise SiteError(f"{folder}: {wrong}, so nothing is kept there; {mend}")
 
 
 def _wrong(found: os.stat_result) -> str:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from orchestrator import process
@@ -93,7 +93,7 @@ def _run(
     """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
     with contextlib.ExitStack() as held:
         own = _environment(program, launch, attempt, placement, rank, held)
-        command, environment = _command(program, launch["container"], own, attempt, rank)
+        command, environment = _command(program, launch["container"], own, attempt, rank, held)
         if not program.own_group:  # mpirun sends these to the program too, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
@@ -117,7 +117,9 @@ def _run(
             "started_s": time.time(),
         }
         write_json(attempt.rank_start(rank), start)
-        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=local_rank == 0).wait()
+        joined = bool(launch["container"] and launch["container"]["instance"])
+        first = local_rank == 0
+        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=first, joined=joined).wait()
 
 
 def _environment(
@@ -130,22 +132,28 @@ def _environment(
 ) -> dict[str, str]:
     """What this rank's program is given; as rank 0 of a program that has a meeting point, that is opened first."""
     if not program.rendezvous:
-        return given(launch, placement, rank, attempt.number)
+        return given(launch, placement, rank, attempt.number, inherited=os.environ)
     from orchestrator.job.meeting import meeting, open_meeting
 
     if rank == 0:
         held.enter_context(open_meeting(attempt, launch["interface"]))
-    return given(launch, placement, rank, attempt.number, meeting(attempt))
+    return given(launch, placement, rank, attempt.number, meeting(attempt), os.environ)
 
 
 def given(
-    launch: Mapping[str, Any], placement: Placement, rank: int, attempt: int, meets: tuple[str, int | str] | None = None
+    launch: Mapping[str, Any],
+    placement: Placement,
+    rank: int,
+    attempt: int,
+    meets: tuple[str, int | str] | None = None,
+    inherited: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """What a rank's program gets beside what it inherits; `meets` is the address and the port where its ranks meet."""
     slot = placement.slots[rank]
     here = sum(other.host == slot.host for other in placement.slots)
     return {
         **fabric(launch["hcas"], slot.local_rank, here),
+        **told_network(launch["hcas"], launch["program"]["environment"], inherited),
         **launch["program"]["environment"],
         **ranks_environment(placement, rank, launch["run"], attempt),
         **(master_environment(placement, rank, *meets) if meets else {}),
@@ -160,8 +168,20 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
     return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{beside}:1"}
 
 
+def told_network(hcas: Sequence[str], *given: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make NCCL write to the log which network it chose, unless one of `given` asks it for words."""
+    if not hcas or any("NCCL_DEBUG" in variables for variables in given):
+        return {}
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+
+
 def _command(
-    program: Program, container: dict[str, Any] | None, own: Mapping[str, str], attempt: Attempt, rank: int
+    program: Program,
+    container: dict[str, Any] | None,
+    own: Mapping[str, str],
+    attempt: Attempt,
+    rank: int,
+    held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
     """What this rank starts, on the host or in its image, and the environment it starts it in."""
     inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
@@ -169,7 +189,7 @@ def _command(
         return list(program.argv), {**inherited, **own}
     from orchestrator.job.contained import contained
 
-    return contained(container, list(program.argv), own, inherited, attempt, rank)
+    return contained(container, list(program.argv), own, inherited, attempt, rank, held)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:
@@ -190,10 +210,12 @@ class Wrapper:
         kill_after_s: float,
         *,
         pulse: bool,
+        joined: bool = False,
     ) -> None:
         self.child, self.attempt, self.rank = child, attempt, rank
         self.program, self.kill_after_s = program, kill_after_s
         self.pulse_s = time.monotonic() if pulse else float("inf")
+        self.joined = joined
         self.told_s: float | None = None
         self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -220,20 +242,29 @@ class Wrapper:
                         os.utime(self.attempt.rank_start(self.rank))
                 if self.asked_where:
                     self.asked_where = False
-                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self.child.pid))
+                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self._program()))
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         """Any request to end reaches the program once, as the signal it knows: it stops after a checkpoint."""
         if self.told_s is None:
-            self.child.send_signal(self.program.stop_signal)
-            self.child.send_signal(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
+            self._send(self.program.stop_signal)
+            self._send(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
             self.told_s = time.monotonic()
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:
         """The supervisor asks where the ranks are: the program writes its stack to its log, if it knows how."""
         if self.program.shows_stack:
-            self.child.send_signal(signal.SIGUSR1)
+            self._send(signal.SIGUSR1)
         self.asked_where = True
+
+    def _send(self, number: int) -> None:
+        if self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._program(), number)
+
+    def _program(self) -> int:
+        """The process of the program: a runtime passes signals on to it, but not to one that joined an instance."""
+        return process.child_of(self.child.pid) if self.joined else self.child.pid
 
     def _kill(self) -> None:
         """End the program and, where it has a group of its own, what it started."""

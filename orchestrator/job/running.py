@@ -11,6 +11,7 @@ from collections.abc import Callable
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang import hung, silent
+from orchestrator.job.network import NetworkWatch
 from orchestrator.job.relay import Relay
 from orchestrator.job.verdict import StopReason, failed
 from orchestrator.placement.mapping import Placement
@@ -50,6 +51,7 @@ class Running:
         self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
         self.relay = Relay(program, run, attempt)
         self.ranks = RankRecords(attempt)
+        self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
         self.stop: StopReason | None = None
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended, whatever it does
@@ -78,11 +80,13 @@ class Running:
             time.sleep(POLL_S)
         self._gather()
         self.relay.pass_on(final=True)
+        self.network.look()
         return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
         """Give up a launcher that stays although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
+        self.network.look()
         if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         idle_s = now_s - self.moved_s

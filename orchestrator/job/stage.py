@@ -84,15 +84,12 @@ def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
 
 def place(folder: str, sha256: str) -> Path:
     """Where the copy of an image lies on a node. Raises SiteError where the folder's variables are not set."""
-    expanded = os.path.expandvars(folder)
-    if "$" in expanded:
-        raise SiteError(f"'container.stage' {folder!r} names a variable that is not set on this node")
-    return below(expanded, sha256)
+    return below(node_folder.expanded(folder, node_folder.STAGE), sha256)
 
 
 def below(folder: str, sha256: str) -> Path:
     """Where the copy of an image lies below a folder, whose variables may still stand in it."""
-    return Path(folder) / f"torusrun-{os.geteuid()}" / f"{sha256[:16]}.sif"
+    return node_folder.own(folder) / f"{sha256[:16]}.sif"
 
 
 def sent(copy: Path, attempt: Path) -> Path:

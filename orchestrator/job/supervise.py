@@ -7,13 +7,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 from orchestrator import defect, process, schedulers
+from orchestrator.containers import runtime
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
@@ -54,6 +57,13 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     if end.certain:
         ledger.append(run.ledger, Ended(number, end.state, end.reason))
     return end
+
+
+def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
+    try:
+        work()
+    except Exception as error:
+        wrong.append(error)
 
 
 class Supervisor:
@@ -98,8 +108,8 @@ class Supervisor:
         image = image_kept.kept(self.folder)
         starter = launcher(self.plan, os.environ)
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
-        if image:
-            self._ready(image)
+        if image and (end := self._ready(image)):
+            return end
         grid = (placement.grid.x, placement.grid.y)
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, tuple(placement.hosts), grid))
         started = process.start(
@@ -148,14 +158,32 @@ class Supervisor:
                 time.sleep(POLL_S)
         return None
 
-    def _ready(self, image: Image) -> None:
-        """Send the image to the nodes, which verify their copies, or verify the one that all ranks start."""
-        folder = self.plan.site.container.stage
-        if not folder:
+    def _ready(self, image: Image) -> End | None:
+        """Verify the image that the ranks start, or send it to the nodes; how the attempt ends if it is told to.
+
+        Both can take minutes. So they run in a thread, while this one hears of requests to stop.
+        """
+        wrong: list[Exception] = []
+        thread = threading.Thread(target=_caught, args=(lambda: self._verify(image), wrong), daemon=True)
+        thread.start()
+        while thread.is_alive():
+            if stop := self._asked():
+                return End(stop.state, stop.reason, stop.certain)
+            thread.join(POLL_S)
+        if wrong:
+            raise wrong[0]
+        return None
+
+    def _verify(self, image: Image) -> None:
+        """Verify the image where all ranks start the same file. Each node verifies the copy that it is sent."""
+        site = self.plan.site.container
+        if site.verify == "signature":
+            runtime.check_signature(runtime.required(site.runtime), Path(image.path))
+        if not site.stage:
             image_kept.verify(image)
         else:
             scheduler = schedulers.get(self.plan.site.scheduler)
-            stage.broadcast(scheduler, image, folder, self.plan.python, self.attempt.folder)
+            stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)

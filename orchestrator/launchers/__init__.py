@@ -28,5 +28,5 @@ def named(program: str, version: str = "") -> Launcher:
     first = next(iter(version.strip().splitlines()), "nothing")
     raise SiteError(
         f"{program} is neither Open MPI's nor Hydra (MPICH, Intel MPI): `{program} --version` says {first[:200]!r}; "
-        "load the module of one of them, or set 'launcher' in the site's file to srun"
+        "load the module of one of them, or put its folder first on PATH in `setup`; Slurm needs neither with srun"
     )

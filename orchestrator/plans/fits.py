@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from orchestrator import schedulers
+from orchestrator.containers import source
 from orchestrator.errors import UserError
 from orchestrator.placement.grid import choose
 from orchestrator.plans import fits_command
@@ -79,8 +80,8 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
     elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
         yield Misfit("time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)")
-    if run.image and is_path(run.image):
-        yield from _not_paths({"image": run.image})
+    if run.image and (wrong := source.misfit(run.image)):
+        yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
 
 
@@ -97,6 +98,9 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             "container.host_mpi": container.host_mpi,
         }
     )
+    if container.writable and container.mount == "node":
+        one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
+        yield Misfit("container.mount", one, "leave 'container.writable' out")
     yield from _not_words(
         {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
     )
@@ -122,8 +126,3 @@ def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
 def names_account(site: Site) -> bool:
     """Whether the site names the account in its own words for the scheduler."""
     return any("{account}" in text for text in (*site.ask, *site.submit_args))
-
-
-def is_path(image: str) -> bool:
-    """Whether a run's image is a path, not the name of an image file."""
-    return "/" in image or image.endswith((".yaml", ".yml", ".sif"))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.containers import source
 from orchestrator.placement.grid import Grid, choose
-from orchestrator.plans.fits import check, is_path
+from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.spec.load import load
 from orchestrator.spec.paths import absolute
@@ -95,6 +96,6 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
 
 def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
-    image = str(absolute(run.image, folder)) if run.image and is_path(run.image) else run.image
+    image = source.beside(run.image, folder) if run.image else None
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
     return replace(run, image=image, code=code if run.command or run.train.needs_code else None)

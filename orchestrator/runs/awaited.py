@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended, Event, Submitting
+from orchestrator.runs.events import Ended, Event, Started, Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.ledger import last
 from orchestrator.states import State
@@ -22,4 +22,18 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
         state = ends[-1].state if ends else None
         if state is not State.COMPLETED:
             return Path(folder).name, state
+    return None
+
+
+def ended_before_it_began(events: list[Event], attempt: int) -> str | None:
+    """A run that the attempt waits for and whose job ended before it began; None where there is none."""
+    submitting = last(events, Submitting, attempt)
+    if submitting is None:
+        return None
+    for folder in (*submitting.after, *submitting.after_any):
+        theirs = ledger.events(RunFolder(Path(folder)).ledger)
+        # Later attempts of that run are nothing to a job that was submitted before them.
+        jobs = [e.attempt for e in theirs if isinstance(e, Submitted) and e.time_s <= submitting.time_s]
+        if jobs and last(theirs, Ended, max(jobs)) and not last(theirs, Started, max(jobs)):
+            return Path(folder).name
     return None

@@ -118,6 +118,14 @@ class Unordered(Event):
 
 
 @dataclass(frozen=True)
+class NetworkChosen(Event):
+    """NCCL said which network its ranks use, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
+
+    kind = "network"
+    network: str = field(metadata=_as(_text))
+
+
+@dataclass(frozen=True)
 class CancelRequested(Event):
     """The user asked for the end of the attempt."""
 
@@ -143,7 +151,7 @@ class Unknown(Event):
 
 
 KINDS: dict[str, type[Event]] = {
-    cls.kind: cls for cls in (Submitting, Submitted, Refused, Started, Unordered, CancelRequested, Ended)
+    cls.kind: cls for cls in (Submitting, Submitted, Refused, Started, Unordered, NetworkChosen, CancelRequested, Ended)
 }
 
 

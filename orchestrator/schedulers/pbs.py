@@ -23,6 +23,7 @@ from orchestrator.states import State, Status, never_starts
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
 NO_HISTORY = "not configured to maintain job history"
+DELETED = "91"  # substate of a job that somebody deleted: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
 
 WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
 GOING_ON = {
@@ -185,7 +186,7 @@ def _status(job: Attributes) -> Status:
             return never_starts(comment)
         return Status(State.PENDING, comment or WAITING[letter])
     if letter == "H":
-        return Status(State.PENDING, _held(job))
+        return _held(job)
     if letter in GOING_ON:
         return Status(State.RUNNING, GOING_ON[letter], hosts)
     if letter in ("F", "X"):  # X: a task of an array that still goes on
@@ -195,11 +196,18 @@ def _status(job: Attributes) -> Status:
     return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
 
 
-def _held(job: Attributes) -> str:
+def _held(job: Attributes) -> Status:
     holders = [HELD_BY.get(letter, letter) for letter in _one_line(job.get("Hold_Types", ""))]
-    if job.get("depend") and "s" in job.get("Hold_Types", ""):
-        return f"it waits for other jobs ({_one_line(job['depend'])})"
-    return f"held by {' and '.join(holders)}; qrls lets it go"
+    awaited = _awaited(job)
+    if awaited and "s" in job.get("Hold_Types", ""):
+        return Status(State.PENDING, f"it waits for other jobs ({awaited})", held=True)
+    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls lets it go")
+
+
+def _awaited(job: Attributes) -> str:
+    """What the job waits for. In the same list stand those that wait for it, as `beforeok:ID`."""
+    listed = _one_line(job.get("depend", "")).split(",")
+    return ",".join(part for part in listed if not part.startswith("before"))
 
 
 def _task_of_the_past(comment: str) -> Status | None:
@@ -217,7 +225,7 @@ def _task_of_the_past(comment: str) -> Status | None:
 def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     """The end of a job. Its exit status counts now; in a job that runs again an old one would still stand."""
     if "Exit_status" not in job:
-        awaited = _one_line(job.get("depend", ""))
+        awaited = _awaited(job) if job.get("substate") != DELETED else ""
         why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
         return Status(State.CANCELLED, f"{why}: it never ran")
     if not re.fullmatch(r"-?\d+", job["Exit_status"]):

@@ -51,9 +51,13 @@ def job_script(
 
 def _steps(modules: Sequence[str], purge_modules: bool, setup: Sequence[str]) -> list[dict[str, str]]:
     """The lines that are run before the entry, and how the record of a failure names them, within a JSON string."""
-    lines = ["module purge"] if purge_modules else []
-    lines += [*(f"module load {word(name)}" for name in modules), *setup]
+    lines = [*loading(modules, purge_modules), *setup]
     return [{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines]
+
+
+def loading(modules: Sequence[str], purge_modules: bool) -> list[str]:
+    """The shell lines that load a site's modules."""
+    return [*(["module purge"] if purge_modules else []), *(f"module load {word(name)}" for name in modules)]
 
 
 def scratch(scheduler: Scheduler) -> str:

@@ -187,7 +187,14 @@ BIND = text_kind(
     "write /host, /host:/inside or /host:/inside:ro",
 )
 CPUS = text_kind("numbers of CPUs", r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", "write them as 0-19,40-59")
-ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
+ARCHITECTURE = text_kind(
+    "a GPU architecture", r"(sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,4})", "write it as sm_70, or as gfx90a for AMD"
+)
+WRITABLE = text_kind(
+    "tmpfs or a folder",
+    rf"(tmpfs|[~/$][^:,{CONTROL}]{{0,4000}})",
+    "write tmpfs, or the absolute path of a folder, as in $TORUSRUN_SCRATCH",
+)
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = text_kind(
     "one line of text",

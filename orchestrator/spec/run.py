@@ -46,7 +46,12 @@ class RunSpec:
         ),
     )
     image: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("container image: an image file's name or path, or a SIF; default: no container")
+        default=None,
+        metadata=about(
+            "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
+            "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
+            "default: no container"
+        ),
     )
     queue: Annotated[str, OPERAND] | None = field(
         default=None, metadata=about("partition or queue; default: the site's")

@@ -27,6 +27,7 @@ from orchestrator.spec.kinds import (
     VALUE,
     VARIABLE,
     WORD,
+    WRITABLE,
     Limits,
 )
 
@@ -37,7 +38,8 @@ class Node:
 
     ranks: Annotated[int, PER_NODE] = field(default=1, metadata=about("ranks on a node: one per GPU"))
     architecture: Annotated[str, ARCHITECTURE] | None = field(
-        default=None, metadata=about("the GPUs' architecture, as in sm_70, for checks on a login node that has none")
+        default=None,
+        metadata=about("the GPUs' architecture, as in sm_70 or gfx90a, for checks on a login node that has none"),
     )
     gpus: Annotated[int, NONE_OR_MORE] = field(default=0, metadata=about("GPUs to ask the scheduler for"))
     gpu_type: Annotated[str, WORD] | None = field(
@@ -141,6 +143,31 @@ class ContainerSettings:
         default=(), metadata=about("folders of the host to bind: /host, /host:/inside or /host:/inside:ro")
     )
     args: tuple[Annotated[str, LINE], ...] = field(default=(), metadata=about("further options of exec, one word each"))
+    gpu: Literal["nv", "nvccli", "rocm", "none"] | None = field(
+        default=None,
+        metadata=about(
+            "what brings the host's GPUs in: nv, nvccli, rocm or none; default: rocm where node.architecture is AMD's, "
+            "else nv"
+        ),
+    )
+    writable: Annotated[str, WRITABLE] | None = field(
+        default=None,
+        metadata=about(
+            "lets programs write into the image's file system: tmpfs (kept in memory until a rank ends), or a "
+            "node-local folder in which each rank's changes stay; default: read-only"
+        ),
+    )
+    verify: Literal["checksum", "signature"] = field(
+        default="checksum",
+        metadata=about(
+            "what is compared before ranks start: the image's checksum, or its signature too, by the keys in your "
+            "keyring"
+        ),
+    )
+    mount: Literal["rank", "node"] = field(
+        default="rank",
+        metadata=about("how often an image is mounted: once per rank, or once per node, by an instance of the runtime"),
+    )
     cache: Annotated[str, LINE] = field(
         default="~/torusrun/images", metadata=about("folder of built images, on a file system that the nodes share")
     )

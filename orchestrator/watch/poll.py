@@ -16,6 +16,7 @@ from orchestrator.runs.events import Ended
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
+from orchestrator.watch.held import held
 from orchestrator.watch.lookup import look_up
 from orchestrator.watch.lost import explained
 from orchestrator.watch.view import Record, View, read_record
@@ -88,7 +89,7 @@ def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, S
     """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
     if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
         record = record.now
-    status = _blamed_on_the_disk(record, explained(record, record.status(job, now_s)))
+    status = _blamed_on_the_disk(record, explained(record, record.status(held(record, job), now_s)))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
             ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))

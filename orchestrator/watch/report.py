@@ -25,6 +25,8 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     if view.step is not None:
         of = f" of {view.total_steps}" if view.total_steps is not None else ""
         table.append(("steps", f"{view.step}{of}, attempt {view.attempt}"))
+    if view.network:
+        table.append(("network", view.slow_network or view.network))
     if view.loss is not None:
         table.append(("loss", number(view.loss)))
     if speed := _speed(run) or view.images_per_s:

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger, metrics, planned, remains
-from orchestrator.runs.events import Ended, Event, Started, Submitted
+from orchestrator.runs.events import Ended, Event, NetworkChosen, Started, Submitted
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import last
 from orchestrator.runs.outcome import resolve
@@ -34,7 +34,8 @@ class View:
     and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
     `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
     submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
-    `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''.
+    `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
+    (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing.
     """
 
     run: str
@@ -61,11 +62,19 @@ class View:
     eta_s: float | None = None
     loss: float | None = None
     newest_result: str = ""
+    network: str = ""
 
     @property
     def remarks(self) -> str:
-        """The reason and the pause, one after the other."""
-        return "; ".join(filter(None, (self.reason, self.pause)))
+        """The reason, the pause and a slow network, one after the other."""
+        return "; ".join(filter(None, (self.reason, self.pause, self.slow_network)))
+
+    @property
+    def slow_network(self) -> str:
+        """That the ranks of several nodes talk by sockets although the site has adapters, '' where they do not."""
+        if not self.network.lower().startswith("socket") or len(self.hosts) < 2:
+            return ""
+        return "NCCL uses sockets, not the site's InfiniBand; rank 0's log says why in its lines with NET/"
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
@@ -169,7 +178,12 @@ class Record:
             at.eta_s,
             at.loss,
             at.newest_result,
+            self._network(),
         )
+
+    def _network(self) -> str:
+        event = last(self.events, NetworkChosen, self.attempt)
+        return plain(event.network) if event else ""
 
     def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
         """Whether the run is a program of the user's that has recorded nothing: that need not be a pause."""

@@ -30,6 +30,8 @@ class Builder:
             line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
         ]
         lines += [f"{key}: {value}" for key, value in changes.items()]
+        # The lab's GPUs are none that a training could use; the images are for CPUs.
+        lines = [line for line in lines if line.split(":")[0] != "  gpus"]
         text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}, compression: lz4{container}}}\n"
         (self.home / name).write_text(text)
         return f"./{name}"

@@ -1,5 +1,6 @@
 """What a dry run shows: the same as what submit then does, on every scheduler, with nothing written."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -135,23 +136,22 @@ def test_a_training_has_no_meeting_point_and_shows_no_token(project: Path) -> No
     assert "attempts/1/config.json" in shown.files and "code.json" not in shown.files
 
 
-PROBE = """case $1 in
---version) echo apptainer version 1.3.0 ;;
-*) echo 'TORUSRUN-PROBE {"python": "3.11.2", "glibc": "2.36"}' ;;
-esac"""
-
-
 @pytest.mark.parametrize("stage", [False, True])
 def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, stage: bool) -> None:
-    """Without staging it is word for word what the wrapper computes; staged, only the place of the image differs."""
-    command = program(project.parent / "bin", "apptainer", PROBE)
+    """Without staging it is word for word what the wrapper computes; staged, only the place of the image differs.
+
+    The runtime is on the nodes alone, which refuses nothing.
+    """
+    command = "/opt/of-the-nodes/bin/apptainer"
     (project / "x.sif").write_bytes(b"an image")
     container = f"container: {{runtime: {command}, bind: ['/tmp:/data:ro']" + (", stage: $NODE}\n" if stage else "}\n")
     shown = dry_run(planned(project, "slurm", container, COMMAND + "image: ./x.sif\n"))
-    assert shown.container and shown.container[:2] == [str(command), "exec"] and "/tmp:/data:ro" in shown.container
+    assert shown.container and shown.container[:2] == [command, "exec"] and "/tmp:/data:ro" in shown.container
+    assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
     unstaged = {**shown.order["container"], "stage": None}
     shown.attempt.ranks.mkdir(parents=True)
-    argv, environment = contained(unstaged, list(shown.program.argv), shown.environment, {}, shown.attempt, 0)
+    words, given = list(shown.program.argv), shown.environment
+    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())
     place = shown.container.index(next(word for word in shown.container if word.endswith(".sif")))
     assert argv[:place] + argv[place + 1 :] == shown.container[:place] + shown.container[place + 1 :]
     assert shown.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.container

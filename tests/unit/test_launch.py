@@ -75,6 +75,8 @@ def test_the_version_says_which_mpi_an_mpirun_belongs_to(program: str) -> None:
     assert {one.program for one in found} == {program}
     with pytest.raises(SiteError, match=f"{program} is neither Open MPI's nor Hydra.*says 'aprun 7.1'"):
         launchers.named(program, "aprun 7.1\n")
+    with pytest.raises(SiteError, match=r"says 'pbs_version = 23.06.06'; load the module .* first on PATH in `setup`"):
+        launchers.named(program, "pbs_version = 23.06.06\n")  # PBS puts an mpiexec of its own on PATH
 
 
 def test_every_launcher_leaves_the_cores_to_the_wrappers(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def only(found: dict[str, Status]) -> Status:
         ("qdel_in_its_first_second", State.FAILED, "its shell was ended by SIGKILL (exit status 265)"),
         ("walltime_exceeded", State.TIMEOUT, "reached its time limit (exit status -29)"),
         ("dropped_by_dependency", State.CANCELLED, "dropped by its dependency (afterok:5.pbs1@pbs1"),
+        ("deleted_while_awaited", State.CANCELLED, "deleted before it started: it never ran"),
+        ("deleted_while_waiting", State.CANCELLED, "deleted before it started: it never ran"),
         ("held_dependency", State.PENDING, "it waits for other jobs (afterok:6.pbs1@pbs1"),
         ("held_user", State.PENDING, "held by its user; qrls lets it go"),
         ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); as it is, it will not start"),
@@ -68,6 +70,11 @@ def only(found: dict[str, Status]) -> Status:
 def test_every_recorded_state_is_read(name: str, state: State, says: str) -> None:
     status = only(told(name))
     assert status.state is state and says in status.reason, status
+
+
+def test_only_a_job_that_waits_for_others_is_held_for_them() -> None:
+    assert only(told("held_dependency")).held
+    assert not only(told("held_user")).held and not only(told("can_never_run")).held
 
 
 @pytest.mark.parametrize(

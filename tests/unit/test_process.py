@@ -1,6 +1,8 @@
 """The gateway to other programs."""
 
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,19 @@ def test_a_program_that_does_not_end_is_given_up() -> None:
 def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(SiteError, match="no-such-program: not found on this machine"):
         process.run(["no-such-program"], timeout_s=1)
+
+
+def test_a_program_that_is_in_no_folder_of_path_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """A job's PATH is seldom the one of the shell that submitted it."""
+
+    def start(program: str, cwd: Path) -> str:
+        with pytest.raises(SiteError) as told:
+            process.start([program], environment={"PATH": str(tmp_path)}, cwd=cwd, parent_death=signal.SIGKILL)
+        return str(told.value)
+
+    assert start("nosuch", tmp_path).startswith("nosuch: cannot be started: it is in no folder of PATH; give its full ")
+    assert start("/nosuch", tmp_path) == "/nosuch: cannot be started: No such file or directory"
+    assert start("nosuch", tmp_path / "gone") == "nosuch: cannot be started: No such file or directory"
 
 
 def test_what_a_program_said_is_in_the_error() -> None:

@@ -1,14 +1,20 @@
 """What programs print, read as facts: Open MPI, PMIx, Slurm and ldd recorded, the others written after their form."""
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.containers.answers import (
+    Library,
     MpiLibrary,
+    family_of,
     parse_glibc,
     parse_gpus,
+    parse_ldd,
     parse_mpi,
     parse_pmix,
     parse_probe,
+    parse_slurm_pmi,
     parse_slurm_pmix,
 )
 from orchestrator.containers.runtime import Runtime, parse_version
@@ -77,6 +83,29 @@ def test_pmix() -> None:
     assert parse_slurm_pmix("srun: fatal: Could not establish a configuration source") == frozenset()
 
 
+RECORDED = Path(__file__).parents[1] / "recorded" / "containers"
+
+
+def test_what_srun_offers() -> None:
+    with_pmix, without = ((RECORDED / f"{name}.txt").read_text() for name in ("srun-pmix", "srun-without-pmix"))
+    assert parse_slurm_pmi(with_pmix) == {"none", "cray_shasta", "pmi2", "pmix", "pmix_v4"}
+    assert parse_slurm_pmi(without) == {"none", "cray_shasta", "pmi2"} and parse_slurm_pmix(without) == frozenset()
+    assert parse_slurm_pmi("srun: MPI types are...\nsrun: none\nsrun: pmix\n") == {"none", "pmix"}
+    assert parse_slurm_pmi("srun: fatal: Could not establish a configuration source") is None
+    assert parse_slurm_pmi("") is None
+
+
+def test_libraries() -> None:
+    said = (RECORDED / "bullseye.txt").read_text().partition("TORUSRUN-ASKED bound ")[2].partition("\n")[2]
+    path, _, ldd = said.partition("\n")
+    found = parse_ldd(path, ldd, 0)
+    assert found.missing == ("libopen-rte.so.40", "libopen-pal.so.40") and found.glibc == ("2.34", "2.33")
+    assert parse_ldd("/x", "\tnot a dynamic executable\n", 1) == Library("/x")
+    assert parse_ldd("/x", "torusrun: line 2: ldd: not found\n", 127).error == "torusrun: line 2: ldd: not found"
+    names = ("libmpi.so.40.30.4", "libmpi.so.12", "libmpich.so.12", "libmpi.so.20", "libc.so.6", "libmpi.so")
+    assert [family_of(name) for name in names] == ["openmpi", "mpich", "mpich", "openmpi", None, None]
+
+
 def test_gpus() -> None:
     assert parse_gpus("470.57.02, 7.0\n470.57.02, 7.0\n") == ("470.57.02", ("sm_70",))
     assert parse_gpus("580.95.05, 10.0\n580.95.05, 9.0") == ("580.95.05", ("sm_100", "sm_90"))
@@ -90,5 +119,7 @@ def test_glibc() -> None:
 
 
 def test_the_probe_is_found_among_other_output() -> None:
-    assert parse_probe('WARNING: no GPU\nTORUSRUN-PROBE {"python": "3.11.2"}\n') == {"python": "3.11.2"}
+    assert parse_probe("WARNING: no GPU\nTORUSRUN-PROBE {'python': '3.11.2'}\n") == {"python": "3.11.2"}
+    assert parse_probe("TORUSRUN-PROBE {'python': 3, 'training': 'yes', 'torch': None}") == {"torch": None}
+    assert parse_probe("TORUSRUN-PROBE {__import__('os')}") == parse_probe("TORUSRUN-PROBE {1}") == {}
     assert parse_probe("Traceback (most recent call last):") == {}

@@ -213,7 +213,7 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
 def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
-    assert command(new, options, image, Path("/w/image.def"), [(Path("/my wheels"), "/mnt/wheels")]) == [
+    assert command(new, options, image, "/w/image.def", [(Path("/my wheels"), "/mnt/wheels")]) == [
         "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro",
         "--mksquashfs-args", "-comp lz4", "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
@@ -222,7 +222,7 @@ def test_the_words_of_a_build() -> None:
         (Runtime("singularity", "singularity", (3, 8, 7)), Options(compression="zstd")),
     ):
         with pytest.raises(SiteError):
-            command(old, options, image, Path("image.def"))
+            command(old, options, image, "image.def")
 
 
 @pytest.mark.parametrize(

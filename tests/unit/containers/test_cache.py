@@ -54,6 +54,16 @@ def test_a_changed_image_does_not_verify(tmp_path: Path) -> None:
     assert "cannot be read" in str(cache.verify(made))
 
 
+@pytest.mark.parametrize("content", [b"imagE", b"imag"], ids=["a flipped bit", "truncated"])
+def test_a_damaged_image_is_no_hit(tmp_path: Path, content: bytes) -> None:
+    made, told = entry(cache := Cache(tmp_path)), []
+    assert cache.sound(KEY, told.append) == made and not told
+    made.path.write_bytes(content)
+    assert cache.sound(KEY, told.append) is None
+    assert len(told) == 1 and told[0].startswith(f"{made.path}: its SHA-256 is ")
+    assert entry(cache).path.read_bytes() == b"image", "a build puts a sound one there"
+
+
 def test_half_an_entry_is_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     entry(cache).path.unlink()

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.containers.command import Bind, ContainerExec, inside, passes
-from orchestrator.containers.mounts import needed
+from orchestrator.containers.mounts import needed, variables
 from orchestrator.containers.runtime import Runtime, find
 
 OLD = ContainerExec(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
@@ -20,7 +20,7 @@ BINDS = ("BIND", "BINDPATH", "MOUNT")
 def test_the_words_and_the_environment() -> None:
     container = ContainerExec(
         Runtime("/usr/bin/apptainer", "apptainer", (1, 4, 5)), "/c/x.sif",
-        binds=(Bind("/data"), Bind("/my mpi", "/opt/host-mpi", read_only=True)), gpus=True, directory="/work",
+        binds=(Bind("/data"), Bind("/my mpi", "/opt/host-mpi", read_only=True)), gpu="nv", directory="/work",
     )  # fmt: skip
     inherited = {
         "PATH": "/usr/bin", "SLURM_PROCID": "3", "LD_PRELOAD": "/host.so", "APPTAINERENV_SPY": "1",
@@ -40,6 +40,12 @@ def test_the_words_and_the_environment() -> None:
     assert launch.environment["PATH"] == "/usr/bin" and launch.environment["APPTAINER_CACHEDIR"] == "/kept"
     assert not any("SPY" in name or value == "/spy" for name, value in launch.environment.items())
     assert launch.file_text == ""
+
+
+def test_a_containers_own_variables_reach_every_program_unless_it_is_given_others() -> None:
+    container = ContainerExec(Runtime("apptainer", "apptainer", (1, 4, 5)), "x.sif", environment={"PYTHONPATH": "/own"})
+    assert inside(container, ["a"], {}, {}).environment == {"APPTAINERENV_PYTHONPATH": "/own"}
+    assert inside(container, ["a"], {"PYTHONPATH": "/b"}, {}).environment == {"APPTAINERENV_PYTHONPATH": "/b"}
 
 
 def test_an_old_runtime_gets_its_own_prefix_and_hard_values_by_a_file() -> None:
@@ -135,6 +141,7 @@ def test_what_an_image_needs_bound() -> None:
     training, mpi = needed(True, "/apps/openmpi/4.1")
     assert Path(training.host, "__main__.py").is_file() and training.inside == "/opt/torusrun/training"
     assert str(mpi) == "/apps/openmpi/4.1:/opt/host-mpi:ro" and needed(False) == ()
+    assert variables(True) == {"PYTHONPATH": str(Path(training.inside).parent)} and variables(False) == {}
 
 
 def test_what_cannot_be_said_is_refused() -> None:

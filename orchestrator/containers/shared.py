@@ -1,0 +1,62 @@
+"""Whether the nodes of a cluster see a file: by the file system that it lies on."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+# Each node has its own.
+NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+LOCAL = {
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "ramfs", "overlay", "squashfs", "f2fs", "jfs", "reiserfs",
+    "vfat", "exfat", "bcachefs",
+}  # fmt: skip
+SHARED = {
+    "nfs", "nfs3", "nfs4", "lustre", "gpfs", "beegfs", "beegfs_nodev", "ceph", "cifs", "smb3", "glusterfs", "afs",
+    "panfs", "pvfs2", "orangefs", "wekafs", "daos", "quobyte", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph",
+    "fuse.beegfs", "fuse.cvmfs", "cvmfs2", "fuse.quobyte", "vast", "scoutfs", "gfs2", "ocfs2",
+}  # fmt: skip
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
+    """(mount point, type) of the file system that holds `path`, from the text of /proc/PID/mountinfo; ('', '') if none.
+
+    Of several mounts on one place the last one is seen.
+    """
+    found = ("", "")
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(), after.split()
+        if len(fields) < 5 or not kinds:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        if path.is_relative_to(point) and len(point) >= len(found[0]):
+            found = (point, kinds[0])
+    return found
+
+
+def nodes_own(path: Path) -> str:
+    """The folder that every node has its own of, where `path` lies in one; '' elsewhere."""
+    return next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
+
+
+def is_shared(path: Path, runs: Path, mountinfo: str | None = None) -> tuple[bool | None, str, str]:
+    """(whether the nodes see the file, the folder that each has its own of or '', what was seen).
+
+    `runs` is the site's folder of runs, which they all see: what lies beside it is seen as well. A local file system
+    may be exported to the nodes by this very machine, so nobody can tell from here.
+    """
+    real, runs = Path(os.path.realpath(path)), Path(os.path.realpath(runs))
+    text = MOUNTINFO.read_text(errors="surrogateescape") if mountinfo is None else mountinfo
+    point, kind = file_system(real, text)
+    seen = f"{MOUNTINFO}: {real} lies on {kind or 'an unknown file system'} mounted at {point or '?'}"
+    own = nodes_own(real)
+    if kind in SHARED:
+        return True, "", seen
+    if own and nodes_own(runs) != own:
+        return False, own, seen
+    if file_system(runs, text) == (point, kind):
+        return True, "", f"{seen}, as the site's folder of runs"
+    return (False if kind in LOCAL else None), "", seen

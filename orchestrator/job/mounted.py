@@ -1,0 +1,115 @@
+"""An image mounted once per node, as an instance of the runtime, which the ranks of the node join.
+
+FOLDER/torusrun-UID/NAME.used    locked (shared) by every rank that is in the instance; empty where none runs
+FOLDER/torusrun-UID/NAME.turn    locked by the rank that starts or stops it
+
+Otherwise each rank has a mount of its own, with a process that unpacks and pages in memory that no other rank shares.
+The last rank of a node stops the instance. One whose ranks were all killed is stopped by the next that starts there.
+Apptainer's --sharens is not used: it tells the ranks of a node by their parent, which here is a wrapper per rank, and
+fails when the first of them ends before another begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator import private, process
+from orchestrator.containers.command import ContainerExec, start_instance, stop_instance
+from orchestrator.errors import SiteError
+from orchestrator.job import node_folder
+
+STARTING_S = 120.0
+STOPPING_S = 30.0
+USED, TURN = ".used", ".turn"
+STARTED = b"1"  # in NAME.used while the instance runs
+
+
+@contextmanager
+def mounted(container: ContainerExec, inherited: Mapping[str, str]) -> Iterator[None]:
+    """Be in the instance of `container`, as one of the ranks of this node. Raises SiteError where it cannot start."""
+    folder = node_folder.own(tempfile.gettempdir())
+    node_folder.make(folder, "container.mount")
+    name = container.instance
+    with contextlib.ExitStack() as held:
+        try:
+            with _locked(folder / f"{name}{TURN}"):
+                used = held.enter_context(_opened(folder / f"{name}{USED}"))
+                if _alone(used):
+                    _stop_left(container, folder)
+                    _start(container, inherited)
+                    os.pwrite(used, STARTED, 0)
+                fcntl.flock(used, fcntl.LOCK_SH)
+        except OSError as error:
+            raise SiteError(f"{error.filename or folder}: the image cannot be mounted: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError), _locked(folder / f"{name}{TURN}"):
+                fcntl.flock(used, fcntl.LOCK_UN)
+                if _alone(used):
+                    _stop(container, name)
+                    os.ftruncate(used, 0)
+
+
+def _start(container: ContainerExec, inherited: Mapping[str, str]) -> None:
+    try:
+        launch = start_instance(container, inherited)
+    except ValueError as error:
+        raise SiteError(f"{container.image}: cannot be mounted: {error}; correct 'container' of the site") from None
+    done = process.run(launch.argv, timeout_s=STARTING_S, environment=launch.environment)
+    if done.exit_code:
+        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise SiteError(
+            f"{container.image}: cannot be mounted on {socket.gethostname()}: {said}; if it can be with "
+            f"'container.mount: rank', set that in the site"
+        )
+
+
+def _stop(container: ContainerExec, name: str) -> None:
+    with contextlib.suppress(SiteError):
+        process.run(stop_instance(container, name), timeout_s=STOPPING_S)
+
+
+def _stop_left(container: ContainerExec, folder: Path) -> None:
+    """Stop what ranks that were killed left on this node: the instances that nobody is in."""
+    for path in folder.glob(f"torusrun-*{USED}"):
+        if path.stem == container.instance:
+            if path.stat().st_size:
+                _stop(container, path.stem)
+        elif path.stat().st_size:
+            with contextlib.suppress(OSError), _opened(path.with_suffix(TURN)) as turn, _opened(path) as left:
+                if _alone(turn) and _alone(left):  # else ranks of another run are in it, or about to be
+                    _stop(container, path.stem)
+                    os.ftruncate(left, 0)
+
+
+def _alone(descriptor: int) -> bool:
+    """Whether nobody else holds a lock of this file; it is then locked by this process alone."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with _opened(path) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = private.open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

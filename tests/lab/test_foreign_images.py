@@ -1,0 +1,165 @@
+"""Images that torusrun did not build, and images that changed: commands of a second in images of a megabyte."""
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import until
+
+from . import archives
+from .image_builder import Builder
+
+COMMAND = "command: [sh, -c, 'echo \"rank $RANK in $APPTAINER_NAME, made $MADE_BY, odd: $ODD\"']"
+RUN = f"name: hello\nsite: {{site}}\nimage: {{image}}\nenv: {{{{ODD: 'a\"b'}}}}\ncode: none\n{COMMAND}\n"
+
+
+def write_run(builder: Builder, image: str, site: str = "") -> None:
+    """A command over two nodes, in an image with a shell and no Python."""
+    text = RUN.format(site=site or builder.site("images.yaml"), image=image)
+    (builder.home / "hello.yaml").write_text(f"{text}nodes: 2\nranks_per_node: 1\n")
+
+
+def submit(builder: Builder, *words: str) -> Path:
+    """The folder of a new run of hello.yaml."""
+    said = builder.place.torusrun("submit", "hello.yaml", *words)
+    assert said.returncode == 0, said.stderr
+    return Path(builder.place.view(said.stdout.split()[0])["folder"])
+
+
+def ended_well(builder: Builder, *words: str) -> Path:
+    """The folder of a run of hello.yaml that is COMPLETED."""
+    run = submit(builder, *words)
+    builder.place.watch(run)
+    assert builder.place.view(run)["state"] == "COMPLETED", (builder.place.view(run), logs(run))
+    return run
+
+
+def logs(run: Path) -> str:
+    return "".join(path.read_text() for path in (run / "attempts/1").glob("logs/*"))
+
+
+@pytest.fixture
+def tiny(builder: Builder) -> Path:
+    """A SIF of its user's own, with busybox and nothing else."""
+    own = builder.home / "own-tiny.sif"
+    if not own.exists():
+        argv = ["apptainer", "build", str(own), str(builder.apptainer.tiny)]
+        builder.place.lab.run_as_user(argv, timeout_s=60, check=True)
+    return own
+
+
+def test_a_command_runs_in_a_sif_without_python(builder: Builder, tiny: Path) -> None:
+    write_run(builder, "own-tiny.sif")
+    run = ended_well(builder)
+    assert all(f'rank {rank} in own-tiny.sif, made , odd: a"b\n' in logs(run) for rank in (0, 1))
+
+
+def test_a_docker_archive_is_converted_once_and_runs(builder: Builder) -> None:
+    archive = builder.home / "it's mine.tar"
+    archives.write_docker(archive, builder.apptainer.tiny, ["PATH=/bin", "MADE_BY=docker"])
+    write_run(builder, f'"docker-archive:{archive.name}"')
+    refused = builder.place.torusrun("submit", "hello.yaml")
+    assert refused.returncode == 2 and "is not converted to a SIF for this site yet: `" in refused.stderr
+    built = builder.place.run(["python", "-m", "orchestrator", *shlex.split(refused.stderr.split("`")[1])[1:]])
+    assert built.returncode == 0, built.stderr
+    run = ended_well(builder)
+    assert "rank 1" in logs(run) and "made docker" in logs(run)
+    assert (run / "image.def").read_text().startswith("Bootstrap: docker-archive\n")
+
+
+def replaced(path: Path) -> None:
+    other = path.with_suffix(".other")
+    other.write_bytes(path.read_bytes() + b"\0")
+    other.replace(path)
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("harm", [replaced, flipped, truncated])
+@pytest.mark.parametrize("stage", ["", ", stage: /tmp/verified"], ids=["shared", "staged"])
+def test_a_sif_that_changed_after_submit_runs_no_rank(
+    builder: Builder, tiny: Path, harm: Callable[[Path], None], stage: str
+) -> None:
+    own = builder.home / "changed.sif"
+    shutil.copyfile(tiny, own)
+    submitted = hashlib.sha256(own.read_bytes()).hexdigest()
+    write_run(builder, own.name, builder.site("held.yaml", stage, scheduler_args="[--hold]"))
+    run = submit(builder)
+    harm(own)
+    now = hashlib.sha256(own.read_bytes()).hexdigest()
+    builder.place.run(["scontrol", "release", *builder.place.queued()])
+    builder.place.watch(run)
+    view = builder.place.view(run)
+    assert view["state"] == "FAILED" and str(own) in view["reason"], view
+    assert submitted in view["reason"] and now in view["reason"] and "resume RUN --new-image" in view["reason"]
+    assert "in changed.sif" not in logs(run)
+
+
+def test_a_damaged_image_of_the_cache_is_no_hit_and_build_heals_it(builder: Builder) -> None:
+    image_file = builder.tiny("healed")
+    image = Path(builder.build(image_file, "-q").stdout.strip())
+    sound = image.stat().st_size
+    truncated(image)
+    write_run(builder, image_file)
+    refused = builder.place.torusrun("submit", "hello.yaml")
+    assert refused.returncode == 2 and f"{image}: its SHA-256 is " in refused.stderr
+    healed = builder.build(image_file, "-q")
+    assert healed.returncode == 0 and Path(healed.stdout.strip()) == image and image.stat().st_size > sound // 2
+    ended_well(builder)
+
+
+def test_a_layout_and_a_folder_are_converted(builder: Builder) -> None:
+    archives.write_layout(builder.home / "layout", builder.apptainer.tiny, ["PATH=/bin", "MADE_BY=oci"])
+    shutil.copytree(builder.apptainer.tiny, builder.home / "sandbox", symlinks=True)
+    for image in ("oci:layout", "./sandbox"):
+        built = builder.build(image, "-q")
+        assert built.returncode == 0, built.stderr
+        write_run(builder, image)
+        assert "made oci" in logs(ended_well(builder)) or image == "./sandbox"
+
+
+def test_a_request_to_stop_reaches_programs_that_share_a_mount(builder: Builder, tiny: Path) -> None:
+    write_run(builder, tiny.name, builder.site("shared-mount.yaml", ", mount: node"))
+    waits = "trap 'echo told; exit 0' TERM; echo begun; while true; do sleep 0.1; done"
+    run = submit(builder, "--set", "ranks_per_node=2", "--set", f"command={json.dumps(['sh', '-c', waits])}")
+    until(lambda: logs(run).count("begun") == 4, "all ranks at work", 30)
+    assert builder.place.torusrun("cancel", run.name).returncode == 0
+    builder.place.watch(run)
+    assert logs(run).count("told") == 4, logs(run)
+    left = "ls -s /tmp/torusrun-*/*.used; pgrep -a squashfuse; true"
+    for node in builder.place.lab.nodes[:2]:
+        said = builder.place.lab.exec_on(node, ["sh", "-c", left]).stdout.splitlines()
+        assert said and all(line.startswith("0 ") for line in said), f"{node} still has {said}"
+
+
+@pytest.mark.parametrize("writable", ["tmpfs", "/tmp/overlays"])
+def test_a_program_may_write_into_its_image(builder: Builder, tiny: Path, writable: str) -> None:
+    write_run(builder, tiny.name, builder.site("writable.yaml", f", writable: {writable}, args: [--fakeroot]"))
+    writes = "echo of rank $RANK > /usr/mine && cat /usr/mine"
+    run = ended_well(builder, "--set", "ranks_per_node=2", "--set", f"command={json.dumps(['sh', '-c', writes])}")
+    assert all(f"of rank {rank}\n" in logs(run) for rank in range(4)), logs(run)
+
+
+def test_a_site_may_ask_for_a_signature(builder: Builder) -> None:
+    user, site = builder.place.lab, builder.site("signatures.yaml", ", verify: signature")
+    built = builder.build(builder.tiny("to-be-signed"), "-q").stdout.strip()
+    write_run(builder, "to-be-signed.yaml", site)
+    refused = builder.place.torusrun("submit", "hello.yaml")
+    assert refused.returncode == 2 and f"{built}: its signature is not verified" in refused.stderr, refused.stderr
+    key = ["apptainer", "key", "newpair", "--name", "x", "--email", "x@example.org", "--comment", "", "--password", ""]
+    user.run_as_user([*key, "--push=false", "--bit-length", "2048"], check=True)
+    assert builder.place.torusrun("image", "sign", built, "--site", site).returncode == 0
+    ended_well(builder)

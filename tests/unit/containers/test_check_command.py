@@ -1,0 +1,75 @@
+"""`torusrun check` and `submit` on a login node that has no runtime, and before an image is built."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.images import checking
+from orchestrator.plans.plan import plan
+from tests.unit.containers.test_facts import HEADER
+
+SITE = "scheduler: slurm\nlauncher: mpirun\nnode: {gpus: 4, architecture: sm_70, hcas: [mlx5_0]}\nruns: %s\n"
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run, its site and an image, on a machine without a runtime and for a user without a name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("USER", raising=False)
+    (tmp_path / "site.yaml").write_text(SITE % (tmp_path / "runs"))
+    (tmp_path / "run.yaml").write_text("name: x\nsite: ./site.yaml\nimage: ./x.sif\n")
+    (tmp_path / "x.sif").write_bytes(HEADER + bytes(100))
+    return tmp_path
+
+
+def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """(the exit code, the findings by their kind) of `check --json`."""
+    code = main(["check", "run.yaml", "--json", *words])
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == 2
+    return code, {finding["kind"]: finding for finding in said["findings"]}
+
+
+def test_without_a_runtime_what_is_inside_is_not_known_and_nothing_is_refused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = checked(capsys)
+    assert code == 0 and not any(finding["severity"] == "error" for finding in found.values())
+    unseen = {kind for kind, finding in found.items() if finding["outcome"] == "could not be looked at"}
+    assert {"runtime-missing", "python-old", "torch-without-cuda", "verbs-missing"} <= unseen
+    assert found["runtime-missing"]["evidence"] == "apptainer and singularity looked for on PATH: not found"
+    assert found["image-architecture"]["outcome"] == "fits" and found["image-not-shared"]["outcome"] == "fits"
+    assert found["python-old"]["evidence"] == found["runtime-missing"]["evidence"]
+    assert all(finding["evidence"] for finding in found.values())
+
+
+def test_the_text_counts_every_outcome(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "x.sif").write_bytes(HEADER.replace(b"02\0", b"04\0"))
+    assert main(["check", "run.yaml"]) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("error: the image is for aarch64, and the nodes' Python for ")
+    assert "names the architecture 04 (aarch64)" in said[1] and said[1].startswith("    ")
+    assert said[-1].startswith(f"{project}/x.sif: 1 do not fit, 0 warn, ") and "could not be looked at" in said[-1]
+
+
+def test_submit_tells_what_it_could_not_look_at(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = checking.fitting(plan("run.yaml"))
+    assert image and image.path == str(project / "x.sif")
+    assert "things could not be looked at; `torusrun check` names them" in capsys.readouterr().err
+
+
+def test_a_cpu_training_on_a_site_with_gpus_is_no_mismatch(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = checked(capsys, "--set", "train.device=cpu")
+    assert "torch-without-cuda" not in found and found["verbs-missing"]["outcome"] == "fits"
+
+
+def test_before_an_image_is_built_its_image_file_is_looked_at(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = checked(capsys, "--set", "image=pytorch-hopper")
+    assert found["base-without-digest"]["severity"] == "warning"
+    assert found["runtime-missing"]["severity"] == "error" and code == 2, "this machine is to build it"
+    assert "image-unreadable" not in found

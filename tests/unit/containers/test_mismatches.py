@@ -1,0 +1,256 @@
+"""Each mismatch has its outcome, its message and its evidence: facts in, findings out."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.containers.answers import Library, MpiLibrary
+from orchestrator.containers.check import check
+from orchestrator.containers.findings import KINDS, Finding
+from orchestrator.containers.known import HostFacts, ImageFacts
+from orchestrator.containers.runtime import Runtime
+from orchestrator.containers.wanted import Wanted
+from tests.unit.containers.recorded_facts import (
+    BOUND,
+    BUSYBOX,
+    BY_BARE_SRUN,
+    BY_MPIRUN,
+    BY_SLURM,
+    BY_SRUN,
+    COMMAND,
+    CPU_TORCH,
+    CUDA_TORCH,
+    HOPPER,
+    HOST,
+    INTEL_HERE,
+    MPICH,
+    NO_VERBS,
+    ON_CPUS,
+    OPENMPI,
+    TRAINING,
+)
+
+Row = tuple[str, Wanted, HostFacts, ImageFacts, str, str, str]
+ERROR, WARNING, FITS, UNKNOWN = "error", "warning", "fits", "could not be looked at"
+
+MISMATCHES: list[Row] = [
+    (
+        "MPICH inside and Open MPI outside", COMMAND, BY_MPIRUN, MPICH,
+        "mpi-family", ERROR, "the host's MPI is openmpi 4.1.4, the image's mpich 3.4.1",
+    ),
+    (
+        "Open MPI inside and Intel MPI outside", COMMAND, replace(HOST, mpi=INTEL_HERE), OPENMPI,
+        "mpi-family", ERROR, "the host's MPI is intel 2021.18.1, the image's openmpi 4.1.4",
+    ),
+    (
+        "MPICH inside and Intel MPI outside", COMMAND, replace(HOST, mpi=INTEL_HERE), MPICH,
+        "mpi-family", FITS, "intel 2021.18.1 of the host starts programs of mpich 3.4.1",
+    ),
+    (
+        "Slurm without PMIx, which the site asks for", replace(BY_SLURM, srun_mpi="pmix"), BY_BARE_SRUN, CPU_TORCH,
+        "slurm-pmi", ERROR, "'launcher_args' has --mpi=pmix, which this Slurm does not offer",
+    ),
+    (
+        "Slurm without PMIx and Open MPI", BY_SLURM, BY_BARE_SRUN, OPENMPI,
+        "slurm-pmi", ERROR, "openmpi 4.1.4 of the image needs pmix of srun, which offers cray_shasta, none, pmi2",
+    ),
+    (
+        "Slurm without PMIx and MPICH", replace(BY_SLURM, srun_mpi="pmi2"), BY_BARE_SRUN, MPICH,
+        "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 speaks",
+    ),
+    (
+        "Slurm with PMIx and Open MPI", replace(BY_SLURM, srun_mpi="pmix"), BY_SRUN, OPENMPI,
+        "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 speaks",
+    ),
+    (
+        "Slurm that is not here", BY_SLURM, HOST, OPENMPI,
+        "slurm-pmi", UNKNOWN, "whether srun offers pmix, which openmpi 4.1.4 needs",
+    ),
+    (
+        "Open MPI 3.1", COMMAND, BY_MPIRUN, replace(OPENMPI, mpi=MpiLibrary("openmpi", "3.1.3", 2)),
+        "mpi-major", ERROR, "the host has openmpi 4.1.4, the image 3.1.3",
+    ),
+    (
+        "PMIx of Open MPI 3.1", COMMAND, BY_MPIRUN, replace(OPENMPI, mpi=MpiLibrary("openmpi", "3.1.3", 2)),
+        "pmix", ERROR, "the image speaks PMIx 2, and ranks are started with PMIx 4",
+    ),
+    (
+        "no MPI for a program that needs one", COMMAND, BY_MPIRUN,
+        replace(CPU_TORCH, mpi=None, no_mpi=True, program=Library("/opt/solver", ("libmpi.so.40",))),
+        "mpi-missing", ERROR, "the program needs libmpi.so.40, and the image has no MPI",
+    ),
+    (
+        "libraries of the host's MPI", BOUND, BY_MPIRUN, MPICH,
+        "host-mpi-libraries", ERROR, "needs libopen-rte.so.40, libopen-pal.so.40, not found in the image",
+    ),
+    (
+        "glibc too old for the host's MPI", BOUND, BY_MPIRUN, MPICH,
+        "glibc-old", ERROR, "/opt/host-mpi/lib/libmpi.so.40 needs glibc 2.34, and the image has 2.31",
+    ),
+    (
+        "glibc newer than the host's MPI needs", BOUND, replace(BY_MPIRUN, glibc="2.28"),
+        replace(OPENMPI, bound_mpi=(Library("/opt/host-mpi/lib/libmpi.so.40"),)),
+        "glibc-old", FITS, "glibc 2.36 of the image is new enough",
+    ),
+    (
+        "Python too old", TRAINING, HOST, MPICH,
+        "python-old", ERROR, "Python 3.9.2 of the image is too old: torusrun's training needs 3.10 or newer",
+    ),
+    ("no Python", TRAINING, HOST, BUSYBOX, "python-missing", ERROR, "the image has no python3"),
+    (
+        "no Python for a command that is one", COMMAND, BY_MPIRUN, BUSYBOX,
+        "program-missing", ERROR, "the command's program is not in the image",
+    ),
+    ("no torch", TRAINING, HOST, OPENMPI, "torch-missing", ERROR, "the image's Python has no torch"),
+    (
+        "torch too old", TRAINING, HOST, replace(CUDA_TORCH, torch="1.0.1", cuda="9.0"),
+        "torch-old", ERROR, "torch 1.0.1 of the image is too old: torusrun's training needs 2.6 or newer",
+    ),
+    (
+        "CPU torch on GPUs", TRAINING, HOST, CPU_TORCH,
+        "torch-without-cuda", ERROR, "torch 2.13.0+cpu of the image is built without CUDA",
+    ),
+    (
+        "CPU torch on CPUs of nodes with GPUs", ON_CPUS, HOST, CPU_TORCH,
+        "torch-without-cuda", FITS, "the run uses no GPU: any torch serves",
+    ),
+    (
+        "CPU torch beside a command's own program", replace(COMMAND, uses_gpus=True), BY_MPIRUN, CPU_TORCH,
+        "torch-without-cuda", WARNING, "torch 2.13.0+cpu of the image is built without CUDA",
+    ),
+    (
+        "sm_90 on V100", TRAINING, HOST, replace(CUDA_TORCH, architectures=HOPPER),
+        "gpu-architecture", ERROR, "torch 2.13.0+cu126 of the image has no kernels for sm_70, only sm_75",
+    ),
+    (
+        "GPUs that nobody names", replace(TRAINING, gpus=()), HOST, CUDA_TORCH,
+        "gpu-architecture", UNKNOWN, "'node.architecture' of the site can name them",
+    ),
+    (
+        "driver too old", replace(TRAINING, driver="470.57.02"), HOST, CUDA_TORCH,
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+    ),
+    (
+        "driver that nobody names", replace(TRAINING, driver=None), replace(HOST, driver=None), CUDA_TORCH,
+        "driver-old", UNKNOWN, "'container.driver' of the site can name it",
+    ),
+    (
+        "aarch64 on x86_64", TRAINING, HOST, replace(CUDA_TORCH, machine="aarch64"),
+        "image-architecture", ERROR, "the image is for aarch64, and the nodes' Python for x86_64",
+    ),
+    (
+        "aarch64 inside a SIF of x86_64", TRAINING, HOST, replace(CUDA_TORCH, starts=False, foreign=True),
+        "image-architecture", ERROR, "the image's programs are for another processor than this machine's",
+    ),
+    (
+        "an image in /tmp", ON_CPUS, HOST, replace(CPU_TORCH, shared=False, local_folder="/tmp"),
+        "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, of which every node has its own",
+    ),
+    (
+        "an image on a disk of this machine", ON_CPUS, HOST, replace(CPU_TORCH, shared=False),
+        "image-not-shared", WARNING, "lies on a disk of this machine, unless it exports that to the nodes",
+    ),
+    (
+        "an image on an unknown file system", ON_CPUS, HOST, replace(CPU_TORCH, shared=None),
+        "image-not-shared", UNKNOWN, "whether the nodes see /shared/x.sif",
+    ),
+    (
+        "no InfiniBand inside", replace(TRAINING, hcas=("mlx5_0", "mlx5_1")), HOST, NO_VERBS,
+        "verbs-missing", ERROR, "the nodes have mlx5_0, mlx5_1, and libibverbs does not load in the image",
+    ),
+    (
+        "InfiniBand without its driver", replace(TRAINING, hcas=("mlx5_0",)), HOST,
+        replace(CUDA_TORCH, providers=("hns",)),
+        "verbs-missing", ERROR, "libibverbs of the image has no driver for mlx5",
+    ),
+    (
+        "InfiniBand inside", replace(TRAINING, hcas=("mlx5_0",)), HOST, CUDA_TORCH,
+        "verbs-missing", FITS, "libibverbs loads in the image, with the adapters' driver",
+    ),
+    (
+        "no InfiniBand inside for one node", replace(TRAINING, hcas=("mlx5_0",), nodes=1), HOST, NO_VERBS,
+        "verbs-missing", WARNING, "libibverbs does not load in the image",
+    ),
+    (
+        "no InfiniBand in an image without ctypes", replace(COMMAND, hcas=("mlx5_0",), uses_gpus=True),
+        BY_MPIRUN, MPICH,
+        "verbs-missing", ERROR, "libibverbs does not load in the image",
+    ),
+    (
+        "no runtime on a login node", ON_CPUS, replace(HOST, runtime=None), ImageFacts("/shared/x.sif", starts=None),
+        "runtime-missing", UNKNOWN, "no apptainer or singularity is found on this machine",
+    ),
+    (
+        "no runtime on the machine that runs it", replace(ON_CPUS, cluster=False), replace(HOST, runtime=None),
+        CPU_TORCH,
+        "runtime-missing", ERROR, "neither apptainer nor singularity is found here",
+    ),
+    (
+        "an old runtime", ON_CPUS, replace(HOST, runtime=Runtime("s", "singularity", (2, 4))), CPU_TORCH,
+        "runtime-old", ERROR, "singularity 2.4 is older than 2.5",
+    ),
+    (
+        "modules that are not here", ON_CPUS, replace(HOST, modules_failed="module: command not found"), CPU_TORCH,
+        "modules", UNKNOWN, "the site's modules do not load here",
+    ),
+    (
+        "a bind of the login shell", ON_CPUS,
+        replace(HOST, shell_variables=("APPTAINER_BIND", "SINGULARITYENV_X")), CPU_TORCH,
+        "shell-variables", WARNING, "APPTAINER_BIND, SINGULARITYENV_X of your shell is not used by torusrun",
+    ),
+    (
+        "an option of the login shell", ON_CPUS, replace(HOST, shell_variables=("SINGULARITY_CONTAIN",)), CPU_TORCH,
+        "shell-variables", WARNING, "SINGULARITY_CONTAIN of your shell changes every container",
+    ),
+    (
+        "a folder to bind", ON_CPUS, replace(HOST, missing_paths=("/opt/hpcx",)), CPU_TORCH,
+        "bind-missing", ERROR, "/opt/hpcx is to be bound but does not exist",
+    ),
+    (
+        "an image that cannot be read", ON_CPUS, HOST,
+        ImageFacts("/shared/x.sif", False, asked={"file": "/shared/x.sif: Permission denied"}),
+        "image-unreadable", ERROR, "/shared/x.sif cannot be read: Permission denied",
+    ),
+    (
+        "an image in which nothing starts", ON_CPUS, HOST,
+        ImageFacts("/shared/x.sif", starts=False, asked={"start": "/bin/sh in the image: while reading: corrupted"}),
+        "image-broken", ERROR, "no program starts in the image: corrupted",
+    ),
+    (
+        "an image without a shell", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None, shell=False),
+        "image-broken", UNKNOWN, "the image has no /bin/sh that could be asked",
+    ),
+    (
+        "an image that only this machine does not start", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None),
+        "image-broken", UNKNOWN, "the image does not start on this machine; it may on the nodes",
+    ),
+    (
+        "a torch that is broken", ON_CPUS, HOST,
+        replace(CPU_TORCH, torch=None, torch_error="libcublas.so.12: cannot open"),
+        "torch-broken", ERROR, "torch does not import in the image: libcublas.so.12: cannot open",
+    ),
+    (
+        "no training", ON_CPUS, HOST, replace(CPU_TORCH, training=False),
+        "training-missing", ERROR, "the package 'training' is not found in the image",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", MISMATCHES, ids=[row[0] for row in MISMATCHES])
+def test_each_mismatch_has_its_outcome_and_its_message(row: Row) -> None:
+    _, wanted, host, image, kind, outcome, message = row
+    found = [finding for finding in check(wanted, host, image) if finding.kind == kind and message in finding.what]
+    assert [_outcome(finding) for finding in found] == [outcome], check(wanted, host, image)
+    (finding,) = found
+    assert finding.evidence and len(str(finding).splitlines()) == 1
+    if finding.outcome == "does not fit":
+        assert finding.why in str(finding) and finding.mend in str(finding)
+
+
+def _outcome(finding: Finding) -> str:
+    return finding.severity if finding.outcome == "does not fit" else finding.outcome
+
+
+def test_every_kind_is_reached() -> None:
+    others = {"no-fakeroot", "no-user-namespaces", "base-without-digest"}
+    assert {row[4] for row in MISMATCHES} | others == set(KINDS)

@@ -1,0 +1,109 @@
+"""What a site asks of its runtime: the words that say it, and one message where the version lacks them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.containers.command import ContainerExec, inside, start_instance, stop_instance
+from orchestrator.containers.compat import runs_on
+from orchestrator.containers.runtime import SINCE, Runtime
+from orchestrator.errors import SiteError, UserError
+from orchestrator.images import checking, run_image
+from orchestrator.images.kept import Image
+from orchestrator.job import node_folder
+from orchestrator.plans.plan import Plan, plan
+from orchestrator.runs.folder import Attempt
+
+NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
+CE = Runtime("singularity", "singularity-ce", (4, 3, 3))
+OLD = Runtime("singularity", "singularity", (3, 4, 2))
+COMMAND = "command: [hello]\ncode: none"
+IMAGE = Image("/c/x.sif", "0" * 64, "x")
+
+
+def planned(folder: Path, node: str, container: str, run: str = COMMAND) -> Plan:
+    (folder / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {node}\ncontainer: {container}\n")
+    (folder / "run.yaml").write_text(f"name: x\nsite: ./site.yaml\nimage: x.sif\n{run}\n")
+    return plan(folder / "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("node", "container", "run", "words"),
+    [
+        ("{gpus: 4}", "{}", COMMAND, ["--nv"]),
+        ("{gpus: 4, architecture: sm_90}", "{gpu: nvccli}", COMMAND, ["--nvccli"]),
+        ("{gpus: 4, architecture: gfx90a}", "{}", COMMAND, ["--rocm"]),
+        ("{gpus: 4}", "{gpu: none}", COMMAND, []),
+        ("{}", "{gpu: rocm}", COMMAND, []),
+        ("{gpus: 4}", "{}", "train: {device: cpu}", []),
+        ("{}", "{writable: tmpfs}", COMMAND, ["--writable-tmpfs"]),
+    ],
+)
+def test_the_words_for_gpus_and_for_writing(
+    tmp_path: Path, node: str, container: str, run: str, words: list[str]
+) -> None:
+    made = run_image.container(planned(tmp_path, node, container, run), IMAGE, NEW)
+    argv = list(inside(made, ["hello"], {}, {}).argv)
+    assert argv[2 : 4 + len(words)] == ["--cleanenv", "--no-eval", *words]
+    assert not {"--nv", "--nvccli", "--rocm", "--writable-tmpfs"} & set(argv) - set(words)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "container", "says"),
+    [
+        (OLD, "{gpu: rocm}", "singularity 3.4.2 has no --rocm, Singularity has it from 3.5 on"),
+        (OLD, "{gpu: nvccli}", "has no --nvccli, Singularity has it from 3.9 on"),
+        (Runtime("s", "singularity", (2, 6, 1)), "{writable: tmpfs}", "has no --writable-tmpfs"),
+        (Runtime("s", "singularity", (2, 6, 1)), "{mount: node}", "has no instance start"),
+    ],
+)
+def test_a_version_that_lacks_a_word_is_told_before_the_queue(
+    tmp_path: Path, runtime: Runtime, container: str, says: str
+) -> None:
+    """Through the command itself, which says its version as the real one does."""
+    command = tmp_path / "singularity"
+    version = ".".join(map(str, runtime.version))
+    command.write_text(f"#!/bin/sh\necho singularity version {version}\n")
+    command.chmod(0o755)
+    (tmp_path / "x.sif").write_bytes(b"an image")
+    wanted = f"{{runtime: {command}, {container[1:]}"
+    with pytest.raises(UserError, match=says):
+        checking.fitting(planned(tmp_path, "{gpus: 4}", wanted))
+
+
+def test_products_differ_in_what_they_have() -> None:
+    assert NEW.has("--mksquashfs-args") and not CE.has("--mksquashfs-args")
+    assert CE.lacks("--mksquashfs-args") == "singularity-ce 4.3.3 has no --mksquashfs-args, nor has any Singularity"
+    assert all(NEW.has(word) for word in SINCE)
+    assert {word for word in SINCE if not CE.has(word)} == {"--mksquashfs-args"}
+
+
+def test_an_instance_has_the_mounts_and_the_programs_their_variables() -> None:
+    one = ContainerExec(NEW, "/c/x.sif", gpu="nv", directory="/work", extra=("--ipc",), instance="torusrun-x")
+    assert start_instance(one, {"APPTAINER_BIND": "/spy"}).argv == (
+        "apptainer", "instance", "start", "--nv", "--ipc", "/c/x.sif", "torusrun-x",
+    )  # fmt: skip
+    assert not start_instance(one, {"APPTAINER_BIND": "/spy"}).environment
+    assert inside(one, ["a"], {"RANK": "1"}, {}).argv == (
+        "apptainer", "exec", "--cleanenv", "--no-eval", "--pwd", "/work", "instance://torusrun-x", "a",
+    )  # fmt: skip
+    assert stop_instance(one, "y") == ["apptainer", "instance", "stop", "--force", "y"]
+
+
+def test_what_a_rank_writes_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_DISK", str(tmp_path))
+    attempt = Attempt(tmp_path / "runs" / "r-1" / "attempts" / "2")
+    place = node_folder.of_rank("$NODE_DISK", attempt, 3)
+    assert place == tmp_path / f"torusrun-{os.geteuid()}" / "r-1" / "0003" and place.is_dir()
+    with pytest.raises(SiteError, match=r"'container.writable' '\$NO_DISK' names a variable that is not set"):
+        node_folder.of_rank("$NO_DISK", attempt, 3)
+
+
+def test_code_for_one_amd_gpu_runs_on_no_other() -> None:
+    assert runs_on(("gfx90a", "gfx942"), "gfx90a") and not runs_on(("gfx908", "sm_90"), "gfx90a")
+
+
+def test_one_mount_has_one_file_system(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="none of them may write into"):
+        planned(tmp_path, "{}", "{mount: node, writable: tmpfs}")
