@@ -30,7 +30,7 @@ from orchestrator.version import __version__
 
 VERBS = {
     "build": "build a container image, unless the cache has it",
-    "image": "list, inspect, verify, remove or sign built images",
+    "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
     "check": "find mismatches between a run, its image and its site",
     "plan": "show what would be submitted: site, nodes, ranks, grid, training",
     "predict": "predict how long a run takes; compare with published records and other sizes",

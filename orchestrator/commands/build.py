@@ -26,6 +26,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages only from this folder")
     parser.add_argument("--offline", action="store_true", help="use no network while building")
+    parser.add_argument(
+        "--locked",
+        metavar="LOCK",
+        nargs="?",
+        const="",
+        help="install the versions of this lock (of `torusrun image inspect IMAGE --lock`); default: IMAGE.lock",
+    )
     parser.add_argument("--quiet", "-q", action="store_true", help="do not show the output of the build")
 
 
@@ -35,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
-    if is_run(args.image):
+    if not args.image.endswith(".def") and is_run(args.image):
         planned = plan(args.image, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:
@@ -43,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         source, site = args.image, load_site(args.site)
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
-    prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse)
+    lock = building.lock_of(source, args.locked) if args.locked is not None else None
+    prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
     for advice in prepared.advice:
         _say(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):

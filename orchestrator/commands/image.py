@@ -3,6 +3,9 @@ examples:
   torusrun image ls
   torusrun image inspect pytorch-cpu
   torusrun image verify pytorch-cpu
+  torusrun image inspect pytorch-cpu --sbom spdx
+  torusrun image export pytorch-cpu --to pytorch-cpu.tar
+  torusrun image render sony-2018
 """
 
 from __future__ import annotations
@@ -10,19 +13,30 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, SITE_FAILED, SiteError, UserError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orchestrator.containers.cache import Cache, CachedImage
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("ls", "inspect", "verify", "rm", "sign"), help="what to do")
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="an image's name, path, or the start of its key")
+    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render")
+    parser.add_argument("what", choices=verbs, help="what to do; render prints the definition of an image file")
+    parser.add_argument(
+        "image",
+        metavar="IMAGE",
+        nargs="?",
+        help="an image's name, path, or the start of its key; render: an image file",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
+    parser.add_argument("--sbom", choices=("spdx", "cyclonedx"), help="inspect: the packages as a bill of materials")
+    parser.add_argument("--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar")
     asked.site(parser)
 
 
@@ -36,9 +50,12 @@ def run(args: argparse.Namespace) -> int:
         return _list(cache, args.json)
     if args.image is None:
         raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
+    if args.what == "render":
+        print(building.definition(args.image, site), end="")
+        return DONE
     entry = cache.find(args.image)
     if args.what == "inspect":
-        print(json.dumps({**entry.as_json(), "path": str(entry.path)}, indent=1))
+        print(json.dumps(_inspected(cache, entry, args), indent=1))
     elif args.what == "verify":
         if wrong := cache.verify(entry):
             print(wrong)
@@ -47,9 +64,34 @@ def run(args: argparse.Namespace) -> int:
     elif args.what == "rm":
         cache.remove(entry)
         print(f"{entry.path}: removed")
+    elif args.what == "export":
+        print(_exported(cache, entry, args.to))
     else:
         _sign(cache, entry, site.container.runtime)
     return DONE
+
+
+def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
+    from orchestrator.containers import package_lock
+    from orchestrator.images import sbom
+
+    there = cache.packages(entry.key).exists()
+    if not (args.lock or args.sbom):
+        packages = package_lock.read(cache.packages(entry.key)).as_json() if there else None
+        return {**entry.as_json(), "path": str(entry.path), "packages": packages}
+    if not there:
+        raise SiteError(f"{entry.path}: it has no lock, because it has no Python or was built by an older torusrun")
+    lock = package_lock.read(cache.packages(entry.key))
+    return lock.as_json() if args.lock else sbom.FORMATS[args.sbom](entry, lock)
+
+
+def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
+    from orchestrator.images.export import export
+    from orchestrator.spec.paths import absolute
+
+    if to is None:
+        raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
+    return export(cache, entry, absolute(to))
 
 
 def _list(cache: Cache, as_json: bool) -> int:

@@ -6,39 +6,49 @@ The runtime is started through the gateway and not through spython's client: tha
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
+import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from orchestrator import private, process
-from orchestrator.containers import complaints, lint, lock
+from orchestrator.containers import complaints, lint, lock, running
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
 from orchestrator.containers.convert import PULLED
-from orchestrator.containers.definition import WHEELHOUSE, Variant, render
-from orchestrator.containers.image_file import load
-from orchestrator.containers.inputs import Inputs, collect, file_checksum
-from orchestrator.containers.mirror import completed
-from orchestrator.containers.runtime import Runtime, own_environment, temporary_folder
+from orchestrator.containers.definition import WHEELHOUSE
+from orchestrator.containers.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
+from orchestrator.containers.inputs import Inputs, file_checksum
+from orchestrator.containers.package_lock import PackageLock
+from orchestrator.containers.requirements import BUILD_ONLY
+from orchestrator.containers.runtime import PREFIXES, Runtime, own_environment, temporary_folder
+from orchestrator.containers.secrets import Secrets
+from orchestrator.containers.secrets import read as read_secrets
 from orchestrator.errors import SiteError, UserError
+from orchestrator.runs.files import write_json
 
 COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
-POLL_S = 0.1
-TERMINATE_S = 10.0
 LOG_TAIL_BYTES = 1 << 20
 TEMPORARY = "torusrun"
+FOR_BUILDS = ("CACHEDIR", "CONFIGDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")
+
+UNFIT = re.compile("[,:'\"]")  # in a path, which the runtime takes apart at these
 
 Progress = Callable[[str], None]
-Examine = Callable[[Path], Mapping[str, str]]
 
 
 class BuildFailed(SiteError):
     """A build failed; the cache has no new image."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a finished image says of itself."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    packages: PackageLock | None = None
 
 
 @dataclass(frozen=True)
@@ -50,19 +60,8 @@ class Options:
     wheelhouse: Path | None = None
     temporary: Path | None = None  # node-local; the cache's folder otherwise
     extra: tuple[str, ...] = ()
-
-
-def prepare(path: Path, variant: Variant, options: Options) -> tuple[str, Inputs]:
-    """(image's name, inputs) of the image file at `path`. Raises UserError for what cannot be built."""
-    image_file = completed(load(path))
-    if options.wheelhouse and not options.wheelhouse.is_dir():
-        raise UserError(f"{options.wheelhouse}: the wheelhouse is not a folder; make one with `pip download`")
-    if image_file.python.packages and variant.offline and not options.wheelhouse:
-        raise UserError(f"{path}: an offline build needs a wheelhouse for its Python packages; give --wheelhouse")
-    variant = replace(variant, wheelhouse=options.wheelhouse is not None)
-    definition = render(image_file, variant)
-    lint.lint(definition)
-    return image_file.name, collect(image_file, definition, path.parent, options.compression)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # name: where it is found when the build begins
+    secrets_beside: Path = Path()  # where relative paths of these begin
 
 
 def build(
@@ -72,7 +71,7 @@ def build(
     runtime: Callable[[], Runtime],
     options: Options,
     progress: Progress = lambda line: None,
-    examine: Examine = lambda image: {},
+    examine: Callable[[Path], Examined] = lambda image: Examined(),
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another build under way, or built now.
 
@@ -98,17 +97,24 @@ def _build(
     runtime: Runtime,
     options: Options,
     progress: Progress,
-    examine: Examine,
+    examine: Callable[[Path], Examined],
 ) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
+    secrets = read_secrets(options.secrets, options.secrets_beside)
     try:
-        argv = command(runtime, options, image, inputs.word(work))
-        shell = own_environment(process.clean_environment())
-        environment = {**shell, **temporary_folder(runtime, _temporary(key, options, work))}
-        code = _run(argv, environment, work, log, progress)
+        _check_paths(work, options)
+        source = inputs.word(work)
+        login = secrets.files.get("registry_auth")
+        argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
+        temporary = _temporary(key, options, work)
+        environment = build_environment(runtime, temporary, secrets)
+        code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
         if code != 0 or not image.is_file():
             raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
+        found = examine(image)
+        if found.packages:
+            write_json(cache.packages(key), found.packages.as_json())
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -119,10 +125,11 @@ def _build(
             built_s=time.time(),
             build_time_s=time.time() - started_s,
             built_by=str(runtime),
-            labels=lint.labels(inputs.definition),
-            versions=dict(examine(image)),
+            labels={**lint.labels(inputs.definition), **inputs.labels},
+            versions=dict(found.versions),
             base=inputs.base_identity,
             compression=inputs.compression,
+            source=inputs.source,
         )
         return cache.publish(built, image)
     except OSError as error:
@@ -131,20 +138,67 @@ def _build(
         _clear(cache, key, options)
 
 
-def command(runtime: Runtime, options: Options, image: Path, source: str) -> list[str]:
+def command(
+    runtime: Runtime,
+    options: Options,
+    image: Path,
+    source: str,
+    bound: Sequence[tuple[Path, str]] = (),
+    login: Path | None = None,
+) -> list[str]:
     """The runtime's words for a build of a definition or an image. Raises SiteError for what it is too old to do."""
     if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
         return [runtime.command, "pull", *options.extra, str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
     if options.mode == "fakeroot" and not runtime.has_fakeroot:
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
-    if options.wheelhouse:
-        asked += ["--bind", f"{options.wheelhouse.absolute()}:{WHEELHOUSE}"]
+    for host, inside in bound:
+        asked += ["--bind", f"{host}:{inside}:ro"]
+    if login:
+        asked += ["--authfile", str(login)]
     if options.compression:
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
-    return [runtime.command, "build", *asked, *options.extra, str(image), source]
+    # The labels of a base that is a SIF stay without --force; the image itself does not exist yet.
+    force = ["--force"] if source.endswith(".def") else []
+    return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
+
+
+def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
+    """(path here, path inside) of what only the build sees: one folder, and what is bound into places in that."""
+    own = work / BUILD_ONLY_FOLDER
+    files = [*secrets.bound()]
+    for _, name in files:
+        (own / name).touch()
+    inner = [(path, f"{BUILD_ONLY}/{name}") for path, name in files]
+    if options.wheelhouse:
+        inner.append((options.wheelhouse.absolute(), WHEELHOUSE))
+    return [(own, BUILD_ONLY), *inner] if inner or inputs.texts or inputs.archives else []
+
+
+def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> dict[str, str]:
+    """The environment of a build: of the shell's variables for runtimes only those that say where they may fetch from.
+
+    All others act on a build as options do, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
+    """
+    ours = tuple(f"{prefix}_" for prefix in PREFIXES)
+    kept = {
+        name: value
+        for name, value in own_environment(process.clean_environment()).items()
+        if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
+    }
+    return {**kept, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
+
+
+def _check_paths(work: Path, options: Options) -> None:
+    places = {"container.cache": work, "container.temporary": options.temporary, "--wheelhouse": options.wheelhouse}
+    for what, place in places.items():
+        if place and (bad := UNFIT.search(str(place.absolute()))):
+            shown = place.parent if place == work else place
+            raise UserError(
+                f"{shown}: no image can be built with {bad[0]!r} in a path; choose another folder for {what}"
+            )
 
 
 def _temporary(key: str, options: Options, work: Path) -> Path:
@@ -161,42 +215,6 @@ def _clear(cache: Cache, key: str, options: Options) -> None:
         for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
             if private.is_mine(folder):
                 remove_tree(folder)
-
-
-def _run(argv: list[str], environment: dict[str, str], work: Path, log: Path, progress: Progress) -> int:
-    """Run a build to its end, its output in `log` and line by line in `progress`; its exit code."""
-    descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with open(descriptor, "wb") as output, open(log, encoding="utf-8", errors="replace") as reading:
-        os.fchmod(descriptor, 0o600)  # an older version left it open to others
-        child = process.start(
-            argv, environment=environment, output=output, own_group=True, cwd=work, parent_death=signal.SIGTERM
-        )
-        try:
-            while (code := child.poll()) is None:
-                _pass_on(reading.readlines(), progress)
-                time.sleep(POLL_S)
-            _pass_on(reading.readlines(), progress)
-            return code
-        finally:
-            _end(child)
-
-
-def _pass_on(lines: list[str], progress: Progress) -> None:
-    for line in lines:
-        if text := line.strip():
-            progress(text)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a build and all it started; a build that ended by itself may have left something too."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(child.pid, number)
-            child.wait(TERMINATE_S)
-        except (ProcessLookupError, PermissionError):
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _tail(log: Path) -> str:

@@ -2,6 +2,7 @@
 
 CACHE/KEY.sif    the image; it appears by rename, when it is complete
 CACHE/KEY.json   its sidecar: what is known about it; written before the image appears
+CACHE/KEY.packages  the lock of its packages, as JSON
 CACHE/KEY.log    the log of its last build, failed ones included
 CACHE/KEY.lock   one builder at a time
 CACHE/.KEY.*     a build under way, or the leftovers of a killed one; the next build removes those
@@ -18,7 +19,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class CachedImage:
     versions: dict[str, str] = field(default_factory=dict)
     base: str = ""
     compression: str = ""
+    source: str = ""  # the key of its image file without lock and wheelhouse
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
@@ -60,6 +62,7 @@ class CachedImage:
     @classmethod
     def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
         """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
+        kept = {"source": key, **kept}  # which older versions did not write
         kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
         values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
         for name in ("labels", "versions"):
@@ -104,6 +107,9 @@ class Cache:
 
     def sidecar(self, key: str) -> Path:
         return self.folder / f"{key}.json"
+
+    def packages(self, key: str) -> Path:
+        return self.folder / f"{key}.packages"
 
     def log(self, key: str) -> Path:
         return self.folder / f"{key}.log"
@@ -157,6 +163,12 @@ class Cache:
                     broken(str(error))
         return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
 
+    def newest_of(self, sources: Collection[str]) -> CachedImage | None:
+        """The newest image that was built from one of these sources, with any lock or wheelhouse."""
+        plain = [self.get(key) for key in sources]
+        others = [e for e in self.entries(lambda why: None) if e.source in sources]
+        return max((e for e in [*plain, *others] if e), key=lambda entry: entry.built_s, default=None)
+
     def find(self, word: str) -> CachedImage:
         """The image with this name, path or beginning of a key. Raises UserError when it is not exactly one."""
         entries = self.entries()
@@ -208,7 +220,7 @@ class Cache:
             if not free:
                 raise SiteError(f"{entry.key[:12]} is in use by {lock.holder(self.lock(entry.key))}")
             try:
-                for path in (entry.path, self.sidecar(entry.key), self.log(entry.key)):
+                for path in (entry.path, self.sidecar(entry.key), self.packages(entry.key), self.log(entry.key)):
                     path.unlink(missing_ok=True)
             except OSError as error:
                 raise SiteError(f"{error.filename}: cannot be removed: {error.strerror}") from None

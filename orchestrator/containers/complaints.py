@@ -9,26 +9,46 @@ import signal
 KNOWN = (
     (r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
      "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
+    (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
+     "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
+    (r"(?:Retry\(total=0\b|curl: |git|Err:).*(?i:Connection refused|timed out|Network is unreachable|No route to host)"
+     r"|ConnectTimeoutError|Cannot initiate the connection to (?P<x>\S+)",
+     "a server does not answer ({x}); try again, or build with a wheelhouse, offline, from a local base"),
+    (r"[Cc]ould not resolve host:? ?'?(?P<x>[^\s']*)|[Ff]ailure (?:in name resolution|resolving '(?P<y>[^']+)')"
+     r"|lookup (?P<z>\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
+     "{x} cannot be reached, its name is not known here; build with a wheelhouse, offline, from a local base"),
+    (r"401 Error, Credentials not correct for (?P<x>\S+)|Authentication failed for '(?P<y>[^']+)'",
+     "{x} does not accept the login; correct 'secrets' of the image file"),
+    (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
+     "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
+     "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
+    (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(?P<x>\S+) from",
+     "the archive of {x} is not the one that its hash in the requirements names"),
+    (r"In --require-hashes mode, all requirements must have[^\n]*\n\s+(?P<x>\S+)",
+     "the requirements give some hashes, but none for {x}; `pip-compile --generate-hashes` writes them all"),
     (r"Unable to locate package (?P<x>\S+)|Package '?(?P<y>\S+?)'? has no installation candidate",
      "the Debian package {x} does not exist in the base's distribution; correct 'system' of the image file"),
     (r"Version '(?P<x>[^']+)' for '(?P<y>[^']+)' was not found",
      "the Debian package {y} has no version {x} in the base's distribution; correct 'system' of the image file"),
     (r"Couldn't find these debs: (?P<x>.+)", "debootstrap does not find {x} in this suite; correct the image file"),
+    (r"satisfies the requirement (?P<x>\S+).*\(from versions: none\)",
+     "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, add its wheel, or, if "
+     "an index asks for a login, give that in 'secrets'"),
     (r"No matching distribution found for (?P<x>\S+)|satisfies the requirement (?P<y>\S+)",
      "no Python package {x}; correct 'python' of the image file, or add its wheel to the wheelhouse"),
     (r"(torusrun: offline, .+)", "{0}"),
     (r"(torch has no kernels for .+)", "{0}; take a PyTorch built for it"),
     (r"computed checksums? did NOT match", "the MPI's source archive is not the one that 'mpi.sha256' names"),
-    (r"manifest unknown|MANIFEST_UNKNOWN|name unknown|requested access to the resource is denied|reading manifest .+",
+    (r"manifest unknown|MANIFEST_UNKNOWN|name unknown|reading manifest .+",
      "the base image does not exist in its registry (or is private); correct 'base' of the image file"),
     (r"No such script: \S*/(?P<x>[^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
     (r"Failed getting release file (?P<x>\S+)|Invalid Release file",
      "the base's package mirror has no such suite, or cannot be reached ({x}); correct 'base'"),
+    (r"destination /mnt doesn't exist",
+     "the base has no folder /mnt, where a build finds its secrets, wheels and requirements; take a base that has one"),
     (r"debootstrap.*(not in (your )?PATH|executable file not found)", "debootstrap is not installed on this machine"),
     (r"(?:unable to open|not open|while opening|failed to open) (?:image |file )?\S*base\b|image format not recogni",
      "the base cannot be opened as an image; check 'base' of the image file"),
-    (r"[Cc]ould not resolve host:? ?'?(?P<x>[^\s']*)|failure resolving '(?P<y>[^']+)'|lookup (?P<z>\S+).* no such host",
-     "{x} cannot be reached; without internet build with a wheelhouse, offline, from a local base"),
     (r"Unable to fetch some archives|Failed to fetch (?P<x>\S+)|The requested URL returned error",
      "a download failed ({x}); try again, or use a mirror"),
     (r"no (?:valid )?mapping entry found in /etc/sub[ug]id|newuidmap|fakeroot.*(?:not found|failed)",
@@ -49,11 +69,12 @@ def explain(log: str, exit_code: int) -> str:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
-    said = (fatal or lines or ["it printed nothing"])[-1]
-    if "%post section" in said:  # which says only that, so the command's own last words are worth more
+    said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line says nothing else
+    if fatal and not said:
         own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
-        said = f"%post: {own[-1]}" if own else said
-    return f"it ended with exit code {exit_code}: {said[:300]}"
+        section = re.search(r"%\w+(?= section)", fatal[-1])
+        said = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
+    return f"it ended with exit code {exit_code}: {(said or lines or ['it printed nothing'])[-1][:300]}"
 
 
 def _first(match: re.Match[str]) -> dict[str, str]:

@@ -57,7 +57,10 @@ def conversion(source: NamedImage, compression: str) -> Conversion:
     """What converts an image that is no SIF. Raises UserError where it is not there, or is not what its form says."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
-    found = Conversion("", (), None, _identity(source), compression, source.transport, source.place, source.tag)
+    found = Conversion(
+        "", base_identity=_identity(source), compression=compression, transport=source.transport, place=source.place,
+        tag=source.tag,
+    )  # fmt: skip
     return at(found, source.place)
 
 

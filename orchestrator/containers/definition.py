@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator import process
-from orchestrator.containers.image_file import MPI_CHECKSUM_MISSING, ImageFile
+from orchestrator.containers import secrets
+from orchestrator.containers.image_keys import ImageFile
+from orchestrator.containers.misfits import MPI_CHECKSUM_MISSING
+from orchestrator.containers.package_lock import PackageLock
 from orchestrator.containers.quoting import export, line, shell
+from orchestrator.containers.requirements import BUILD_ONLY, Brought
 from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
 
@@ -21,7 +25,8 @@ PYTHON = "/opt/python"
 TRAINING = "/opt/torusrun"  # the folder that holds the package `training`
 OPENMPI = "/opt/openmpi"
 HOST_MPI = "/opt/host-mpi"  # where a site's own MPI is bound
-WHEELHOUSE = "/mnt"  # in every base, so that binding a folder there needs no mount point
+WHEELHOUSE = f"{BUILD_ONLY}/wheels"
+INSTALLED = f"{TRAINING}/pip.jsonl"  # what pip said of the archives that it installed, a line for each of its calls
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,24 @@ class Variant:
         return f"{'host' if self.host_mpi else 'inside'}-{network}"
 
 
-def render(image_file: ImageFile, variant: Variant | None = None) -> str:
-    """The definition. Raises UserError where a value cannot stand in one."""
+def render(
+    image_file: ImageFile,
+    variant: Variant | None = None,
+    brought: Brought | None = None,
+    locked: PackageLock | None = None,
+) -> str:
+    """The definition. Raises UserError where a value cannot stand in one.
+
+    `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked` exactly the
+    packages of that lock are installed.
+    """
     from orchestrator.render import environment
 
-    variant = variant or Variant()
+    variant, brought = variant or Variant(), brought or Brought()
     if image_file.mpi.source == "built" and not image_file.mpi.sha256:
         raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
+    from_base = image_file.python.source == "base"
+    python = "python3" if from_base else f"{PYTHON}/bin/python"
     return environment.render(
         "container/image.def.j2",
         header=header(image_file),
@@ -57,36 +73,48 @@ def render(image_file: ImageFile, variant: Variant | None = None) -> str:
         mpi_sha256=shell(image_file.mpi.sha256 or ""),
         mpi_options=[shell(option) for option in image_file.mpi.configure],
         copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
-        system=[shell(package) for package in system(image_file, variant)],
-        packages=[shell(package) for package in image_file.python.packages],
+        system=[shell(package) for package in system(image_file, variant, brought, locked)],
+        locked=locked is not None,
+        secrets=[shell(name) for name in secrets.variables(image_file.secrets)],
+        encoded=Text(secrets.ENCODED),
+        netrc="netrc" in image_file.secrets,
+        ca_bundle="ca_bundle" in image_file.secrets,
+        has_python=image_file.has_python,
+        from_base=from_base,
+        keeps_torch=from_base and not brought.hashed and not locked,
+        python=Text(python),
+        installs=[[shell(word) for word in words] for words in installs(brought, locked)],
         indexes=[shell(url) for url in image_file.python.indexes],
+        post=Text((image_file.post or "").strip("\n")),
         exports=[export(name, value) for name, value in environment_of(image_file, variant)],
         labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
         architectures=[shell(a) for a in image_file.cuda.architectures] if image_file.cuda else [],
-        torch=any(package.startswith("torch==") for package in image_file.python.packages),
+        torch=brought.torch or (from_base and image_file.training != "none"),
         training=image_file.training,
-        run_training=Text(shlex.join(process.module(f"{PYTHON}/bin/python", "training"))),
+        run_training=Text(shlex.join(process.module(python, "training"))),
         at=_PLACES,
     )
 
 
 _PLACES = {"python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE}
+_PLACES |= {"build_only": BUILD_ONLY, "installed": INSTALLED}
 
 
 def header(image_file: ImageFile) -> list[Text]:
     """The lines that say what a stage starts from."""
     base = image_file.base
-    if base.docker:
-        reference = base.docker + (f"@{base.digest}" if base.digest else "")
-        if "@" in reference:
+    for kind, reference in (("docker", base.docker), ("oras", base.oras)):
+        if reference:
             # A tag beside a digest is refused by some registry clients; the digest alone says which image it is.
-            reference = re.sub(r":[^:/@]+@", "@", reference)
-        return [Text("Bootstrap: docker"), Text(f"From: {line(reference, 'image')}")]
+            named = re.sub(r":[^:/]+$", "", reference) + f"@{base.digest}" if base.digest else reference
+            return [Text(f"Bootstrap: {kind}"), Text(f"From: {line(named, 'image')}")]
     if base.debootstrap:
         suite = [Text("Bootstrap: debootstrap"), Text(f"OSVersion: {line(base.debootstrap, 'suite')}")]
         return [*suite, *([Text(f"MirrorURL: {line(base.mirror, 'mirror')}")] if base.mirror else [])]
-    if base.folder or base.sif:
-        return [Text("Bootstrap: localimage"), Text("From: base")]
+    for kind in ("docker_archive", "oci_archive", "folder", "sif"):
+        if getattr(base, kind):
+            bootstrap = kind.replace("_", "-") if kind.endswith("_archive") else "localimage"
+            return [Text(f"Bootstrap: {bootstrap}"), Text("From: base")]
     raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
 
 
@@ -96,14 +124,29 @@ def copies(image_file: ImageFile) -> list[tuple[str, str]]:
     return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
 
 
-def system(image_file: ImageFile, variant: Variant) -> list[str]:
+def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
     """The Debian packages that have to be there: the image file's, and those that its other parts stand on."""
+    if locked:
+        return [f"{package.name}={package.version}" for package in locked.system]
     needed = list(image_file.system)
-    if image_file.python.packages:
+    if image_file.has_python and image_file.python.source == "distribution":
         needed += ["ca-certificates", "python3", "python3-venv"]
+    if brought.from_git:
+        needed += ["git"]
     if image_file.mpi.source == "distribution" and not variant.host_mpi:
         needed += ["openmpi-bin"]
     return sorted({package.partition("=")[0]: package for package in reversed(needed)}.values())
+
+
+def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[str]]:
+    """The words of each call of `pip install`."""
+    if locked is None:
+        return [list(brought.words)] if brought.words else []
+    exact = [
+        ["--no-deps", "-r", f"{BUILD_ONLY}/{name}"]
+        for name, _ in locked.requirements([name for name, _ in brought.archives])
+    ]
+    return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
 
 
 def archive(image_file: ImageFile) -> str:
@@ -113,7 +156,7 @@ def archive(image_file: ImageFile) -> str:
 
 def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
     """(name, value) of the variables inside that are plain values; paths are extended by the template."""
-    if image_file.python.packages:
+    if image_file.has_python:
         yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
     if image_file.mpi.source == "built" and not variant.host_mpi:
         yield "OPAL_PREFIX", OPENMPI

@@ -1,122 +1,19 @@
-"""An image file: what an image is made of, as its author writes it in `containers/NAME.yaml`."""
+"""An image file, `containers/NAME.yaml`: found by its name or path, and read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
 from pathlib import Path
-from typing import Annotated, Literal
 
-from orchestrator.containers import kinds
+from orchestrator.containers.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
+from orchestrator.containers.misfits import misfits
 from orchestrator.errors import UserError
-from orchestrator.spec.about import about
-from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
 from orchestrator.spec.read import Marks, read
 
-MPI_CHECKSUM_MISSING = (
-    "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
-    "archive, make sure that it is the right one, and write what `sha256sum` prints"
-)
-
-
-@dataclass(frozen=True)
-class Base:
-    """What the image starts from: exactly one of docker, folder, sif and debootstrap."""
-
-    docker: Annotated[str, kinds.REFERENCE] | None = field(default=None, metadata=about("an image of a registry"))
-    digest: Annotated[str, kinds.DIGEST] | None = field(
-        default=None, metadata=about("digest of the docker image; without it the same tag can become another image")
-    )
-    folder: Annotated[str, LINE] | None = field(default=None, metadata=about("a root file system in a local folder"))
-    sif: Annotated[str, LINE] | None = field(default=None, metadata=about("a local SIF"))
-    debootstrap: Annotated[str, kinds.SUITE] | None = field(
-        default=None, metadata=about("a Debian or Ubuntu suite, installed from its packages")
-    )
-    mirror: Annotated[str, kinds.URL] | None = field(
-        default=None, metadata=about("where debootstrap gets the packages; default: the building machine's own mirror")
-    )
-
-
-@dataclass(frozen=True)
-class Python:
-    """Python packages, installed into /opt/python."""
-
-    packages: tuple[Annotated[str, kinds.REQUIREMENT], ...] = field(
-        default=(), metadata=about("packages with exact versions")
-    )
-    indexes: tuple[Annotated[str, kinds.URL], ...] = field(
-        default=(), metadata=about("further package indexes, as for the wheels of one CUDA version")
-    )
-
-
-@dataclass(frozen=True)
-class ImageMpi:
-    """The image's own MPI. A site whose MPI is bound in instead leaves it out."""
-
-    source: Literal["distribution", "built", "none"] = field(
-        default="none", metadata=about("distribution: its package; built: from the source in a first stage", key="from")
-    )
-    family: Literal["openmpi"] = field(default="openmpi", metadata=about("the implementation"))
-    version: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("its version"))
-    url: Annotated[str, kinds.URL] | None = field(
-        default=None, metadata=about("source archive (.tar.gz or .tar.bz2) of a built MPI")
-    )
-    sha256: Annotated[str, kinds.SHA256] | None = field(
-        default=None, metadata=about("of the source archive; a built MPI needs it")
-    )
-    configure: tuple[Annotated[str, kinds.OPTION], ...] = field(default=(), metadata=about("options of configure"))
-    pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = field(
-        default=None, metadata=about("PMIx generation (major version) that it speaks")
-    )
-
-
-@dataclass(frozen=True)
-class Cuda:
-    """What the image expects of GPUs and their driver; used by the checks and written into the labels."""
-
-    version: Annotated[str, kinds.VERSION] = field(metadata=about("CUDA version of the libraries inside"))
-    cudnn: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("cuDNN version"))
-    nccl: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("NCCL version"))
-    driver: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("oldest driver it works with"))
-    architectures: tuple[Annotated[str, kinds.ARCHITECTURE], ...] = field(
-        default=(), metadata=about("GPU architectures that must have kernels, as in sm_70")
-    )
-
-
-@dataclass(frozen=True)
-class File:
-    """A file or folder of one's own, copied into the image."""
-
-    source: Annotated[str, LINE] = field(metadata=about("file or folder, relative to the image file", key="from"))
-    to: Annotated[str, kinds.INSIDE] = field(metadata=about("absolute path inside the image"))
-
-
-@dataclass(frozen=True)
-class ImageFile:
-    """An image: its base, what is installed on it, and what it expects of the machine."""
-
-    name: Annotated[str, NAME] = field(metadata=about("name of the image"))
-    base: Base = field(metadata=about("what it starts from"))
-    summary: Annotated[str, kinds.LABEL] | None = field(
-        default=None, metadata=about("what it is for, in one line", key="about")
-    )
-    system: tuple[Annotated[str, kinds.PACKAGE], ...] = field(default=(), metadata=about("Debian packages"))
-    python: Python = field(default_factory=Python, metadata=about("Python packages"))
-    mpi: ImageMpi = field(default_factory=ImageMpi, metadata=about("the MPI inside"))
-    cuda: Cuda | None = field(default=None, metadata=about("CUDA, NCCL, driver and GPU architectures"))
-    environment: dict[Annotated[str, VARIABLE], str] = field(
-        default_factory=dict, metadata=about("environment variables inside; any text, never evaluated by a shell")
-    )
-    labels: dict[Annotated[str, kinds.LABEL_NAME], Annotated[str, kinds.LABEL]] = field(
-        default_factory=dict, metadata=about("labels of the image")
-    )
-    files: tuple[File, ...] = field(default=(), metadata=about("own files to copy in"))
-    training: Literal["inside", "bound", "none"] = field(
-        default="bound", metadata=about("the training package: copied in, bound from the host at start, or not used")
-    )
+__all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load", "shipped"]
 
 
 def shipped() -> Path:
@@ -127,8 +24,8 @@ def shipped() -> Path:
 
 
 def find(name: str, beside: Path = Path()) -> Path:
-    """The path of an image file: given as one (with a slash or ending in .yaml), or as the name of a shipped one."""
-    if "/" in name or name.endswith((".yaml", ".yml")):
+    """The path of an image file: as it is given (with a slash, .yaml or .def), or by the name of a shipped one."""
+    if "/" in name or name.endswith((".yaml", ".yml", ".def")):
         return beside / expanded(name)
     if (path := shipped() / f"{name}.yaml").is_file():
         return path
@@ -137,9 +34,12 @@ def find(name: str, beside: Path = Path()) -> Path:
 
 
 def load(path: Path) -> ImageFile:
-    """The image file at `path`. Raises SpecError with every mistake and its place."""
+    """The image file at `path`, or one that names the definition at `path`. Raises SpecError with every mistake."""
+    if path.suffix == ".def":
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)[:63]
+        return ImageFile(name if name[:1].isalpha() else f"image-{name}"[:63], definition=path.name, training="bound")
     image_file, marks = read(ImageFile, read_text(path, "image file"), str(path))
-    if problems := [Problem(_mark(marks, key, path), message) for key, message in _misfits(image_file)]:
+    if problems := [Problem(_mark(marks, key, path), message) for key, message in misfits(image_file)]:
         raise SpecError(problems)
     return image_file
 
@@ -147,23 +47,4 @@ def load(path: Path) -> ImageFile:
 def _mark(marks: Marks, key: str, path: Path) -> Mark:
     while key and key not in marks:
         key = key.rpartition(".")[0]
-    return marks.get(key, Mark(str(path)))
-
-
-def _misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
-    base, mpi = image_file.base, image_file.mpi
-    given = [kind for kind in ("docker", "folder", "sif", "debootstrap") if getattr(base, kind)]
-    if len(given) != 1:
-        said = f"not {' and '.join(given)}" if given else "and none is given"
-        yield "base", f"'base' takes exactly one of docker, folder, sif and debootstrap, {said}"
-    if base.digest and not base.docker:
-        yield "base.digest", "'base.digest' is only for 'base.docker'; other bases get a checksum when they are used"
-    if mpi.source == "built" and not (mpi.version and mpi.url):
-        yield "mpi", "'mpi' from: built needs 'version' and 'url' of the source archive"
-    elif mpi.source == "built" and not mpi.sha256:
-        yield "mpi", MPI_CHECKSUM_MISSING
-    targets = [file.to for file in image_file.files]
-    for target in sorted({t for t in targets if targets.count(t) > 1}):
-        yield "files", f"'files' puts two things at {target}; give each its own path"
-    if not image_file.python.packages and image_file.training == "inside":
-        yield "training", "'training: inside' needs Python packages, torch among them"
+    return marks.get(key, Mark(str(path), 1, 1))

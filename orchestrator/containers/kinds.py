@@ -18,10 +18,17 @@ PACKAGE = text_kind(
     r"[a-z0-9][a-z0-9+.-]*(=[A-Za-z0-9.+~:-]+)?",
     "write its name, or name=version",
 )
+_PYTHON_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._-]+\])?"
+_PYTHON_SOURCE = r"(git\+(https?|ssh|file)|https?)://[A-Za-z0-9._~:/?&=+@,%#$(){}-]+"
 REQUIREMENT = text_kind(
     "a Python package with its exact version",
-    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._-]+\])?==[0-9][A-Za-z0-9.+!_-]*",
-    "write it as torch==2.13.0",
+    rf"{_PYTHON_NAME}==[0-9][A-Za-z0-9.+!_-]*|{_PYTHON_NAME} @ {_PYTHON_SOURCE}|[A-Za-z0-9._~/+-]+\.whl",
+    "write it as torch==2.13.0, as NAME @ git+https://host/repository@COMMIT, or as the path of a wheel",
+)
+SECRET = text_kind(
+    "the place of a secret",
+    r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f\x7f]+",
+    "write env:VARIABLE or file:PATH",
 )
 VERSION = text_kind("a version", r"[0-9]+(\.[0-9A-Za-z]+)*", "write it as 4.1.6")
 ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")

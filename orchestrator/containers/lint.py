@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.errors import UserError
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
-BOOTSTRAPS = {"docker", "debootstrap", "localimage"}
+BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
 LARGEST_SECTION_BYTES = 64 * 1024  # a longer one ends the runtime's scanner: "token too long"
 
 

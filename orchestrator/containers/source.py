@@ -49,7 +49,7 @@ def parse(text: str) -> NamedImage:
         return NamedImage("registry", text, transport, place)
     if transport:
         return NamedImage(TRANSPORTS[transport], text, transport, place, tag)
-    if not is_path(text) or text.endswith((".yaml", ".yml")):
+    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")):
         return NamedImage("image file", text)
     path = absolute(text)
     if text.endswith(".sif") or _is_sif(path):
@@ -59,7 +59,7 @@ def parse(text: str) -> NamedImage:
 
 def is_path(text: str) -> bool:
     """Whether `text` is a path alone, not the name of an image file or a form with a transport."""
-    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif")))
+    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif", ".def")))
 
 
 def beside(text: str, folder: Path) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import private, process
-from orchestrator.errors import SiteError
+from orchestrator.errors import SiteError, UserError
 from orchestrator.images import building
 from orchestrator.images.building import Prepared
 from orchestrator.plans.request import in_its_words
@@ -54,6 +54,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     """
     from orchestrator.schedulers.executors import Executor
 
+    _check_secrets(prepared)
     cache = building.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
@@ -74,6 +75,15 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_secrets(prepared: Prepared) -> None:
+    for name, place in prepared.options.secrets.items():
+        if place.startswith("env:"):
+            raise UserError(
+                f"{prepared.name}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
+                f"into a file for yourself alone (chmod 600) and name that: file:PATH"
+            )
 
 
 def _request(prepared: Prepared, site: Site, folder: Path) -> Request:

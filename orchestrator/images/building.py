@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.containers import build as builds
-from orchestrator.containers import convert, facts, image_file, registry, runtime
+from orchestrator.containers import contents, convert, facts, image_file, registry, runtime
+from orchestrator.containers import prepare as preparing
 from orchestrator.containers import source as sources
 from orchestrator.containers.cache import Cache, CachedImage
 from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
 from orchestrator.errors import SiteError, UserError
-from orchestrator.spec.paths import expanded
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
 
 
@@ -24,7 +25,9 @@ def cache(site: Site) -> Cache:
     return Cache(expanded(site.container.cache))
 
 
-def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None) -> Prepared:
+def prepare(
+    source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
+) -> Prepared:
     """What a build of an image needs for a site: of an image file, or of an image that is no SIF.
 
     Raises UserError where that cannot be done.
@@ -40,13 +43,27 @@ def prepare(source: str, site: Site, *, offline: bool = False, wheelhouse: Path 
     if named.kind == "SIF":
         raise UserError(f"{source}: this is a SIF, so there is nothing to build; a run names it as its 'image'")
     if named.converted:
+        if lock is not None:
+            raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, and --offline uses no network")
         converted, advice = _conversion(named, options.compression, cache(site))
         return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
-    name, inputs = builds.prepare(path, Variant(host_mpi=container.mpi == "host", offline=offline), options)
-    return Prepared(name, inputs, options)
+    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
+    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock)
+    options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
+    return Prepared(found.image_file.name, found.inputs, options, found.advice)
+
+
+def definition(source: str, site: Site) -> str:
+    """The definition of the image file at `source`, as a site has it built. Raises UserError for a broken one."""
+    return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
+
+
+def lock_of(source: str, named: str) -> Path:
+    """The lock to build the image file at `source` from: the one that is named, else the one beside the image file."""
+    return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
 def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
@@ -85,8 +102,9 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
     def required() -> runtime.Runtime:
         return runtime.required(site.container.runtime)
 
-    def examine(path: Path) -> dict[str, str]:
-        return facts.image(path, ContainerExec(required(), str(path))).versions
+    def examine(path: Path) -> builds.Examined:
+        container = ContainerExec(required(), str(path))
+        return builds.Examined(facts.image(path, container).versions, contents.packages(prepared.name, container))
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)

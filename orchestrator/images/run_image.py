@@ -6,12 +6,10 @@ import os
 import shlex
 from pathlib import Path
 
-from orchestrator.containers import convert, image_file, mounts, runtime, source
+from orchestrator.containers import convert, image_file, mounts, prepare, runtime, source
 from orchestrator.containers.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec, words_needed
-from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.inputs import collect, file_checksum
-from orchestrator.containers.mirror import completed
+from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image
@@ -42,19 +40,12 @@ def _found(plan: Plan, text: str) -> Image:
 
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
-    """The newest image that was made of an image as it is now: of an image file, with or without a wheelhouse."""
+    """The newest image that was made of an image as it is now: of an image file, from whatever packages."""
     compression = site.container.compression or ""
     if named.converted:
         return cache(site).get(convert.conversion(named, compression).key)
-    path = image_file.find(named.text)
-    loaded = completed(image_file.load(path))
-    found = []
-    for wheelhouse, offline in ((False, False), (True, False), (True, True)):
-        variant = Variant(host_mpi=site.container.mpi == "host", wheelhouse=wheelhouse, offline=offline)
-        inputs = collect(loaded, render(loaded, variant), path.parent, compression)
-        if entry := cache(site).get(inputs.key):
-            found.append(entry)
-    return max(found, key=lambda entry: entry.built_s, default=None)
+    sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
+    return cache(site).newest_of(sources)
 
 
 def _own(path: Path) -> Image:

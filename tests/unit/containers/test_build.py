@@ -1,6 +1,7 @@
 """What a build says: its words to the runtime, and a failure's log in one line. Builds themselves: tests/lab."""
 
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -8,15 +9,27 @@ from pathlib import Path
 import pytest
 
 from orchestrator.containers import complaints
-from orchestrator.containers.build import BuildFailed, Options, build, command, prepare
+from orchestrator.containers.build import BuildFailed, Options, build, command
 from orchestrator.containers.cache import Cache
 from orchestrator.containers.definition import Variant
+from orchestrator.containers.image_file import load
+from orchestrator.containers.inputs import Inputs
+from orchestrator.containers.prepare import prepare
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import building
 from orchestrator.images.build_job import build_in_job
 from orchestrator.spec.load import load_site
 
+# As pip 23 of Debian 12 said them.
+RETRY = (
+    "WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f9a260f86d0>: "
+)  # fmt: skip
+NONE = (
+    "\nERROR: Could not find a version that satisfies the requirement mine==1.0 (from versions: none)\n"
+    "ERROR: No matching distribution found for mine==1.0"
+)
 FAILURES = [
     ("E: Unable to locate package no-such-thing", "the Debian package no-such-thing does not exist"),
     ("E: Version '9' for 'libnccl2' was not found", "the Debian package libnccl2 has no version 9"),
@@ -31,7 +44,7 @@ FAILURES = [
     ("FATAL: packer failed to pack: copy Failed: write /c/busybox: no space left on device",
      "the disk is full"),
     ("curl: (6) Could not resolve host: download.open-mpi.org", "download.open-mpi.org cannot be reached"),
-    ("FATAL: dial tcp: lookup registry-1.docker.io: no such host", "registry-1.docker.io: cannot be reached"),
+    ("FATAL: dial tcp: lookup registry-1.docker.io: no such host", "registry-1.docker.io cannot be reached"),
     ("FATAL: could not use fakeroot: no mapping entry found in /etc/subuid for me", "--fakeroot needs an entry"),
     ("FATAL: You must be the root user, however you can use --fakeroot", "this runtime builds as root only"),
     ("ERROR: Failed to create user namespace: disabled", "gives users no user namespaces"),
@@ -43,6 +56,25 @@ FAILURES = [
     ("+ apt-get update\n/.post.script: line 3: apt-get: not found\n"
      "FATAL:   While performing build: while running engine: while running %post section: exit status 127",
      "exit code 255: %post: /.post.script: line 3: apt-get: not found"),
+    ("FATAL:   While making image from oci registry: exit status 2\nopen /x/layer.tar: permission denied",
+     "exit status 2: open /x/layer.tar: permission denied"),
+    (f"{RETRY}Failed to establish a new connection: [Errno -2] Name or service not known')': /simple/mine/{NONE}",
+     "its name is not known here"),
+    (f"{RETRY}Failed to establish a new connection: [Errno 111] Connection refused')': /simple/mine/{NONE}",
+     "a server does not answer"),
+    ("Could not fetch URL https://127.0.0.1:8443/simple/mine/: There was a problem confirming the ssl certificate: "
+     "HTTPSConnectionPool(host='127.0.0.1', port=8443): Max retries exceeded with url: /simple/mine/ (Caused by "
+     "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
+     "certificate (_ssl.c:992)'))) - skipping" + NONE, "'ca_bundle'"),
+    (NONE, "give that in 'secrets'"),
+    ("FATAL:   container creation failed: mount error: destination /mnt doesn't exist in container\n"
+     "FATAL:   While performing build: while running %post section: exit status 255", "the base has no folder /mnt"),
+    ("FATAL:   container creation failed: mount error: something\n"
+     "FATAL:   While performing build: while running %post section: exit status 255", "mount error: something"),
+    ("FATAL:   While performing build: conveyor failed to get: GET https://a.org/v2/a/b/manifests/1: UNAUTHORIZED: "
+     "authentication required", "the registry does not accept the login"),
+    ('FATAL: Get "https://a.org/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
+     "'ca_bundle'"),
     ("", "exit code 255: INFO:    Starting build..."),
 ]  # fmt: skip
 
@@ -58,8 +90,13 @@ def test_a_killed_runtime_is_named() -> None:
     assert complaints.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
 
 
+def ready(image_file: Path) -> tuple[str, Inputs]:
+    found = prepare(image_file, Variant())
+    return found.image_file.name, found.inputs
+
+
 def test_a_missing_runtime_harms_nothing(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     missing = Runtime("/no/such/apptainer", "apptainer", (1, 4))
     with pytest.raises(SiteError, match="cannot be started"):
         build(name, inputs, Cache(tmp_path / "images"), lambda: missing, Options())
@@ -69,7 +106,7 @@ def test_a_missing_runtime_harms_nothing(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     cache, precious = Cache(tmp_path / "images"), tmp_path / "precious"
     cache.make()
     precious.write_text("mine")
@@ -86,25 +123,72 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     monkeypatch.setenv("APPTAINER_BIND", "/spy")
     monkeypatch.setenv("SINGULARITY_BINDPATH", "/spy")
     monkeypatch.setenv("SINGULARITYENV_SPY", "/spy")
+    monkeypatch.setenv("APPTAINER_NO_MOUNT", "/spy")
+    monkeypatch.setenv("SINGULARITY_SANDBOX", "/spy")
+    monkeypatch.setenv("APPTAINER_CACHEDIR", "/layers")
     shows = tmp_path / "shows"
     shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
     shows.chmod(0o755)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     temporary.chmod(0o1777)
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     cache = Cache(tmp_path / "images")
     with pytest.raises(BuildFailed):
         build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), Options(temporary=temporary))
     said = cache.log(inputs.key).read_text()
+    assert "APPTAINER_CACHEDIR=/layers" in said
     assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
     assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
     assert not list(temporary.iterdir()), "a build clears what it made"
 
 
+def test_no_secret_reaches_a_log_or_a_watcher(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_INDEX", "https://me:s3cr%2Ft-t0ken@index.example.org/simple")
+    (tmp_path / "netrc").write_text("machine index.example.org login me password other-t0ken\n")
+    small.write_text(small.read_text() + "secrets: {PIP_INDEX_URL: env:MY_INDEX, netrc: file:netrc}\n")
+    shows = tmp_path / "shows"
+    shows.write_text(
+        "#!/bin/sh\nenv\necho s3cr%2Ft-t0ken; echo s3cr/t-t0ken; printf 'other-'; printf 't0ken'; printf again\n"
+        'test -f "$PWD/build-only/.netrc" && echo bound "$@"\nexit 3\n'
+    )
+    shows.chmod(0o755)
+    name, inputs = ready(small)
+    cache, seen = Cache(tmp_path / "images"), list[str]()
+    options = Options(secrets=load(small).secrets, secrets_beside=tmp_path)
+    with pytest.raises(BuildFailed):
+        build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), options, seen.append)
+    said = cache.log(inputs.key).read_text()
+    assert "APPTAINERENV_TORUSRUN_SECRET_PIP_INDEX_URL=****" in said and "****again" in said
+    assert f"{tmp_path}/netrc:/mnt/.netrc:ro" in said, "the user's own file is bound, and no copy is made"
+    for text in (said, "\n".join(seen), *(p.read_text() for p in (tmp_path / "images").iterdir())):
+        assert not re.search("t0ken|czNjci|b3RoZXI", text)
+
+
+@pytest.mark.parametrize("mark", [",", ":", "'", '"'])
+def test_a_path_that_the_runtime_would_take_apart_is_refused(small: Path, tmp_path: Path, mark: str) -> None:
+    name, inputs = ready(small)
+    for cache, options in (
+        (tmp_path / f"a{mark}b", Options()),
+        (tmp_path / "c", Options(temporary=tmp_path / f"a{mark}b")),
+        (tmp_path / "c", Options(wheelhouse=tmp_path / f"a{mark}b")),
+    ):
+        with pytest.raises(UserError, match=f"a{mark}b: no image can be built with .* choose another folder for"):
+            build(name, inputs, Cache(cache), lambda: Runtime("false", "apptainer", (1, 4)), options)
+        assert not list(cache.glob(".*")), "nothing may be left"
+
+
+def test_a_secret_of_the_shell_does_not_reach_a_job(small: Path, tmp_path: Path, home: Path) -> None:
+    small.write_text(small.read_text() + "secrets: {PIP_INDEX_URL: env:MY_INDEX}\n")
+    (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\ncontainer: {{cache: {tmp_path}/images}}\n")
+    site = load_site(str(tmp_path / "site.yaml"))
+    with pytest.raises(UserError, match=r"'secrets.PIP_INDEX_URL' is a variable of this shell.*file:PATH"):
+        build_in_job(building.prepare(str(small), site), site, sys.executable, lambda line: None)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
 def test_a_strangers_folder_among_the_temporary_ones_stays(small: Path, tmp_path: Path) -> None:
-    name, inputs = prepare(small, Variant(), Options())
+    name, inputs = ready(small)
     planted = tmp_path / f"torusrun-{inputs.key[:12]}-1"
     (planted / "inner").mkdir(parents=True)
     os.chown(planted, 4242, 4242)
@@ -129,9 +213,9 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
 def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
-    assert command(new, options, image, "image.def") == [
-        "apptainer", "build", "--fakeroot", "--bind", "/my wheels:/mnt", "--mksquashfs-args", "-comp lz4",
-        "/c/x.sif", "image.def",
+    assert command(new, options, image, "/w/image.def", [(Path("/my wheels"), "/mnt/wheels")]) == [
+        "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro",
+        "--mksquashfs-args", "-comp lz4", "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
     for old, options in (
         (Runtime("singularity", "singularity", (2, 6, 1)), Options()),
@@ -142,16 +226,22 @@ def test_the_words_of_a_build() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "variant", "says"),
+    ("text", "variant", "wheelhouse", "says"),
     [
-        (Options(wheelhouse=Path("/no/wheels")), Variant(), "the wheelhouse is not a folder"),
-        (Options(), Variant(offline=True), "needs a wheelhouse for its Python packages"),
+        ("base: {folder: .}", Variant(), "/no/wheels", "the wheelhouse is not a folder"),
+        ("base: {folder: .}", Variant(offline=True), None, "needs a wheelhouse for its Python packages"),
+        ("base: {docker: debian}", Variant(offline=True), "/usr", "cannot start from 'base.docker'"),
+        ("base: {oras: a.org/b}", Variant(offline=True), "/usr", "cannot start from 'base.oras'"),
+        ("base: {debootstrap: bookworm}", Variant(offline=True), "/usr", "cannot start from 'base.debootstrap'"),
     ],
 )
-def test_what_cannot_be_built_is_said_first(small: Path, options: Options, variant: Variant, says: str) -> None:
-    small.write_text(small.read_text() + "python: {packages: [torch==2.13.0]}\n")
+def test_what_cannot_be_built_is_said_first(
+    tmp_path: Path, text: str, variant: Variant, wheelhouse: str | None, says: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"name: mine\n{text}\npython: {{packages: [torch==2.13.0]}}\n")
     with pytest.raises(UserError, match=says):
-        prepare(small, variant, options)
+        prepare(path, variant, wheelhouse=Path(wheelhouse) if wheelhouse else None)
 
 
 def test_the_temporary_folder_is_the_one_of_the_job_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from orchestrator.containers import lint
 from orchestrator.containers.definition import Variant, render
 from orchestrator.containers.image_file import Base, ImageFile, ImageMpi, find, load, shipped
 from orchestrator.containers.inputs import file_checksum
+from orchestrator.containers.requirements import brought
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 
@@ -24,10 +25,15 @@ PLAIN = ImageFile("plain", Base(debootstrap="bookworm"))
 DIGEST = "sha256:" + "1f" * 32
 
 
+def rendered(name: str, variant: Variant) -> str:
+    image_file = load(find(name))
+    return render(image_file, variant, brought(image_file.python, shipped()))
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
 @pytest.mark.parametrize("name", IMAGE_FILES)
 def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
-    text = render(load(find(name)), variant)
+    text = rendered(name, variant)
     golden = GOLDEN / f"{name}.{variant.name}.def"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
@@ -51,7 +57,12 @@ def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
 
 def test_every_golden_file_and_template_is_used() -> None:
     assert {p.name for p in GOLDEN.iterdir()} == {f"{name}.{v.name}.def" for name in IMAGE_FILES for v in VARIANTS}
-    assert {p.name for p in (templates() / "container").iterdir()} == {"image.def.j2", "mpi.def.j2", "packages.def.j2"}
+    assert {p.name for p in (templates() / "container").iterdir()} == {
+        "image.def.j2",
+        "mpi.def.j2",
+        "packages.def.j2",
+        "python.def.j2",
+    }
 
 
 @pytest.mark.parametrize("name", IMAGE_FILES)
@@ -73,8 +84,8 @@ def test_spython_reads_what_we_wrote(name: str) -> None:
 
 
 def test_a_wheelhouse_build_asks_no_index() -> None:
-    offline = render(load(find("pytorch-cpu")), Variant(wheelhouse=True, offline=True))
-    assert "--no-index --find-links /mnt" in offline
+    offline = rendered("pytorch-cpu", Variant(wheelhouse=True, offline=True))
+    assert "--no-index --find-links /mnt/wheels" in offline
     assert not re.search("index-url|apt-get .*update|curl", offline)
 
 
@@ -157,7 +168,11 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
         (tmp / taken).mkdir(parents=True)
     post = lint.stages(definition)[0].sections["post"]
     assert f"/tmp/{archive.name}" not in post and "/tmp/mpi" not in post
-    for place, here in (("/mnt/", f"{tmp_path}/"), ("/opt/openmpi", str(prefix)), ("/tmp/torusrun", f"{tmp}/torusrun")):
+    for place, here in (
+        ("/mnt/wheels/", f"{tmp_path}/"),
+        ("/opt/openmpi", str(prefix)),
+        ("/tmp/torusrun", f"{tmp}/torusrun"),
+    ):
         post = post.replace(place, here)
     said = subprocess.run(["sh", "-ex"], input=post, text=True, capture_output=True, timeout=60, cwd="/")
     assert (said.returncode == 0) == true_sum == (prefix / "bin").is_dir(), said.stderr

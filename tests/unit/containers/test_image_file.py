@@ -13,7 +13,7 @@ GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
 
 BROKEN = [
     ("no base", "name: mine\n", "1:1", "'base' is missing"),
-    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, folder"),
+    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, oras, folder"),
     ("an empty base", "name: mine\nbase: {}\n", "2:7", "and none is given"),
     ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "is only for"),
     ("short digest", "name: a\nbase: {docker: debian, digest: 'sha256:12'}\n", "2:32", "64 hexadecimal digits"),
@@ -37,6 +37,19 @@ BROKEN = [
     ("configure with a command", GOOD + "mpi: {configure: ['--a=$(id)']}\n", "3:19", "is not a configure option"),
     ("training without Python", GOOD + "training: inside\n", "3:11", "needs Python packages"),
     ("architecture", GOOD + "cuda: {version: '12.6', architectures: [volta]}\n", "3:41", "write it as sm_70"),
+    ("login in an index", GOOD + "python: {indexes: ['https://me:t@a.org/']}\n", "3:19", "the login in 'secrets'"),
+    ("login in a git reference", GOOD + "python: {packages: ['a @ git+https://t@a.org/b']}\n", "3:20", "holds a login"),
+    ("login in post", GOOD + "post: curl https://me:t@a.org/\n", "3:7", "holds a login"),
+    ("login in the mirror", "name: a\nbase: {debootstrap: b, mirror: 'http://u:p@a.org'}\n", "2:32", "holds a login"),
+    ("secret written out", GOOD + "secrets: {PIP_INDEX_URL: 'https://a.org'}\n", "3:26", "write env:VARIABLE"),
+    ("secret with a wrong name", GOOD + "secrets: {netrcs: 'file:a'}\n", "3:10", "did you mean 'netrc'"),
+    ("netrc from a variable", GOOD + "secrets: {netrc: 'env:A'}\n", "3:10", "is a file; write file:PATH"),
+    ("half a login", GOOD + "secrets: {registry_username: env:A}\n", "3:10", "needs both"),
+    ("section in post", GOOD + "post: |\n  true\n  %files\n", "3:7", "a section or stage: '%files'"),
+    ("argument in post", GOOD + "post: echo {{ a }}\n", "3:7", "'{{'"),
+    ("definition and base", GOOD + "definition: a.def\n", "2:7", "'base' has no effect beside 'definition'"),
+    ("definition and post", "name: a\ndefinition: a.def\npost: b\n", "3:7", "'post' has no effect"),
+    ("Python of an empty base", GOOD + "python: {from: base}\n", "3:9", "a base that has Python"),
     ("unknown key", GOOD + "pyhton: {}\n", "3:1", "did you mean 'python'?"),
 ]  # fmt: skip
 
@@ -49,6 +62,18 @@ def test_a_broken_image_file_gets_one_clear_message(text: str, place: str, says:
         load(path)
     assert len(caught.value.problems) == 1
     assert str(caught.value).startswith(f"{path}:{place}: ") and says in str(caught.value)
+
+
+def test_a_login_that_is_a_variable_is_no_login(tmp_path: Path) -> None:
+    path = tmp_path / "image.yaml"
+    path.write_text(GOOD + "post: git clone https://$USER:$TOKEN@a.org/b\nsecrets: {USER: env:A, TOKEN: file:b}\n")
+    assert load(path).secrets == {"USER": "env:A", "TOKEN": "file:b"}
+
+
+def test_a_definition_is_an_image_file_by_itself(tmp_path: Path) -> None:
+    image_file = load(tmp_path / "9 of mine.def")
+    assert image_file.definition == "9 of mine.def" and image_file.name == "image-9-of-mine"
+    assert find("mine.def") == Path("mine.def")
 
 
 def test_every_shipped_image_file_loads_under_its_own_name() -> None:
@@ -85,4 +110,4 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
 
 def test_an_image_file_has_a_schema() -> None:
     made = schema(ImageFile, "image file")
-    assert made["required"] == ["name", "base"] and made["properties"]["mpi"]["properties"]["from"]["enum"]
+    assert made["required"] == ["name"] and made["properties"]["mpi"]["properties"]["from"]["enum"]

@@ -30,15 +30,15 @@ def test_the_key_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
     assert len(keys) == 1
 
 
-def test_a_folders_sum_sees_names_modes_links_and_contents(tmp_path: Path) -> None:
+def test_a_folders_sum_sees_names_modes_and_contents(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     sums = [checksum_of_tree(tmp_path)]
     for change in (
         lambda: (tmp_path / "a").chmod(0o755),
-        lambda: (tmp_path / "b").symlink_to("a"),
         lambda: (tmp_path / "c").mkdir(),
         lambda: (tmp_path / "a").write_text("2"),
         lambda: (tmp_path / "a").rename(tmp_path / "d"),
+        lambda: (tmp_path / "b").symlink_to("d"),
     ):
         change()
         sums.append(checksum_of_tree(tmp_path))
@@ -46,6 +46,27 @@ def test_a_folders_sum_sees_names_modes_links_and_contents(tmp_path: Path) -> No
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "e.pyc").touch()
     assert checksum_of_tree(tmp_path) == sums[-1]
+
+
+def test_a_link_counts_as_what_is_copied_for_it(tmp_path: Path) -> None:
+    outside, data = tmp_path / "outside", tmp_path / "data"
+    data.mkdir()
+    outside.write_text("1")
+    (data / "absolute").symlink_to(outside)
+    inputs = Inputs("text", (("files/0", data),))
+    before = inputs.key
+    inputs.lay_out(tmp_path / "work")
+    copied = tmp_path / "work" / "files" / "0" / "absolute"
+    assert copied.read_text() == "1" and not copied.is_symlink()
+    outside.write_text("2")
+    assert inputs.key != before
+    (data / "up").symlink_to("../data")
+    with pytest.raises(UserError, match="data/up: this link leads to a folder that holds it"):
+        checksum_of_tree(data)
+    (data / "up").unlink()
+    (data / "gone").symlink_to("nowhere")
+    with pytest.raises(UserError, match="nowhere: cannot be read: No such file"):
+        checksum_of_tree(data)
 
 
 def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
@@ -69,7 +90,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_an_image_file_takes_in_must_be_there(tmp_path: Path) -> None:
     for image_file, says in (
         (ImageFile("a", Base(folder="none")), "the image file's base does not exist"),
-        (ImageFile("a", Base(sif=".")), "this is a folder, not a SIF"),
+        (ImageFile("a", Base(sif=".")), "this is a folder, not a file"),
         (ImageFile("a", Base(docker="debian"), files=(File("none", "/a"),)), "the image file's file does not exist"),
     ):
         with pytest.raises(UserError, match=says):

@@ -1,0 +1,60 @@
+"""Prints the packages of an image as JSON: run inside it, handed to its Python as text (`python -c`).
+
+It stands alone, as the probe does: the standard library of Python 3.8 and newer.
+"""
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+
+
+def system_packages() -> list:  # type: ignore[type-arg]
+    """[name, version, architecture] of what dpkg knows; [] where there is no dpkg."""
+    form = "${db:Status-Status} ${Package} ${Version} ${Architecture}\\n"
+    try:
+        said = subprocess.run(["dpkg-query", "-W", "-f", form], stdout=subprocess.PIPE, check=False).stdout.decode()
+    except OSError:
+        return []
+    return sorted(line.split()[1:] for line in said.splitlines() if line.startswith("installed "))
+
+
+def python_packages() -> list:  # type: ignore[type-arg]
+    """[name, version, URL it was installed from] of what this Python can import."""
+    found = {}
+    for distribution in metadata.distributions():
+        direct = distribution.read_text("direct_url.json")
+        name = distribution.metadata["Name"]
+        if name and name.lower() not in found:
+            found[name.lower()] = [name, distribution.version, json.loads(direct).get("url", "") if direct else ""]
+    return [found[name] for name in sorted(found)]
+
+
+def pip_reports(path: str) -> list:  # type: ignore[type-arg]
+    """What pip reported of every archive that it installed, the first call first."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return [entry for line in lines for entry in json.loads(line)]
+    except OSError:
+        return []
+
+
+def distribution() -> str:
+    """As in debian-12; '' where nothing says so."""
+    try:
+        with open("/etc/os-release", encoding="utf-8") as lines:
+            pairs = [line.strip().partition("=") for line in lines]
+    except OSError:
+        return ""
+    known = {name: value.strip("\"'") for name, _, value in pairs}
+    return "-".join(known[name] for name in ("ID", "VERSION_ID") if name in known)
+
+
+if __name__ == "__main__":
+    found = {
+        "distribution": distribution(),
+        "system": system_packages(),
+        "python": python_packages(),
+        "pip": pip_reports(sys.argv[1]),
+    }
+    print("TORUSRUN-INSTALLED " + json.dumps(found))

@@ -1,0 +1,79 @@
+"""A user's own definition: everything that it takes in is part of the key."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.containers.definition import Variant
+from orchestrator.containers.prepare import prepare, sources, text
+from orchestrator.errors import UserError
+
+OWN = """Bootstrap: localimage
+From: base.sif
+
+%files
+    lists/*.txt /opt
+
+%files from other
+    /a /b
+
+%post
+    true
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "a.txt").write_text("1")
+    (tmp_path / "base.sif").write_text("base")
+    (tmp_path / "mine.def").write_text(OWN)
+    return tmp_path / "mine.def"
+
+
+def test_the_key_follows_its_text_its_files_and_its_base(own: Path) -> None:
+    keys = [prepare(own, Variant()).inputs.key]
+    for change in (
+        lambda: (own.parent / "lists" / "a.txt").write_text("2"),
+        lambda: (own.parent / "lists" / "b.txt").write_text("1"),
+        lambda: (own.parent / "base.sif").write_text("other"),
+        lambda: own.write_text(OWN + "    false\n"),
+    ):
+        change()
+        keys.append(prepare(own, Variant()).inputs.key)
+    assert len(set(keys)) == 5
+
+
+def test_it_is_built_as_it_is_in_its_own_folder(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\ndefinition: mine.def\ntraining: none\n")
+    found = prepare(tmp_path / "mine.yaml", Variant())
+    assert found.inputs.definition == OWN == text(own, Variant()) and found.inputs.directory == own.parent
+    assert found.inputs.labels == {"torusrun.training": "none"}
+    assert sources(own, False, "") == [prepare(own, Variant()).inputs.key] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("lists/*.txt", "none"), "%files: none does not exist"),
+        (("lists/*.txt", "'a"), "has an open quote"),
+        (("lists/*.txt", "{{ a }}"), "has a build argument"),
+        (("base.sif", "none.sif"), "none.sif: the image file's base does not exist"),
+        (("Bootstrap", "Strap"), "it has no 'Bootstrap:' line"),
+        (("true", "pip install -i https://me:t0ken@a.org/ x"), "holds a login"),
+    ],
+)
+def test_what_cannot_be_built_is_named(own: Path, change: tuple[str, str], says: str) -> None:
+    own.write_text(OWN.replace(*change))
+    with pytest.raises(UserError, match=says):
+        prepare(own, Variant())
+
+
+def test_it_has_no_lock_and_no_network_offline(own: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be built from a lock"):
+        prepare(own, Variant(), lock=tmp_path / "a.lock")
+    prepare(own, Variant(offline=True))
+    own.write_text("Bootstrap: docker\nFrom: debian:12\n")
+    with pytest.raises(UserError, match="cannot start from 'docker'"):
+        prepare(own, Variant(offline=True))
+    assert "without its digest" in prepare(own, Variant()).advice[0]
