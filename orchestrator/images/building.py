@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache as cache_of_calls
 from pathlib import Path
 
 from orchestrator.containers import build as builds
@@ -16,6 +17,7 @@ from orchestrator.containers.command import ContainerExec
 from orchestrator.containers.definition import Variant
 from orchestrator.containers.inputs import Inputs
 from orchestrator.errors import SiteError, UserError
+from orchestrator.images.login import login
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
 
@@ -99,8 +101,9 @@ class Prepared:
 def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
     """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
 
+    @cache_of_calls
     def required() -> runtime.Runtime:
-        return runtime.required(site.container.runtime)
+        return login(site).runtime or runtime.required(site.container.runtime)
 
     def examine(path: Path) -> builds.Examined:
         container = ContainerExec(required(), str(path))
