@@ -16,6 +16,8 @@ from typing import Literal
 
 from orchestrator import private, process
 from orchestrator.containers import complaints, lint, lock, running
+from orchestrator.containers.build_secrets import Secrets
+from orchestrator.containers.build_secrets import read as read_secrets
 from orchestrator.containers.cache import Cache, CachedImage, remove_tree
 from orchestrator.containers.convert import PULLED
 from orchestrator.containers.definition import WHEELHOUSE
@@ -24,8 +26,6 @@ from orchestrator.containers.inputs import Inputs, file_checksum
 from orchestrator.containers.package_lock import PackageLock
 from orchestrator.containers.requirements import BUILD_ONLY
 from orchestrator.containers.runtime import PREFIXES, Runtime, own_environment, temporary_folder
-from orchestrator.containers.secrets import Secrets
-from orchestrator.containers.secrets import read as read_secrets
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import write_json
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator import process
-from orchestrator.containers import secrets
+from orchestrator.containers import build_secrets
 from orchestrator.containers.image_keys import ImageFile
 from orchestrator.containers.misfits import MPI_CHECKSUM_MISSING
 from orchestrator.containers.package_lock import PackageLock
@@ -75,8 +75,8 @@ def render(
         copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
         system=[shell(package) for package in system(image_file, variant, brought, locked)],
         locked=locked is not None,
-        secrets=[shell(name) for name in secrets.variables(image_file.secrets)],
-        encoded=Text(secrets.ENCODED),
+        secrets=[shell(name) for name in build_secrets.variables(image_file.secrets)],
+        encoded=Text(build_secrets.ENCODED),
         netrc="netrc" in image_file.secrets,
         ca_bundle="ca_bundle" in image_file.secrets,
         has_python=image_file.has_python,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from orchestrator.containers import secrets
+from orchestrator.containers import build_secrets
 from orchestrator.containers.image_keys import ImageFile
 
 BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
@@ -27,7 +27,7 @@ def misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
     yield from _mpi(image_file)
     yield from _python(image_file)
     yield from _logins(image_file)
-    yield from secrets.misnamed(image_file.secrets)
+    yield from build_secrets.misnamed(image_file.secrets)
     yield from _post(image_file.post or "")
     targets = [file.to for file in image_file.files]
     for target in sorted({t for t in targets if targets.count(t) > 1}):

@@ -13,7 +13,7 @@ import pytest
 from submitit.core import utils
 
 from orchestrator import process
-from orchestrator.containers import lint, probe
+from orchestrator.containers import lint, prepare, probe
 from orchestrator.containers.definition import PYTHON, Variant, render
 from orchestrator.containers.image_file import find, load
 from orchestrator.schedulers import remote
@@ -118,7 +118,7 @@ def test_files_that_are_started_as_programs_run_nothing_of_the_shared_folder(sha
     for file, arguments in ((remote.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
         said = process.run([sys.executable, file, *arguments], timeout_s=30, cwd=shared,
                            environment={"PYTHONPATH": f"{ROOT}:.:", "PATH": str(shared)})  # fmt: skip
-        assert '"pmix"' in said.stdout or "pbs_tmrsh cannot be run" in said.stderr, said.stderr
+        assert "'pmix'" in said.stdout or "pbs_tmrsh cannot be run" in said.stderr, said.stderr
     assert not pwned(shared)
 
 
@@ -154,11 +154,20 @@ def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
     assert not pwned(shared)
 
 
+@pytest.mark.parametrize("section", ["post", "test"])
+def test_what_is_built_into_an_image_is_looked_for_from_its_root(section: str) -> None:
+    text = lint.stages(prepare.text(find("pytorch-cpu"), Variant()))[-1].sections[section]
+    assert " -m pip" in text.partition("\n    cd /")[2] and " -m " not in text.partition("\n    cd /")[0]
+
+
 def test_no_child_is_started_with_dash_m() -> None:
-    """`python -m` looks into the working directory first; `process.module` does not."""
+    """`python -m` looks into the working directory first; `process.module` does not.
+
+    Definitions of images are apart: the test above sees where theirs begin.
+    """
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in [*(ROOT / "orchestrator").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]
+        for path in [*(ROOT / "orchestrator").rglob("*.py"), *(ROOT / "templates").glob("[!c]*/*.j2")]
         for line in path.read_text().splitlines()
         if '"-m"' in line or re.search("-m (orchestrator|pip|submitit|training)", line)
         if "`python -m" not in line  # a docstring
