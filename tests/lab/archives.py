@@ -43,8 +43,13 @@ def write_layout(folder: Path, root: Path, environment: list[str]) -> None:
 def _layer(root: Path) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        tar.add(root, arcname=".")
+        tar.add(root, arcname=".", filter=_as_root)
     return packed.getvalue()
+
+
+def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    return member
 
 
 def _config(layer: bytes, environment: list[str]) -> bytes:

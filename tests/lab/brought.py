@@ -1,4 +1,4 @@
-"""What users bring to a build, as small as it can be: wheels, an index that asks for a login, an archive of docker."""
+"""What users bring to a build, as small as it can be: wheels, and an index that asks for a login."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import base64
 import functools
 import hashlib
 import http.server
-import io
-import json
-import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -67,29 +64,3 @@ def index(folder: Path, login: str) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def docker_archive(path: Path, root: Path, variables: Sequence[str]) -> None:
-    """What `docker save` writes of an image with one layer, the folder `root`."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as layer:
-        layer.add(root, arcname="", filter=_as_root)
-    content = packed.getvalue()
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": list(variables)},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": ["mine:1"], "Layers": ["layer.tar"]}]
-    parts = {"config.json": json.dumps(config).encode(), "layer.tar": content}
-    with tarfile.open(path, "w") as archive:
-        for name, data in {**parts, "manifest.json": json.dumps(manifest).encode()}.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
-def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    return member

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from . import brought
+from . import archives, brought
 from .image_builder import Builder
 
 TOKEN = "t0ken-of-the-index"
@@ -68,23 +68,8 @@ def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folde
     assert found.returncode == 1 and found.stdout == "", f"the image has the token in {found.stdout}"
 
 
-def test_packages_are_added_to_a_base_that_has_torch(builder: Builder, image: Path, folder: Path) -> None:
-    brought.wheel(folder, "needs_torch", "1.0", ["torch"])
-    (folder / "on-torch.yaml").write_text(
-        f"name: on-torch\nbase: {{sif: {image}}}\n"
-        "python: {from: base, packages: [needs_torch-1.0-py3-none-any.whl]}\npost: echo made > /opt/made\n"
-    )
-    built = builder.build("brought/on-torch.yaml")
-    assert built.returncode == 0, built.stderr[-3000:]
-    assert "torch-" not in built.stderr, "PyTorch must not be downloaded again"
-    script = "import torch, needs_torch; print(torch.__version__, needs_torch.VERSION, open('/opt/made').read())"
-    assert inside(builder, built.stdout.strip(), "python3", "-c", script).startswith("2.13.0")
-    run = builder.digits("--site", builder.site("images.yaml"), "--set", "image=brought/on-torch.yaml")
-    assert json.loads((run / "image.json").read_text())["name"] == "on-torch"
-
-
 def test_an_archive_of_docker_and_a_definition_of_ones_own_are_bases(builder: Builder, folder: Path) -> None:
-    brought.docker_archive(folder / "mine.tar", builder.apptainer.tiny, ["PATH=/bin", "FROM_DOCKER=yes"])
+    archives.write_docker(folder / "mine.tar", builder.apptainer.tiny, ["PATH=/bin", "FROM_DOCKER=yes"])
     (folder / "archive.yaml").write_text(
         "name: archive\nbase: {docker_archive: mine.tar}\npost: echo made > /made\ntraining: none\n"
     )

@@ -120,14 +120,3 @@ def test_a_full_disk_is_one_message_and_the_next_build_goes_on(builder: Builder)
         assert said.returncode == 0, said.stderr
     finally:
         subprocess.run(["umount", "-l", small], check=True, timeout=10)
-
-
-def test_an_image_is_signed_with_the_users_own_key(builder: Builder) -> None:
-    user, site = builder.place.lab, builder.site("images.yaml")
-    built = builder.build(builder.tiny("signed"), "-q").stdout.strip()
-    key = ["apptainer", "key", "newpair", "--name", "x", "--email", "x@example.org", "--comment", "", "--password", ""]
-    user.run_as_user([*key, "--push=false", "--bit-length", "2048"], check=True)
-    said = builder.place.torusrun("image", "sign", built, "--site", site)
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert user.run_as_user(["apptainer", "verify", "--local", built]).returncode == 0
-    assert builder.place.torusrun("image", "verify", built, "--site", site).returncode == 0

@@ -96,7 +96,7 @@ def test_a_sif_that_changed_after_submit_runs_no_rank(
     own = builder.home / "changed.sif"
     shutil.copyfile(tiny, own)
     submitted = hashlib.sha256(own.read_bytes()).hexdigest()
-    write_run(builder, own.name, builder.site("held.yaml", stage, scheduler_args="[--hold]"))
+    write_run(builder, own.name, builder.site("held-images.yaml", stage, scheduler_args="[--hold]"))
     run = submit(builder)
     harm(own)
     now = hashlib.sha256(own.read_bytes()).hexdigest()
@@ -162,4 +162,6 @@ def test_a_site_may_ask_for_a_signature(builder: Builder) -> None:
     key = ["apptainer", "key", "newpair", "--name", "x", "--email", "x@example.org", "--comment", "", "--password", ""]
     user.run_as_user([*key, "--push=false", "--bit-length", "2048"], check=True)
     assert builder.place.torusrun("image", "sign", built, "--site", site).returncode == 0
+    assert user.run_as_user(["apptainer", "verify", "--local", built]).returncode == 0
+    assert builder.place.torusrun("image", "verify", built, "--site", site).returncode == 0
     ended_well(builder)

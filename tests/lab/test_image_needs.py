@@ -1,0 +1,115 @@
+"""docs/containers.md, "What people need": its files are written and its commands typed, in a home on the cluster."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import ROOT, Said
+
+from . import archives, brought
+from .image_builder import Builder
+
+PAGE = (ROOT / "docs" / "containers.md").read_text()
+SECTION = PAGE.partition("\n## What people need\n")[2].partition("\n## ")[0]
+NEEDS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", SECTION, re.MULTILINE | re.DOTALL))
+PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
+
+
+class User:
+    """Somebody with a folder of images, packages and runs, and two sites."""
+
+    def __init__(self, builder: Builder, image: Path) -> None:
+        self.builder, self.image = builder, image
+        self.folder = builder.home / "needs"
+        self.folder.mkdir()
+        shutil.chown(self.folder, builder.place.lab.settings.user)
+        sites = builder.place.lab.home / ".config" / "torusrun" / "sites"
+        sites.mkdir(parents=True, exist_ok=True)
+        for name, container in (("cluster", ""), ("writable", ", writable: tmpfs, args: [--fakeroot]")):
+            shutil.copyfile(builder.home / builder.site(f"{name}.yaml", container), sites / f"{name}.yaml")
+
+    def bring(self) -> None:
+        """What the page takes for granted: small, but for the image with PyTorch."""
+        lab, tiny = self.builder.place.lab, self.builder.apptainer.tiny
+        for name, root in (("ready", tiny), ("python", self.builder.apptainer.debian)):
+            lab.run_as_user(
+                ["apptainer", "build", str(self.folder / f"{name}.sif"), str(root)], timeout_s=120, check=True
+            )
+        (self.folder / "torch.sif").symlink_to(self.image)
+        archives.write_docker(self.folder / "mine.tar", tiny, ["PATH=/bin"])
+        shutil.copyfile(ROOT / "examples" / "digits.yaml", self.folder / "digits.yaml")
+        brought.wheel(self.folder / "images", "needs_torch", "1.0", ["torch"])
+        (self.folder / "images" / "requirements.txt").write_text("./needs_torch-1.0-py3-none-any.whl\n")
+        (self.folder / "own.def").write_text(
+            "Bootstrap: localimage\nFrom: ready.sif\n\n%environment\n    export OWN=1\n"
+        )
+        brought.wheel(self.folder / "wheels", "carried", "3.0")
+        offline = (
+            "name: offline\nbase: {sif: python.sif}\npython: {from: base, packages: [carried==3.0]}\ntraining: none\n"
+        )
+        (self.folder / "offline.yaml").write_text(offline)
+
+    def types(self, need: str, variables: str = "") -> Said:
+        """Write the files of a need and type its commands."""
+        for name, text in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL):
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            (self.folder / name).write_text(text)
+        commands = "".join(re.findall(r"^```shell\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL))
+        assert commands, f"the page has no command for {need!r}"
+        script = f"{PREAMBLE}{variables}cd needs\n{commands}"
+        return self.builder.place.run(["bash", "-c", script.replace("python -m", f"{self.python} -m")], timeout_s=600)
+
+    @property
+    def python(self) -> str:
+        return str(self.builder.place.lab.python)
+
+
+@pytest.fixture(scope="module")
+def user(builder: Builder, image: Path) -> Iterator[User]:
+    somebody = User(builder, image)
+    somebody.bring()
+    yield somebody
+    shutil.rmtree(somebody.folder)
+
+
+# What each command must have done, as the end of what it prints says.
+PRINTS = {
+    "Run in a SIF of my own": "rank 1 of 2 in ready.sif",
+    "Run in an image of Docker": "COMPLETED",
+    "Add my requirements to an image that has PyTorch": "test accuracy",
+    "Use a definition of my own": "COMPLETED",
+    "Write where the image is read-only": "COMPLETED",
+    "Build without a network": ".sif",
+    "Know what is inside, and have the same again": ".sif",
+    "Carry an image to another cluster": "offline.tar",
+    "Be sure that nobody changed it": "unchanged since it was built",
+    "Read a definition before anything is built": "Bootstrap: docker",
+}
+PRIVATE = "Take packages from a private index"
+
+
+def test_every_need_of_the_page_is_tried() -> None:
+    assert set(NEEDS) == {*PRINTS, PRIVATE}
+
+
+@pytest.mark.parametrize("need", PRINTS)
+def test_the_page_serves(user: User, need: str) -> None:
+    said = user.types(need)
+    assert said.returncode == 0, (said.stdout + said.stderr)[-3000:]
+    assert PRINTS[need] in said.stdout
+
+
+def test_the_page_serves_those_who_have_a_private_index(user: User) -> None:
+    """The page's address is replaced by that of an index here."""
+    brought.wheel(user.folder / "index" / "ours", "ours", "2.0")
+    with brought.index(user.folder / "index", "me:the-token") as address:
+        url = f"http://$USER:$OUR_TOKEN@{address}/"
+        NEEDS[PRIVATE] = NEEDS[PRIVATE].replace("https://$USER:$OUR_TOKEN@index.example.org/simple", url)
+        said = user.types(PRIVATE, "USER=me OUR_TOKEN=the-token\n")
+    assert said.returncode == 0 and said.stdout.strip().endswith(".sif"), (said.stdout + said.stderr)[-3000:]
+    assert "the-token" not in said.stderr
