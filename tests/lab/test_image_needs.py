@@ -79,14 +79,14 @@ def user(builder: Builder, image: Path) -> Iterator[User]:
 
 # What each command must have done, as the end of what it prints says.
 PRINTS = {
-    "Run in a SIF of my own": "rank 1 of 2 in ready.sif",
+    "Run in a SIF of my own": "rank 3 of 4 in ready.sif",
     "Run in an image of Docker": "COMPLETED",
     "Add my requirements to an image that has PyTorch": "test accuracy",
     "Use a definition of my own": "COMPLETED",
     "Write where the image is read-only": "COMPLETED",
     "Build without a network": ".sif",
     "Know what is inside, and have the same again": ".sif",
-    "Carry an image to another cluster": "offline.tar",
+    "Carry an image to another cluster": "mine-image.tar",
     "Be sure that nobody changed it": "unchanged since it was built",
     "Read a definition before anything is built": "Bootstrap: docker",
 }
