@@ -14,7 +14,7 @@ from tests.e2e.places import Place, Said
 from tests.e2e.processes import Process
 from tests.lab.cluster import network
 
-SHORTER = ("--set", "train.epochs=12")  # what a second layout needs to reach 98 %
+SHORTER = ("--set", "train.epochs=12")  # what it takes to reach 98 %
 
 
 class InLab(Place):
@@ -77,7 +77,7 @@ class InLab(Place):
 
 
 class Slurm(InLab):
-    digits = [["--set", "nodes=4", "--set", "grid=2x4"], ["--set", "nodes=4", "--set", "grid=4x2", *SHORTER]]
+    digits = [["--set", "nodes=4", "--set", f"grid={grid}", *SHORTER] for grid in ("2x4", "4x2")]
 
     def __init__(self, lab: Any) -> None:
         super().__init__(lab, "slurm")
@@ -91,8 +91,7 @@ class Slurm(InLab):
 
 class GridEngine(InLab):
     digits = [
-        ["--site", "gridengine-lab", "--set", "nodes=4", "--set", "grid=2x4"],
-        ["--site", "gridengine-lab", "--set", "nodes=4", "--set", "grid=8x1", *SHORTER],
+        ["--site", "gridengine-lab", "--set", "nodes=4", "--set", f"grid={grid}", *SHORTER] for grid in ("2x4", "8x1")
     ]
 
     def __init__(self, lab: Any) -> None:

@@ -10,7 +10,7 @@ from tests.e2e.places import Place
 
 SEED = 11
 SAMPLE = {
-    "local": ["kill-shell", "stop-wrapper", "resume-races"],
+    "local": ["kill-shell", "resume-races"],
     "slurm": ["stop-rank", "node-dies-other"],
     "gridengine": ["kill-wrapper", "node-dies-first"],
     "pbs": ["outside-cancel"],

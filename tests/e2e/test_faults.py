@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.places import LAST_STEP, LONG, Place, assert_same_bits, ledger, metrics, seconds_to, until, wait_for_step
 
-SHORT = ("--set", "train.epochs=2")
+SHORT = ("--set", "train.epochs=1")
 
 
 def resume_to_the_end(place: Place, run: Path, undisturbed: Path, *words: str) -> str:

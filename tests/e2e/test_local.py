@@ -108,7 +108,7 @@ def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
     if os.geteuid() != 0:
         assert os.environ.get("CI") != "true", "CI must run this as root"
         pytest.skip("mounting a small file system needs root")
-    short = ("--set", "train.epochs=8")
+    short = ("--set", "train.epochs=5")
     undisturbed = local.submit(*short)
     assert local.watch(undisturbed).returncode == 0
     run = local.submit(*short)

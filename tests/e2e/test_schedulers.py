@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.places import LONG, Place, ledger, metrics, until, wait_for_step
 
-SHORT = ("--set", "train.epochs=2")
+SHORT = ("--set", "train.epochs=1")
 
 
 def submit_after(place: Place, awaited: Path, option: str = "--after") -> Path:
@@ -19,7 +19,7 @@ def submit_after(place: Place, awaited: Path, option: str = "--after") -> Path:
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:
-    first = place.submit("--set", "train.epochs=6")
+    first = place.submit("--set", "train.epochs=3")
     second = submit_after(place, first)
     assert place.view(second)["state"] == "PENDING", "a run must wait for the one it was submitted after"
     assert place.watch(second).returncode == 0, place.view(second)
@@ -93,7 +93,7 @@ def test_a_run_that_ends_while_its_scheduler_hangs_is_not_unknown(place: Place) 
     if frozen is None:
         return  # nothing that could hang
     hasty = place.site("hasty.yaml", command_timeout="3s")
-    run = place.submit("--set", f"site={hasty}", "--set", "train.epochs=6")
+    run = place.submit("--set", f"site={hasty}", "--set", "train.epochs=3")
     wait_for_step(run, 1)
     with frozen:
         until(lambda: (run / "attempts/1/done.json").exists(), "the training to be done")
