@@ -41,7 +41,7 @@ class User:
                 ["apptainer", "build", str(self.folder / f"{name}.sif"), str(root)], timeout_s=120, check=True
             )
         (self.folder / "torch.sif").symlink_to(self.image)
-        archives.write_docker(self.folder / "mine.tar", tiny, ["PATH=/bin"])
+        archives.write_docker(self.folder / "theirs.tar", tiny, ["PATH=/bin"])
         shutil.copyfile(ROOT / "examples" / "digits.yaml", self.folder / "digits.yaml")
         brought.wheel(self.folder / "images", "needs_torch", "1.0", ["torch"])
         (self.folder / "images" / "requirements.txt").write_text("./needs_torch-1.0-py3-none-any.whl\n")
