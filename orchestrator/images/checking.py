@@ -41,7 +41,7 @@ def fitting(plan: Plan) -> Image | None:
         if finding.severity == "warning":
             print(f"torusrun: {image.path}: {finding}", file=sys.stderr)
     if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
-        told = f"{unseen} things could not be looked at; `torusrun check` names them"
+        told = f"{unseen} {'thing' if unseen == 1 else 'things'} could not be looked at; `torusrun check` names them"
         print(f"torusrun: {image.path}: {told}", file=sys.stderr)
     return image
 
