@@ -49,9 +49,8 @@ def test_digits_in_the_image_end_in_the_bits_of_a_run_without_one(
 
 def test_an_image_is_staged_once_to_every_node(builder: Builder, image: Path) -> None:
     site = builder.site("staged.yaml", ", stage: /tmp/staged")
-    builder.place.put(
-        "staged-run.yaml", f"name: staged\nsite: {site}\nimage: pytorch-cpu\nnodes: 4\ncode: none\ncommand: [hostname]\n"
-    )
+    text = f"name: staged\nsite: {site}\nimage: pytorch-cpu\nnodes: 4\ncode: none\ncommand: [hostname]\n"
+    builder.place.put("staged-run.yaml", text)
     assert builder.place.torusrun("submit", "staged-run.yaml", "--wait").returncode == 0
     for node in builder.place.lab.nodes:
         listed = builder.place.lab.exec_on(node, ["sh", "-c", "ls -A /tmp/staged/*"]).stdout.split()
