@@ -62,12 +62,17 @@ def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbe
 
 def test_a_time_limit_leaves_a_checkpoint_to_go_on_from(place: Place, undisturbed: Path) -> None:
     limit_s = round(place.stop_before_s() + seconds_to(undisturbed, 60))
-    run = place.submit("--set", f"time={limit_s}s")
+    run = place.submit(*LONG, "--set", f"time={limit_s}s")
     assert place.watch(run).returncode == 1
     view = place.view(run)
     assert (view["state"], f"its time limit of {limit_s} s is near" in view["reason"]) == ("TIMEOUT", True), view
+    stopped = metrics(run, "stop")
     assert (run / "checkpoints").exists() == bool(metrics(run, "step")), "it must keep what it has"
-    resume_to_the_end(place, run, undisturbed, "--time", "10m")
+    assert place.torusrun("resume", run.name, "--time", "10m").returncode == 0
+    begun = until(lambda: [row for row in metrics(run, "start") if row["attempt"] == 2], "the second attempt to begin")
+    assert begun[0]["step"] == (stopped[-1]["step"] if stopped else 0), "it must go on where it stopped"
+    place.torusrun("cancel", run.name)
+    assert place.watch(run).returncode == 1
 
 
 def test_a_run_that_is_going_on_or_is_done_is_not_resumed(place: Place, undisturbed: Path) -> None:

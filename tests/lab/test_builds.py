@@ -59,11 +59,11 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
 def test_a_build_without_any_network(builder: Builder) -> None:
     """In a network namespace with nothing in it, from a folder and a folder of wheels."""
     image_file = (
-        f"name: offline\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
+        f"name: wheelhouse\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
         "training: none\n"
     )
-    (builder.home / "offline.yaml").write_text(image_file)
-    words = ["build", "offline.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
+    (builder.home / "wheelhouse.yaml").write_text(image_file)
+    words = ["build", "wheelhouse.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
     name = builder.place.lab.settings.user
     user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
     said = subprocess.run(
