@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from training.sync.arena import Arena
 from training.sync.torus import Torus
 
 
@@ -20,13 +21,13 @@ class FlatGradients:
     def __init__(self, model: nn.Module, torus: Torus) -> None:
         parameters = list(model.parameters())
         self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        used = sum(tensor.numel() for tensor in [*parameters, *self._statistics]) + 2
-        self._vector = torch.zeros(torus.padded(used), device=parameters[0].device)
-        views = _views(self._vector, [*parameters, *self._statistics])
-        for parameter, view in zip(parameters, views, strict=False):
+        extras = parameters[0].new_zeros(2)  # the loss and the stop flag
+        like = [*parameters, *self._statistics, extras]
+        arena = Arena(like, torus.padded(sum(tensor.numel() for tensor in like)), torch.float32)
+        for parameter, view in zip(parameters, arena.views, strict=False):
             parameter.grad = view
-        self._statistics_views = views[len(parameters) :]
-        self._extras = self._vector[used - 2 : used]
+        self._vector, self._extras = arena.vector, arena.views[-1]
+        self._statistics_views = arena.views[len(parameters) : -1]
         self._ranks = torus.x_ranks * torus.y_ranks
         self._torus = torus
         self.mean_loss, self.stop = 0.0, False
@@ -47,12 +48,6 @@ class FlatGradients:
         _copy(self._statistics, self._statistics_views)
         self.mean_loss, stopping = self._extras.tolist()
         self.stop = stopping > 0
-
-
-def _views(vector: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-    lengths = [tensor.numel() for tensor in tensors]
-    pieces = torch.split(vector[: sum(lengths)], lengths)
-    return [piece.view_as(tensor) for piece, tensor in zip(pieces, tensors, strict=True)]
 
 
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:

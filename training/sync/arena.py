@@ -1,0 +1,25 @@
+"""Tensors side by side in one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+class Arena:
+    """A zeroed 1-D `vector` of at least `length` elements; `views[i]` is the part of it shaped as `like[i]`.
+
+    `views[i]` begins at `offsets[i]`; what follows the last view is padding. The vector is on the device of `like`,
+    with the dtype of `like` unless another is given.
+    """
+
+    def __init__(self, like: Sequence[Tensor], length: int = 0, dtype: torch.dtype | None = None) -> None:
+        sizes = [tensor.numel() for tensor in like]
+        *offsets, used = accumulate(sizes, initial=0)
+        self.offsets, self.used = tuple(offsets), used
+        self.vector = torch.zeros(max(used, length), device=like[0].device, dtype=dtype or like[0].dtype)
+        pieces = torch.split(self.vector[:used], sizes)
+        self.views = [piece.view_as(tensor) for piece, tensor in zip(pieces, like, strict=True)]
