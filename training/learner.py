@@ -17,8 +17,8 @@ from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
 from training.sync import alike
+from training.sync.all_reduce import build
 from training.sync.gradients import FlatGradients
-from training.sync.torus import Torus
 
 
 class Diverged(RuntimeError):
@@ -32,7 +32,7 @@ class Learner:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
-        self._gradients = FlatGradients(self.model, Torus(*config.grid))
+        self._gradients = FlatGradients(self.model, build("torus", config.grid))
         self.progress = Progress()
         self.last_rate = 0.0
         self.total_samples = self._train.epochs * self._data.train_samples

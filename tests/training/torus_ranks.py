@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from training.sync.all_reduce import AllReduce, build
 from training.sync.gradients import FlatGradients
-from training.sync.torus import Torus
 
 ANSWER_S = 60.0
 
@@ -65,24 +65,25 @@ def serve(rank: int, world: int, store: str, pipe: Connection) -> None:
 
 
 @cache
-def torus_of(x_ranks: int, y_ranks: int) -> Torus:
-    return Torus(x_ranks, y_ranks)
+def torus_of(x_ranks: int, y_ranks: int) -> AllReduce:
+    return build("torus", (x_ranks, y_ranks))
 
 
 def reduce(rank: int, x_ranks: int, y_ranks: int, elements: int, seed: int) -> dict[str, Any]:
     """Reduce random numbers both ways: difference from a flat all-reduce, bits, bytes sent."""
     torus = torus_of(x_ranks, y_ranks)
-    torus.row_bytes_sent = torus.column_bytes_sent = 0.0
+    row_bytes, column_bytes = torus.wire_bytes
     generator = torch.Generator().manual_seed(seed * 100 + rank)
     mine = torch.randn(elements, generator=generator)
     flat = mine.clone()
     dist.all_reduce(flat)
-    torus.sum_(mine)
+    flat /= torus.ranks
+    torus.mean_(mine)
     return {
         "difference": (mine - flat).abs().max().item(),
         "bits": bytes(mine.view(torch.uint8).tolist()),
-        "row_bytes": torus.row_bytes_sent,
-        "column_bytes": torus.column_bytes_sent,
+        "row_bytes": torus.wire_bytes[0] - row_bytes,
+        "column_bytes": torus.wire_bytes[1] - column_bytes,
     }
 
 

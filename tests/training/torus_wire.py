@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from training.sync.torus import Torus
+from training.sync.all_reduce import build
 
 
 def main(x_ranks: int, y_ranks: int, elements: int, folder: Path) -> None:
@@ -35,15 +35,15 @@ def measure(rank: int, x_ranks: int, y_ranks: int, elements: int, folder: Path) 
     world = x_ranks * y_ranks
     store = dist.FileStore(str(folder / "store"), world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-    torus = Torus(x_ranks, y_ranks)
+    torus = build("torus", (x_ranks, y_ranks))
     buffer = torch.ones(elements)
-    torus.sum_(buffer)
-    counted = torch.tensor([torus.row_bytes_sent + torus.column_bytes_sent], dtype=torch.float64)
+    torus.mean_(buffer)
+    counted = torch.tensor([sum(torus.wire_bytes)], dtype=torch.float64)
     dist.all_reduce(counted)
     dist.barrier()
     before_bytes = lo_bytes()
     dist.barrier()
-    torus.sum_(buffer)
+    torus.mean_(buffer)
     dist.barrier()
     return {"counted": counted.item(), "wire": lo_bytes() - before_bytes}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from training.sync.all_reduce import AllReduce
 from training.sync.arena import Arena
-from training.sync.torus import Torus
 
 
 class FlatGradients:
@@ -18,18 +18,17 @@ class FlatGradients:
     those of the last `average`.
     """
 
-    def __init__(self, model: nn.Module, torus: Torus) -> None:
+    def __init__(self, model: nn.Module, all_reduce: AllReduce) -> None:
         parameters = list(model.parameters())
         self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         extras = parameters[0].new_zeros(2)  # the loss and the stop flag
         like = [*parameters, *self._statistics, extras]
-        arena = Arena(like, torus.padded(sum(tensor.numel() for tensor in like)), torch.float32)
+        arena = Arena(like, all_reduce.padded(sum(tensor.numel() for tensor in like)), torch.float32)
         for parameter, view in zip(parameters, arena.views, strict=False):
             parameter.grad = view
         self._vector, self._extras = arena.vector, arena.views[-1]
         self._statistics_views = arena.views[len(parameters) : -1]
-        self._ranks = torus.x_ranks * torus.y_ranks
-        self._torus = torus
+        self._all_reduce = all_reduce
         self.mean_loss, self.stop = 0.0, False
 
     def clear(self) -> None:
@@ -43,8 +42,7 @@ class FlatGradients:
         """
         _copy(self._statistics_views, self._statistics)
         self._extras[0], self._extras[1] = loss.detach(), float(stop)
-        self._torus.sum_(self._vector)
-        self._vector.div_(self._ranks)
+        self._all_reduce.mean_(self._vector)
         _copy(self._statistics, self._statistics_views)
         self.mean_loss, stopping = self._extras.tolist()
         self.stop = stopping > 0

@@ -2,11 +2,17 @@
 
 gloo's reduce-scatter all-reduces everything and slices, and its all-to-all posts sends before receives, so that a pair
 of ranks that sends both ways at once takes turns on its connection (1.9 times the time on a shaped link). Here all
-receives are posted first, so that no sender waits for word of one behind the data of others. Source: Patarasuk and
-Yuan 2009, section 4 (from memory); each of N ranks sends (N-1)/N of the buffer in each half.
+receives of a chunk are posted when the chunk is begun, phases ahead of the data: no sender waits for word of one behind
+the data of others. Source: Patarasuk and Yuan 2009, section 4 (from memory); each of N ranks sends (N-1)/N of the
+vector in each half.
+
+Where the wire has 16 bits, it carries the mean over the ranks so far and not the sum: no overflow, and no bits lost to
+a scale. Each sum is made in fp32.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -14,48 +20,118 @@ from torch import Tensor
 
 from ..cut_off import PeerLost
 
+TAGS = 1024  # chunks that wait for messages at the same time are fewer by far
 
-def reduce_scatter(buffer: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """This rank's part of the sum of `buffer` over `group`, as a view of it; the other parts are left half summed.
 
-    The length must divide by the ranks. Every part is summed by one chain of ranks, so all see the same bits of it.
+class Ring:
+    """This rank's two neighbours in the order of a process group; `sent_bytes` counts what it has sent."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group, self.ranks = group, dist.get_process_group_ranks(group)
+        self.mine = dist.get_rank(group)
+        self._left, self._right = (self.mine - 1) % len(self.ranks), (self.mine + 1) % len(self.ranks)
+        self.sent_bytes = 0
+
+    def receive(self, part: Tensor, chunk: int) -> dist.Work | None:
+        """Begin to receive from the left."""
+        if not part.numel():
+            return None
+        try:
+            return self._group.recv([part], self._left, chunk % TAGS)
+        except RuntimeError as error:
+            raise self._lost(self._left, error) from error
+
+    def send(self, part: Tensor, chunk: int) -> dist.Work | None:
+        """Begin to send to the right."""
+        if not part.numel():
+            return None
+        self.sent_bytes += part.nbytes
+        try:
+            return self._group.send([part], self._right, chunk % TAGS)
+        except RuntimeError as error:
+            raise self._lost(self._right, error) from error
+
+    def wait_for_left(self, arrival: dist.Work | None) -> None:
+        self._wait(arrival, self._left)
+
+    def wait_for_right(self, departure: dist.Work | None) -> None:
+        self._wait(departure, self._right)
+
+    def _wait(self, work: dist.Work | None, neighbour: int) -> None:
+        if work is None:
+            return
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise self._lost(neighbour, error) from error
+
+    def _lost(self, neighbour: int, error: RuntimeError) -> PeerLost:
+        return PeerLost(f"rank {self.ranks[neighbour]} is lost, or waits for a rank that is: {error}")
+
+
+class ReduceScatter:
+    """One chunk's reduce-scatter: of `parts`, one for each rank of the ring, this rank's own becomes the sum.
+
+    The sum is divided by `divisor`. With a wire of 16 bits this rank's part becomes the mean over the ring instead.
+    The other parts are left half summed. Every part is summed by one chain of ranks, in the order of the ring.
     """
-    mine, left, right, parts = _neighbours(buffer, group)
-    arrived = [torch.empty_like(part) for part in parts[1:]]
-    coming = [dist.irecv(part, left, group) for part in arrived]
-    going = []
-    for step, arrival in enumerate(coming, 1):
-        going.append(dist.isend(parts[mine - step], right, group))
-        _wait(arrival)
-        parts[mine - step - 1] += arrived[step - 1]
-    for departure in going:
-        _wait(departure)
-    return parts[mine]
+
+    def __init__(self, ring: Ring, parts: Sequence[Tensor], wire: torch.dtype, chunk: int, divisor: int) -> None:
+        self._ring, self._parts, self._wire, self._chunk, self._divisor = ring, parts, wire, chunk, divisor
+
+    def post(self) -> None:
+        """Begin to receive."""
+        mine, parts = self._ring.mine, self._parts
+        self._arrived = [torch.empty_like(parts[mine - step], dtype=self._wire) for step in range(2, len(parts) + 1)]
+        self._coming = [self._ring.receive(part, self._chunk) for part in self._arrived]
+
+    def run(self) -> None:
+        """Send, receive and sum; returns when this rank's part is whole and its messages have left."""
+        ring, parts, going = self._ring, self._parts, []
+        for step, (arrived, arrival) in enumerate(zip(self._arrived, self._coming, strict=True), 1):
+            leaving = parts[ring.mine - step].to(self._wire)
+            going.append((leaving, ring.send(leaving, self._chunk)))
+            ring.wait_for_left(arrival)
+            _add(parts[ring.mine - step - 1], arrived, step)
+        if self._divisor > 1 and self._wire == torch.float32:
+            parts[ring.mine] /= self._divisor
+        for _, departure in going:
+            ring.wait_for_right(departure)
 
 
-def all_gather(buffer: Tensor, group: dist.ProcessGroup) -> None:
-    """Fill `buffer` with every rank's part of it."""
-    mine, left, right, parts = _neighbours(buffer, group)
-    coming = [dist.irecv(parts[mine - step], left, group) for step in range(1, len(parts))]
-    going = []
-    for step, arrival in enumerate(coming):
-        going.append(dist.isend(parts[mine - step], right, group))
-        _wait(arrival)
-    for departure in going:
-        _wait(departure)
+class AllGather:
+    """One chunk's all-gather: `parts`, of which this rank has its own, become all ranks' parts."""
+
+    def __init__(self, ring: Ring, parts: Sequence[Tensor], wire: torch.dtype, chunk: int) -> None:
+        self._ring, self._parts, self._wire, self._chunk = ring, parts, wire, chunk
+
+    def post(self) -> None:
+        """Begin to receive."""
+        mine, parts = self._ring.mine, self._parts
+        same = parts[0].dtype == self._wire
+        others = [parts[mine - step] for step in range(1, len(parts))]
+        self._arrived = others if same else [torch.empty_like(part, dtype=self._wire) for part in others]
+        self._coming = [self._ring.receive(part, self._chunk) for part in self._arrived]
+
+    def run(self) -> None:
+        """Send and receive; returns when all parts are there and this rank's messages have left."""
+        ring, parts = self._ring, self._parts
+        leaving, going = parts[ring.mine].to(self._wire), []
+        if leaving.dtype != parts[0].dtype:
+            parts[ring.mine].copy_(leaving)  # the bits that the others get
+        for step, (arrived, arrival) in enumerate(zip(self._arrived, self._coming, strict=True), 1):
+            going.append(ring.send(leaving, self._chunk))
+            ring.wait_for_left(arrival)
+            if arrived.dtype != parts[0].dtype:
+                parts[ring.mine - step].copy_(arrived)
+            leaving = arrived
+        for departure in going:
+            ring.wait_for_right(departure)
 
 
-def _neighbours(buffer: Tensor, group: dist.ProcessGroup) -> tuple[int, int, int, list[Tensor]]:
-    """(this rank's place in the ring, the rank before it, the one behind it, the buffer in parts)."""
-    ring, mine = dist.get_process_group_ranks(group), dist.get_rank(group)
-    parts = list(buffer.view(len(ring), -1).unbind())
-    return mine, ring[mine - 1], ring[(mine + 1) % len(ring)], parts
-
-
-def _wait(work: dist.Work | None) -> None:
-    if work is None:
-        return
-    try:
-        work.wait()
-    except RuntimeError as error:
-        raise PeerLost(str(error)) from error
+def _add(part: Tensor, arrived: Tensor, ranks: int) -> None:
+    """Add one rank's part to what `ranks` have summed: to their sum in fp32, to their mean in 16 bits."""
+    if arrived.dtype == torch.float32:
+        part += arrived
+    else:
+        part.copy_(torch.lerp(part.float(), arrived.float(), ranks / (ranks + 1)))

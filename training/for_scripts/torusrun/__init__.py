@@ -1,4 +1,4 @@
-"""What a script of your own may import in a run with `command:`: the 2-D torus for DistributedDataParallel.
+"""What a script of your own may import in a run with `command:`: the torus all-reduce for DistributedDataParallel.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, torusrun.torus_hook())
@@ -26,38 +26,29 @@ TRAINING = Path(__file__).resolve().parents[2]
 
 
 def torus_hook(
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
 ) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
-    """A communication hook that averages each bucket of gradients by the 2-D torus all-reduce.
+    """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward goes on.
 
-    `grid` is (X, Y), with rank = y * X + x; default: the run's own. Every rank calls it once, at the same time, after
-    `init_process_group`: it makes the groups of the rows and columns. The hook has a `torus`, which counts the bytes
-    that this rank sends. Raises ValueError where the grid does not hold the ranks, or none is known.
+    `grid` is (X,), (X, Y) or (X, Y, Z), with rank = (z * Y + y) * X + x; default: the run's own. Every rank calls it
+    once, at the same time, after `init_process_group`: it makes the groups of the levels. The hook has a `torus`, whose
+    `wire_bytes` counts by level the bytes that this rank sends. Raises ValueError where the grid does not hold the
+    ranks, or none is known.
     """
-    import torch
-    import torch.distributed as dist
-
-    torus = _load("sync.torus").Torus(*(grid or _grid_of_run()))
+    torus = _load("sync.all_reduce").build("torus", grid or _grid_of_run())
 
     def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text, as these would be
-        buffer = bucket.buffer()
-        buffer.div_(dist.get_world_size())
-        torus.sum_(buffer)
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future(
-            devices=[buffer.device] if buffer.is_cuda else None
-        )
-        done.set_result(buffer)
-        return done
+        return torus.start(bucket.buffer()).future(bucket.buffer())
 
     hook.torus = torus  # type: ignore[attr-defined]
     return hook
 
 
-def _grid_of_run() -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", os.environ.get("TORUSRUN_GRID", ""))
-    if not match:
+def _grid_of_run() -> tuple[int, ...]:
+    grid = os.environ.get("TORUSRUN_GRID", "")
+    if not re.fullmatch(r"\d+(x\d+){0,2}", grid):
         raise ValueError("TORUSRUN_GRID is not set: outside of a run of torusrun, name the grid: torus_hook((4, 2))")
-    return int(match[1]), int(match[2])
+    return tuple(map(int, grid.split("x")))
 
 
 def _load(name: str) -> Any:

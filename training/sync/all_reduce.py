@@ -1,0 +1,50 @@
+"""The mean of a vector over all ranks, by one of several algorithms behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from .backend import Flat, Hierarchical
+from .phases import Pending as Pending
+from .pipeline import Pipeline
+from .torus import Torus
+
+
+class AllReduce(Protocol):
+    """Means over all ranks. `wire_bytes` counts what this rank has sent so far, by level of the mesh."""
+
+    ranks: int
+
+    @property
+    def wire_bytes(self) -> Sequence[float]: ...
+
+    def padded(self, elements: int) -> int:
+        """The next length that needs no copy."""
+
+    def start(self, vector: Tensor) -> Pending:
+        """Begin to replace a contiguous 1-D `vector` (fp32, fp16 or bf16) by its mean over all ranks.
+
+        The mean has the same bits on every rank. Several may be in flight; all ranks start them in the same order.
+        """
+
+    def mean_(self, vector: Tensor) -> None:
+        """`start` and `wait`."""
+
+
+def build(
+    name: Literal["torus", "flat", "hierarchical"],
+    dims: tuple[int, ...],
+    wire: Literal["fp32", "fp16", "bf16"] = "fp32",
+) -> AllReduce:
+    """An all-reduce over the default process group as a mesh of `dims`; every rank must build it at the same time.
+
+    `wire` is the dtype in which fp32 vectors travel. Raises ValueError where `dims` does not hold the ranks.
+    """
+    if name == "flat":
+        return Flat(dims, Pipeline, wire)
+    if name == "hierarchical":
+        return Hierarchical(dims, Pipeline, wire)
+    return Torus(dims, Pipeline, wire)

@@ -1,0 +1,152 @@
+"""All-reduces made of the backend's own collectives, to compare the torus with.
+
+Where the wire has 16 bits, every rank divides its vector before the sum, so that nothing overflows. Elements below
+N times the dtype's smallest number lose bits by that; the torus over gloo loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..cut_off import PeerLost
+from .groups import mesh_of, own_group
+from .phases import Pending, Phases, Way
+from .wire import DTYPES, wire_dtype
+
+
+class Collective:
+    """One call of the backend, as a step."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def post(self) -> None:
+        pass
+
+    def run(self) -> None:
+        try:
+            self._act()
+        except RuntimeError as error:
+            raise PeerLost(f"a rank is lost: {error}") from error
+
+
+class Travelling:
+    """A vector as it travels: itself, or a copy in the dtype of the wire; `self.tensor` is what is summed."""
+
+    def __init__(self, vector: Tensor, wire: torch.dtype, ranks: int) -> None:
+        self._vector, self._ranks = vector, ranks
+        self._dtype = wire_dtype(vector, wire)
+        self.tensor = vector
+
+    def pack(self) -> None:
+        """Divide what has 16 bits."""
+        if self._dtype != torch.float32:
+            self.tensor = (self._vector.float() / self._ranks).to(self._dtype)
+
+    def unpack(self) -> None:
+        """The mean, from the sum."""
+        if self._dtype == torch.float32:
+            self._vector /= self._ranks
+        else:
+            self._vector.copy_(self.tensor)
+
+
+class Flat:
+    """One all-reduce of the backend over all ranks; `wire_bytes` are those of a ring."""
+
+    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+        mesh = mesh_of(tuple(dims))
+        self.ranks, self._wire, self.wire_bytes = mesh.ranks, DTYPES[wire], [0.0]
+        self._group = own_group(list(range(mesh.ranks)))
+        self._phases = phases(1)
+
+    def padded(self, elements: int) -> int:
+        return elements
+
+    def start(self, vector: Tensor) -> Pending:
+        """As `AllReduce.start`."""
+        return self._phases.start([self._way(vector)])
+
+    def mean_(self, vector: Tensor) -> None:
+        """As `AllReduce.mean_`."""
+        self._phases.run(self._way(vector))
+
+    def _way(self, vector: Tensor) -> Way:
+        travelling = Travelling(vector.detach(), self._wire, self.ranks)
+        self.wire_bytes[0] += 2 * (self.ranks - 1) / self.ranks * _bytes(vector, self._wire)
+        return [(0, Collective(partial(self._reduce, travelling)))]
+
+    def _reduce(self, travelling: Travelling) -> None:
+        travelling.pack()
+        dist.all_reduce(travelling.tensor, group=self._group)
+        travelling.unpack()
+
+
+class Hierarchical:
+    """Reduce to the first rank of each group, level by level; all-reduce of those in the last level; broadcast back.
+
+    `wire_bytes` takes a level's reduction as one vector sent by each rank but the first, and its broadcast as one
+    vector sent by the first to each of the others; how many messages these are is up to the backend.
+    """
+
+    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+        mesh = mesh_of(tuple(dims))
+        rank = dist.get_rank()
+        self.ranks, self._wire, self._dims = mesh.ranks, DTYPES[wire], mesh.dims
+        self._members = [mesh.group(level, rank) for level in range(len(mesh.dims))]
+        self._groups = [(own_group(members), own_group(members)) for members in self._members]
+        self._levels = 1 + next((i for i, place in enumerate(mesh.coordinates(rank)) if place), len(mesh.dims) - 1)
+        self.wire_bytes = [0.0] * len(mesh.dims)
+        self._phases = phases(2 * len(mesh.dims) + 1)
+
+    def padded(self, elements: int) -> int:
+        return elements
+
+    def start(self, vector: Tensor) -> Pending:
+        """As `AllReduce.start`."""
+        return self._phases.start([list(self._way(vector))])
+
+    def mean_(self, vector: Tensor) -> None:
+        """As `AllReduce.mean_`."""
+        self._phases.run(list(self._way(vector)))
+
+    def _way(self, vector: Tensor) -> Iterator[tuple[int, Collective]]:
+        """Down the levels that this rank is in, and back: a rank that is not a group's first is in no level below."""
+        travelling = Travelling(vector.detach(), self._wire, self.ranks)
+        sent_bytes, last = _bytes(vector, self._wire), len(self._dims) - 1
+        for level in range(self._levels):
+            act = self._sum if level == last else self._reduce
+            yield level, Collective(partial(act, travelling, level))
+            self.wire_bytes[level] += self._sent(level, last) * sent_bytes
+        for level in reversed(range(min(self._levels, last))):
+            yield 2 * len(self._dims) - 1 - level, Collective(partial(self._broadcast, travelling, level))
+        yield 2 * len(self._dims), Collective(travelling.unpack)
+
+    def _sent(self, level: int, last: int) -> float:
+        """Vectors that this rank sends in a level."""
+        d = self._dims[level]
+        if level == last:
+            return 2 * (d - 1) / d
+        return 1.0 if level == self._levels - 1 else d - 1
+
+    def _reduce(self, travelling: Travelling, level: int) -> None:
+        if level == 0:
+            travelling.pack()
+        dist.reduce(travelling.tensor, self._members[level][0], group=self._groups[level][0])
+
+    def _sum(self, travelling: Travelling, level: int) -> None:
+        if level == 0:
+            travelling.pack()
+        dist.all_reduce(travelling.tensor, group=self._groups[level][0])
+
+    def _broadcast(self, travelling: Travelling, level: int) -> None:
+        dist.broadcast(travelling.tensor, self._members[level][0], group=self._groups[level][1])
+
+
+def _bytes(vector: Tensor, wire: torch.dtype) -> int:
+    return vector.numel() * wire_dtype(vector, wire).itemsize

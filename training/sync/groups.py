@@ -1,0 +1,36 @@
+"""Process groups of a mesh: one for every phase, so that phases that run at the same time share no connection."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from .mesh import Mesh  # relative, as in all of this package: scripts load it under another name (for_scripts)
+
+
+def mesh_of(dims: tuple[int, ...]) -> Mesh:
+    """The mesh of the default process group; ValueError where `dims` does not hold its ranks."""
+    mesh = Mesh(dims)
+    if mesh.ranks != dist.get_world_size():
+        raise ValueError(f"grid {mesh} does not hold the {dist.get_world_size()} ranks of the group")
+    return mesh
+
+
+def own_group(ranks: list[int]) -> dist.ProcessGroup:
+    """A new group of `ranks`, this one among them; its members alone call it, all in the same order.
+
+    It has the default group's timeout: torch would give it 30 minutes.
+    """
+    make = partial(dist.new_group, ranks, timeout=_timeout(), use_local_synchronization=True)
+    group: dist.ProcessGroup = make()
+    return group
+
+
+def _timeout() -> timedelta | None:
+    default = dist.distributed_c10d._get_default_group()
+    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+    options = getattr(default._get_backend(device), "options", None)
+    return getattr(options, "_timeout", None)

@@ -1,0 +1,65 @@
+"""The ranks as a mesh of one to three levels: rows, columns and racks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+MOST_LEVELS = 3
+
+
+class Mesh:
+    """Ranks 0 to N-1 laid out as `dims`, 1 to 3 numbers of at least 1 whose product is N; the first varies fastest.
+
+    In a mesh (X, Y, Z) rank = (z * Y + y) * X + x. A group of level 0 is a row: the X ranks with the same (y, z). One
+    of level 1 is a column, and one of level 2 holds one rank of every rack. Raises ValueError for other dims.
+    """
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        if not 1 <= len(dims) <= MOST_LEVELS or any(ranks < 1 for ranks in dims):
+            raise ValueError(f"a grid has 1 to {MOST_LEVELS} levels of at least 1 rank, not {_named(dims)}")
+        self.dims = tuple(dims)
+        self.ranks = prod(dims)
+
+    def __str__(self) -> str:
+        return _named(self.dims)
+
+    def coordinates(self, rank: int) -> tuple[int, ...]:
+        """Where a rank is in each level."""
+        found = []
+        for ranks in self.dims:
+            rank, place = divmod(rank, ranks)
+            found.append(place)
+        return tuple(found)
+
+    def groups(self, level: int) -> list[list[int]]:
+        """The ranks of every group of a level, in their order in it."""
+        others = [range(ranks) if i != level else range(1) for i, ranks in enumerate(self.dims)]
+        firsts = sorted(self.rank(place) for place in product(*others))
+        stride = prod(self.dims[:level])
+        return [[first + stride * i for i in range(self.dims[level])] for first in firsts]
+
+    def group(self, level: int, rank: int) -> list[int]:
+        """The ranks of the group of a level that `rank` is in."""
+        stride = prod(self.dims[:level])
+        first = rank - self.coordinates(rank)[level] * stride
+        return [first + stride * i for i in range(self.dims[level])]
+
+    def rank(self, place: Sequence[int]) -> int:
+        """The rank at these coordinates."""
+        return sum(position * prod(self.dims[:level]) for level, position in enumerate(place))
+
+
+def wire_bytes(buffer_bytes: int, dims: Sequence[int]) -> tuple[float, ...]:
+    """Bytes that one rank sends in each level to reduce n = `buffer_bytes` by the torus.
+
+    A level of d ranks gets n over the product of the levels before it, and sends 2 (d-1)/d of that: half in the
+    reduce-scatter and half in the all-gather. As many bytes are received. The mean over the ranks, where n does not
+    divide by them.
+    """
+    return tuple(2 * (d - 1) / d * buffer_bytes / prod(dims[:level]) for level, d in enumerate(dims))
+
+
+def _named(dims: Sequence[int]) -> str:
+    return " x ".join(map(str, dims))

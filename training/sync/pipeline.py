@@ -1,0 +1,164 @@
+"""Chunks on their way through phases: each phase takes them one at a time and in order, and phases run side by side.
+
+Threads carry chunks, one each, through all phases; they wait without holding the interpreter. A chunk is bound to no
+thread, so a short vector is carried by the thread that asks for it, and no thread needs to be woken.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+import torch
+from torch import Tensor
+
+from ..cut_off import PeerLost
+from .phases import Step, Way
+
+Done = Callable[["BaseException | None"], None]
+
+
+class Job:
+    """Some chunks that are done when all of them are; made by `Pipeline`, and nothing else."""
+
+    def __init__(self, pipeline: Pipeline, chunks: int) -> None:
+        self._pipeline, self.left = pipeline, chunks
+        self.callbacks: list[Done] = []
+
+    def wait(self) -> None:
+        """Return when all chunks have passed all phases; raises PeerLost, or the error of any chunk."""
+        self._pipeline.wait(self)
+
+    def future(self, vector: Tensor) -> torch.futures.Future[Tensor]:
+        """A future of `vector`, completed by the thread that ends the job."""
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+
+        def complete(error: BaseException | None) -> None:
+            if isinstance(error, Exception):
+                future.set_exception(error)  # type: ignore[arg-type]  # torch types it as a result
+            else:
+                future.set_result(vector)
+
+        self._pipeline.when_done(self, complete)
+        return future
+
+
+class Pipeline:
+    """`phases` phases, with one chunk more on its way than there are phases.
+
+    After an error in one chunk all that are on their way have failed, and all that follow.
+    """
+
+    def __init__(self, phases: int) -> None:
+        self._carriers = phases + 1
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._moved = [threading.Condition(self._lock) for _ in range(phases)]
+        self._ended = threading.Condition(self._lock)
+        self._turns, self._tickets = [0] * phases, [0] * phases
+        self._jobs: list[Job] = []
+        self._threads = 0
+        self._error: BaseException | None = None
+
+    def start(self, ways: Sequence[Way]) -> Job:
+        """Carry chunks through their phases; returns at once."""
+        job = Job(self, len(ways))
+        carried = self._enter(job, ways)
+        while self._threads < self._carriers:
+            self._threads += 1
+            threading.Thread(target=_carry_on, args=(self._queue,), name="all-reduce", daemon=True).start()
+        for act in carried:
+            self._queue.put(act)
+        return job
+
+    def run(self, way: Way) -> None:
+        """Carry one chunk in this thread, behind those that were started before."""
+        job = Job(self, 1)
+        (act,) = self._enter(job, [way])
+        act()
+        job.wait()
+
+    def wait(self, job: Job) -> None:
+        with self._lock:
+            while job.left and not self._error:
+                self._ended.wait()
+            error = self._error if job.left else None
+        if isinstance(error, PeerLost):
+            raise PeerLost(str(error)) from error
+        if error:
+            raise RuntimeError(f"an all-reduce failed: {error}") from error
+
+    def when_done(self, job: Job, callback: Done) -> None:
+        with self._lock:
+            if job.left and not self._error:
+                job.callbacks.append(callback)
+                return
+            error = self._error if job.left else None
+        callback(error)
+
+    def _enter(self, job: Job, ways: Sequence[Way]) -> list[Callable[[], None]]:
+        """Give every chunk its turn in every phase of its way."""
+        with self._lock:
+            self._jobs.append(job)
+            return [self._turned(job, way) for way in ways]
+
+    def _turned(self, job: Job, way: Way) -> Callable[[], None]:
+        turns = []
+        for phase, step in way:
+            turns.append((phase, self._tickets[phase], step))
+            self._tickets[phase] += 1
+        return lambda: self._carry(job, turns)
+
+    def _carry(self, job: Job, turns: Sequence[tuple[int, int, Step]]) -> None:
+        try:
+            with torch.no_grad():
+                for _, _, step in turns:
+                    step.post()
+                for phase, turn, step in turns:
+                    self._await_turn(phase, turn)
+                    step.run()
+                    self._pass_on(phase)
+        except BaseException as error:
+            self._fail(error)
+        else:
+            self._end_chunk(job)
+
+    def _await_turn(self, phase: int, turn: int) -> None:
+        with self._lock:
+            while self._turns[phase] != turn and not self._error:
+                self._moved[phase].wait()
+            if self._error:
+                raise self._error
+
+    def _pass_on(self, phase: int) -> None:
+        with self._lock:
+            self._turns[phase] += 1
+            self._moved[phase].notify_all()
+
+    def _end_chunk(self, job: Job) -> None:
+        with self._lock:
+            job.left -= 1
+            if job.left or self._error:
+                return
+            self._jobs.remove(job)
+            self._ended.notify_all()
+        for callback in job.callbacks:
+            callback(None)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._error:
+                return
+            self._error = error
+            failed, self._jobs = self._jobs, []
+            for condition in (*self._moved, self._ended):
+                condition.notify_all()
+        for job in failed:
+            for callback in job.callbacks:
+                callback(error)
+
+
+def _carry_on(queue: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        queue.get()()
