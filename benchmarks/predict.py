@@ -26,7 +26,8 @@ from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
 from orchestrator.predict.calibration import Fit, MeasuredTime, fits
-from orchestrator.predict.overlap import plan, shape, tensors
+from orchestrator.predict.overlap import tensors
+from training.sync.buckets import exact, shapes
 from training.sync.torus import Torus
 
 NODE_BITS_PER_S = 50e6
@@ -156,12 +157,12 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
     sizes = [4 * max(1, round(layer.parameters * scale / 4)) for layer in layers]
     ready_s = tensors.ready_s(layers, drawn.backward_s * cost_s(sum(sizes)))
     groups = {
-        "exact": lambda: plan.best_buckets(ready_s, sizes, cost_s),
+        "exact": lambda: exact.best_buckets(ready_s, sizes, cost_s),
         "one": lambda: (len(sizes),),
-        "3 equal": lambda: shape.equal_buckets(sizes, 3),
+        "3 equal": lambda: shapes.equal_buckets(sizes, 3),
         "random": lambda: _cut(len(sizes), chance),
     }[drawn.plan_by]()
-    predicted_s = plan.end_s(ready_s, sizes, cost_s, groups)
+    predicted_s = exact.end_s(ready_s, sizes, cost_s, groups)
     with ShapedRacks(drawn.racks, NODE_BITS_PER_S, {r: UPLINKS_BITS_PER_S[c] for r, c in drawn.uplinks.items()}) as lab:
         return predicted_s, together(
             lab, hosts, drawn.per_node, lambda rank: _step_s(kind(*drawn.grid), ready_s, sizes, groups)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.predict.compute import Device
-from orchestrator.predict.overlap import plan, shape, tensors
+from orchestrator.predict.overlap import tensors
 from orchestrator.predict.schemes import Cost
 from training.recipe.facts import Tensor
+from training.sync.buckets import exact, shapes
 
 Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]
 EXACT: Grouping = ("exact",)
@@ -43,14 +44,14 @@ def step(
     backward_s = device.backward_s(batch)
     ready = tensors.ready_s(layers, backward_s) if overlap else [0.0] * len(sizes)
     buckets = _buckets(ready, sizes, cost_s, grouping)
-    return Step(device.step_s(batch), plan.exposed_s(ready, sizes, cost_s, buckets), buckets)
+    return Step(device.step_s(batch), exact.exposed_s(ready, sizes, cost_s, buckets), buckets)
 
 
 def _buckets(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:
     if grouping[0] == "exact":
-        return plan.best_buckets(ready, sizes, cost_s)
+        return exact.best_buckets(ready, sizes, cost_s)
     if grouping[0] == "count":
-        return shape.equal_buckets(sizes, int(grouping[1]))
+        return shapes.equal_buckets(sizes, int(grouping[1]))
     if grouping[0] == "cap_bytes":
-        return shape.capped_buckets(sizes, grouping[1])
+        return shapes.capped_buckets(sizes, grouping[1])
     return tuple(grouping[1])

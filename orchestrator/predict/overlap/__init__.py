@@ -1,1 +1,1 @@
-"""Overlap of the all-reduce with the backward pass: which gradients are reduced together, in one bucket."""
+"""When gradients are ready in the backward pass; training/sync/buckets says which are reduced together."""

@@ -1,41 +1,9 @@
-"""The best buckets against every other partition, and the tensors that they hold."""
-
-from itertools import combinations
+"""The tensors that buckets hold, and when their gradients are ready."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from orchestrator.predict.overlap import plan, shape, tensors
+from orchestrator.predict.overlap import tensors
 from training.data.digits import FACTS
-
-
-def every_partition(count: int) -> list[tuple[int, ...]]:
-    cuts = [c for k in range(count) for c in combinations(range(1, count), k)]
-    return [tuple(b - a for a, b in zip((0, *c), (*c, count), strict=True)) for c in cuts]
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1e-2), st.floats(1, 1e7)), min_size=1, max_size=9),
-    st.floats(0, 1e-2),
-    st.floats(0, 1e-8),
-    st.floats(0.3, 1),
-)
-def test_no_other_partition_ends_earlier(
-    layers: list[tuple[float, float]], alpha: float, beta: float, bend: float
-) -> None:
-    def cost(size: float) -> float:
-        return alpha + beta * size**bend
-
-    ready, sizes = sorted(r for r, _ in layers), [s for _, s in layers]
-    found = plan.best_buckets(ready, sizes, cost)
-    assert sum(found) == len(sizes)
-    ends = {one: plan.end_s(ready, sizes, cost, one) for one in every_partition(len(sizes))}
-    assert ends[found] == pytest.approx(min(ends.values()))
-
-
-def test_of_equal_times_fewer_buckets_are_taken() -> None:
-    assert plan.best_buckets([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
 
 
 def test_resnet50_has_the_tensors_of_the_paper() -> None:
@@ -61,8 +29,3 @@ def test_the_facts_of_the_small_network_are_those_of_its_modules() -> None:
             module.register_forward_hook(lambda m, _, out: counted.append(m.weight.numel() * out[0, 0].numel()))
     model(torch.zeros(1, *FACTS.shape))
     assert sum(tensor.work for tensor in told.tensors) == sum(counted)
-
-
-def test_buckets_by_number_and_by_size() -> None:
-    assert shape.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
-    assert shape.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)

@@ -1,8 +1,8 @@
-"""The best partition of gradients into buckets: f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
+"""The plan that ends first: f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
 
 f[j] is when the first j gradients are reduced, r_j when gradient j is ready, S_j the bytes of the first j, T the time
 of an all-reduce. A bucket holds gradients that become ready one after the other, and buckets are reduced one at a time.
-Of two partitions that end at the same time, the one with fewer buckets is taken. Source: derived; a property test
+Of two plans that end at the same time, the one with fewer buckets is taken. Source: derived; a property test
 compares it with brute force.
 """
 

@@ -1,0 +1,55 @@
+"""Plans by number and by size, as frameworks and papers use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+Shape = Literal["fujitsu", "equal", "ddp", "one"]
+MIB = 2**20
+FUJITSU = (3, 21, 57, 80)  # tensors of ResNet-50 from the output side (Yamazaki et al. 2019, arXiv 1903.12650)
+DDP_CAPS_BYTES = (MIB, 25 * MIB)  # torch's DistributedDataParallel, verified in its reducer
+
+
+def one_bucket(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
+    """All gradients together."""
+    return (len(sizes_bytes),)
+
+
+def equal_buckets(sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
+    """About `count` buckets of about the same size; a gradient is in one bucket only."""
+    return capped_buckets(sizes_bytes, sum(sizes_bytes) / count)
+
+
+def ddp_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
+    """A first bucket of 1 MiB, then 25 MiB each."""
+    return capped_buckets(sizes_bytes, *DDP_CAPS_BYTES)
+
+
+def fujitsu_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
+    """3, 21, 57 and 80 gradients of 161, and the same shares of another number of them."""
+    count, total, taken = len(sizes_bytes), sum(FUJITSU), 0
+    cuts = [0]
+    for tensors in FUJITSU:
+        taken += tensors
+        cuts.append(round(count * taken / total))
+    return tuple(end - start for start, end in zip(cuts, cuts[1:], strict=False) if end > start)
+
+
+def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[int, ...]:
+    """A bucket is full as soon as it holds its cap (as in DDP's reducer, verified); the last cap is for all others."""
+    buckets: list[int] = []
+    held, count = 0.0, 0
+    for size in sizes_bytes:
+        held, count = held + size, count + 1
+        if held >= caps_bytes[min(len(buckets), len(caps_bytes) - 1)]:
+            buckets.append(count)
+            held, count = 0.0, 0
+    return tuple(buckets + [count] if count else buckets)
+
+
+def by_shape(name: Shape, sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
+    """The plan of this name; `count` is the number of buckets of `equal`."""
+    if name == "equal":
+        return equal_buckets(sizes_bytes, count)
+    return {"fujitsu": fujitsu_buckets, "ddp": ddp_buckets, "one": one_bucket}[name](sizes_bytes)
