@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn import functional
 
 from training.config import Config
@@ -16,9 +17,7 @@ from training.evaluate import accuracy
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
-from training.sync import alike
-from training.sync.all_reduce import build
-from training.sync.gradients import FlatGradients
+from training.sync import alike, synchronization
 
 
 class Diverged(RuntimeError):
@@ -32,20 +31,15 @@ class Learner:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
-        self._gradients = FlatGradients(self.model, build("torus", config.grid))
+        self._sync, self._planner = synchronization.build(config, ranks, self.model)
         self.progress = Progress()
-        self.last_rate = 0.0
+        self.last_rate, self.mean_loss = 0.0, 0.0  # of the last step; the loss is the mean over all ranks
         self.total_samples = self._train.epochs * self._data.train_samples
 
     @property
     def parameters(self) -> int:
         """How many numbers are learned."""
         return sum(parameter.numel() for parameter in self.model.parameters())
-
-    @property
-    def mean_loss(self) -> float:
-        """The loss of the last step, mean over all ranks."""
-        return self._gradients.mean_loss
 
     @property
     def batch(self) -> int:
@@ -73,17 +67,21 @@ class Learner:
 
     def step(self, stop: bool) -> bool:
         """Take one step; true on all ranks if any rank said `stop`."""
+        if self._planner:
+            self._planner.before_step(self.progress.steps)
         batch = self.batch
-        loss = self._backward(batch)
-        self._gradients.average(loss, stop)
+        loss = self._forward(self._sync.module, batch)
+        self._sync.begin(loss, stop)
+        torch.autograd.backward(loss)
         self.last_rate = self._rate_at(self.progress.middle_of_step(batch, self._data.train_samples))
-        self._optimizer.step(self.last_rate)
+        self._update(self.last_rate)
         self.progress = self.progress.after(batch)
-        return self._gradients.stop
+        self.mean_loss, stopping = self._sync.read()
+        return stopping
 
     def step_alone(self) -> None:
         """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
-        self._backward(self.batch)
+        torch.autograd.backward(self._forward(self.model, self.batch))
         self._optimizer.step(0.0)
 
     def accuracy(self) -> float:
@@ -128,13 +126,20 @@ class Learner:
             raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
         raise PeerLost(what)
 
-    def _backward(self, batch: int) -> torch.Tensor:
-        """Gradients of the next `batch` samples; returns the loss."""
+    def _forward(self, module: nn.Module, batch: int) -> torch.Tensor:
+        """The loss of this rank's share of the next `batch` samples, all gradients being zero."""
         images, labels = self._next(batch)
-        self._gradients.clear()
-        loss = functional.cross_entropy(self.model(images), labels, label_smoothing=self._train.label_smoothing)
-        torch.autograd.backward(loss)
-        return loss
+        self._sync.clear()
+        return functional.cross_entropy(module(images), labels, label_smoothing=self._train.label_smoothing)
+
+    def _update(self, rate: float) -> None:
+        """Move the weights as their gradients arrive, or all at the end where the optimizer has no `step_part`."""
+        step_part = getattr(self._optimizer, "step_part", None)
+        for parameters in self._sync.arriving():
+            if step_part:
+                step_part(parameters, rate)
+        if not step_part:
+            self._optimizer.step(rate)
 
     def _next(self, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         samples = order.rank_batch(

@@ -40,23 +40,6 @@ def test_equals_a_flat_all_reduce(pools: dict[int, RankPool], grid: tuple[int, i
     assert sum(answer["column_bytes"] for answer in answers) == 2 * (y_ranks - 1) * elements * FLOAT_BYTES
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 2), (3, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")
-def test_the_flat_vector_carries_gradients_statistics_loss_and_stop(
-    pools: dict[int, RankPool], grid: tuple[int, int]
-) -> None:
-    world = grid[0] * grid[1]
-    answers = pool_of(pools, world).ask("average", *grid, world - 1)
-    mean = [sum(values) / world for values in zip(*(answer["before"] for answer in answers), strict=True)]
-    for answer in answers:
-        assert answer["after"] == pytest.approx(mean, abs=1e-4), "gradients or statistics are not the ranks' mean"
-        assert answer["loss"] == pytest.approx((world - 1) / 2), "the loss is not the ranks' mean"
-        assert answer["stop"], "one rank asked for a stop and not all have heard"
-
-
-def test_nobody_stops_unasked(pools: dict[int, RankPool]) -> None:
-    assert not any(answer["stop"] for answer in pool_of(pools, 4).ask("average", 2, 2, -1))
-
-
 def test_a_grid_of_another_size_is_refused() -> None:
     import torch.distributed as dist
 

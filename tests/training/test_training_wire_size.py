@@ -4,14 +4,14 @@ import torch.distributed as dist
 
 from orchestrator.predict.workload import workload
 from training.models.resnet_digits import build
-from training.sync.all_reduce import build as all_reduce
-from training.sync.gradients import FlatGradients
+from training.sync import all_reduce
+from training.sync.gradients import Gradients
 
 
-def test_the_flat_vector_has_as_many_bytes_as_the_prediction_reckons_with() -> None:
+def test_the_bucket_has_as_many_bytes_as_the_prediction_reckons_with() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        vector = FlatGradients(build(classes=10, shape=(1, 8, 8), seed=1), all_reduce("torus", (1, 1)))._vector
+        gradients = Gradients(build(classes=10, shape=(1, 8, 8), seed=1), all_reduce.build("torus", (1, 1)))
     finally:
         dist.destroy_process_group()
-    assert vector.nbytes == workload("resnet-digits").gradient_bytes
+    assert sum(bucket.vector.nbytes for bucket in gradients.buckets) == workload("resnet-digits").gradient_bytes

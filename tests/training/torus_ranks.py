@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,7 +17,6 @@ import torch
 import torch.distributed as dist
 
 from training.sync.all_reduce import AllReduce, build
-from training.sync.gradients import FlatGradients
 
 ANSWER_S = 60.0
 
@@ -39,7 +39,7 @@ class RankPool:
             self._pipes.append(here)
             self._processes.append(process)
 
-    def ask(self, task: str, *arguments: Any) -> list[Any]:
+    def ask(self, task: str | Callable[..., Any], *arguments: Any) -> list[Any]:
         """The answers by rank."""
         for pipe in self._pipes:
             pipe.send((task, arguments))
@@ -61,7 +61,8 @@ def serve(rank: int, world: int, store: str, pipe: Connection) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
     while True:
         task, arguments = pipe.recv()
-        pipe.send(TASKS[task](rank, *arguments))
+        run = task if callable(task) else TASKS[task]
+        pipe.send(run(rank, *arguments))
 
 
 @cache
@@ -87,23 +88,4 @@ def reduce(rank: int, x_ranks: int, y_ranks: int, elements: int, seed: int) -> d
     }
 
 
-def average(rank: int, x_ranks: int, y_ranks: int, stopping_rank: int) -> dict[str, Any]:
-    """Backward through a batch-normalized layer with data of its own on each rank, then the average."""
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5))
-    gradients = FlatGradients(model, torus_of(x_ranks, y_ranks))
-    inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(rank))
-    gradients.clear()
-    model(inputs).square().sum().backward()
-    before = _numbers(model)
-    gradients.average(torch.tensor(float(rank)), rank == stopping_rank)
-    return {"before": before, "after": _numbers(model), "loss": gradients.mean_loss, "stop": gradients.stop}
-
-
-def _numbers(model: torch.nn.Module) -> list[float]:
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-    return torch.cat([tensor.flatten() for tensor in [*gradients, *statistics]]).tolist()
-
-
-TASKS = {"reduce": reduce, "average": average}
+TASKS = {"reduce": reduce}

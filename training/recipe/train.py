@@ -72,6 +72,27 @@ class ScheduleKeys:
 
 
 @dataclass(frozen=True)
+class SyncKeys:
+    """How the ranks average their gradients."""
+
+    all_reduce: Literal["torus", "flat", "hierarchical", "ddp"] = key(
+        "torus",
+        "the all-reduce: torus (over the grid), flat, hierarchical, or ddp (torch's own DistributedDataParallel)",
+    )
+    buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
+        "auto",
+        "which gradients are reduced together while backward runs: exact (the best plan, from times measured in the "
+        "first steps), fujitsu, equal (in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU and one on a "
+        "CPU, where the bits of a run then do not depend on times",
+    )
+    count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "how many buckets equal makes")
+    wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients travel")
+    missing: Literal["error", "zero"] = key(
+        "error", "a parameter without a gradient in a step: error ends the training, zero makes its gradient zero"
+    )
+
+
+@dataclass(frozen=True)
 class Train:
     """What the ranks do; handed to `python -m training` as it is."""
 
@@ -79,6 +100,7 @@ class Train:
     data: DataKeys = key(DataKeys(), "the data set")
     optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")
     schedule: ScheduleKeys = key(ScheduleKeys(), "how the learning rate changes")
+    sync: SyncKeys = key(SyncKeys(), "how the ranks average their gradients")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")

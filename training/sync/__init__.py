@@ -1,1 +1,1 @@
-"""Gradient synchronization: the 2-D torus all-reduce and the flat vector that travels through it."""
+"""Gradient synchronization: the all-reduce over the grid, and the buckets of gradients that travel through it."""

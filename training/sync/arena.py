@@ -13,7 +13,7 @@ class Arena:
     """A zeroed 1-D `vector` of at least `length` elements; `views[i]` is the part of it shaped as `like[i]`.
 
     `views[i]` begins at `offsets[i]`; what follows the last view is padding. The vector is on the device of `like`,
-    with the dtype of `like` unless another is given.
+    with the dtype of `like` unless another is given. A view keeps the memory format of its tensor.
     """
 
     def __init__(self, like: Sequence[Tensor], length: int = 0, dtype: torch.dtype | None = None) -> None:
@@ -22,4 +22,10 @@ class Arena:
         self.offsets, self.used = tuple(offsets), used
         self.vector = torch.zeros(max(used, length), device=like[0].device, dtype=dtype or like[0].dtype)
         pieces = torch.split(self.vector[:used], sizes)
-        self.views = [piece.view_as(tensor) for piece, tensor in zip(pieces, like, strict=True)]
+        self.views = [_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
+
+
+def _shaped(piece: Tensor, like: Tensor) -> Tensor:
+    if like.ndim == 4 and like.is_contiguous(memory_format=torch.channels_last):
+        return piece.as_strided(like.size(), like.stride(), piece.storage_offset())
+    return piece.view_as(like)

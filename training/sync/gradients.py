@@ -1,53 +1,154 @@
-"""One flat vector carries all that the ranks must agree on after a step, through one all-reduce."""
+"""Gradients in buckets, each reduced as soon as its last gradient is there, while backward goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
 
 from training.sync.all_reduce import AllReduce
-from training.sync.arena import Arena
+from training.sync.bucket import Bucket
+from training.sync.buckets.layout import Layout
+from training.sync.extras import Extras
+from training.sync.missing import MissingGradient
 
 
-class FlatGradients:
-    """[gradients | running statistics | loss | stop flag | padding], averaged over all ranks.
+class Watch(Protocol):
+    """Sees when gradients become complete."""
 
-    Every parameter's `.grad` is a view of the vector: backward adds into it, so it is cleared with `clear`,
-    never with `zero_grad(set_to_none=True)`. Running statistics of batch normalization travel along, so that
-    all ranks hold the same model and one rank's checkpoint is the whole state. `mean_loss` and `stop` are
-    those of the last `average`.
+    def begin(self) -> None:
+        """The last forward pass of a step is done."""
+
+    def complete(self, number: int) -> None:
+        """The gradient of this number is there."""
+
+
+class Gradients:
+    """The gradients of `module`, averaged over all ranks. A step: `clear`, forward, `begin`, backward, `arriving`.
+
+    Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
+    reduce their buckets in the order of the layout: one that is complete early waits for those before it. Parameters
+    that need no gradient when this is made are left out. The extras travel in the bucket that is reduced first, or
+    before all buckets through `apart`. Raises ValueError where parameters have several dtypes, or none learns.
     """
 
-    def __init__(self, model: nn.Module, all_reduce: AllReduce) -> None:
-        parameters = list(model.parameters())
-        self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        extras = parameters[0].new_zeros(2)  # the loss and the stop flag
-        like = [*parameters, *self._statistics, extras]
-        arena = Arena(like, all_reduce.padded(sum(tensor.numel() for tensor in like)), torch.float32)
-        for parameter, view in zip(parameters, arena.views, strict=False):
-            parameter.grad = view
-        self._vector, self._extras = arena.vector, arena.views[-1]
-        self._statistics_views = arena.views[len(parameters) : -1]
-        self._all_reduce = all_reduce
-        self.mean_loss, self.stop = 0.0, False
+    def __init__(
+        self,
+        module: nn.Module,
+        all_reduce: AllReduce,
+        layout: Layout | None = None,
+        *,
+        apart: AllReduce | None = None,
+        rank: int = 0,
+        missing_is_zero: bool = False,
+    ) -> None:
+        named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self._names, self.parameters = list(named), list(named.values())
+        if len({parameter.dtype for parameter in self.parameters}) != 1:
+            raise ValueError("the parameters that learn must be of one dtype, and there must be some")
+        self.module, self.all_reduce, self._apart = module, all_reduce, apart
+        self._rank, self._missing_is_zero = rank, missing_is_zero
+        self._extras = Extras(module)
+        self.buckets: list[Bucket] = []
+        self._views: list[Tensor] = []
+        self._seen: set[int] = set()
+        self._started, self._reducing = 0, False
+        self.watch: Watch | None = None
+        self.lay_out(layout or Layout.one(len(named)))
+        for number, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
+
+    def lay_out(self, layout: Layout) -> None:
+        """Put the gradients, all zero, into the buckets of `layout`: between two steps, on all ranks alike."""
+        dtype, extras, self.buckets = self.parameters[0].dtype, self._extras, []
+        if self._apart:
+            self.buckets.append(Bucket((), extras.like, self._apart, torch.float32))
+        for numbers in layout.buckets:
+            like: list[Tensor] = [self.parameters[number] for number in numbers]
+            travelling = [] if self.buckets else extras.like
+            self.buckets.append(Bucket(numbers, [*like, *travelling], self.all_reduce, dtype))
+        extras.lay(self.buckets[0].others)
+        self._bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
+        views = {n: view for bucket in self.buckets for n, view in zip(bucket.numbers, bucket.gradients, strict=True)}
+        self._views = [views[number] for number in range(len(views))]
+        self.clear()
 
     def clear(self) -> None:
-        """Set all gradients to zero."""
-        self._vector.zero_()
+        """Set all gradients to zero, before the first forward pass of a step."""
+        for bucket in self.buckets:
+            bucket.vector.zero_()
+        for parameter, view in zip(self.parameters, self._views, strict=True):
+            parameter.grad = view
+        self._seen.clear()
 
-    def average(self, loss: Tensor, stop: bool) -> None:
-        """After backward: replace gradients and statistics by their mean over the ranks, on every rank alike.
+    def begin(self, loss: Tensor, stop: bool) -> None:
+        """The backward pass that comes next completes the gradients: reduce them as they arrive.
 
-        `stop` comes out true on all ranks if any rank put it in.
+        The mean of `loss` comes out on all ranks, and `stop` if any rank put it in.
         """
-        _copy(self._statistics_views, self._statistics)
-        self._extras[0], self._extras[1] = loss.detach(), float(stop)
-        self._all_reduce.mean_(self._vector)
-        _copy(self._statistics, self._statistics_views)
-        self.mean_loss, stopping = self._extras.tolist()
-        self.stop = stopping > 0
+        self._extras.put(loss, stop)
+        for bucket in self.buckets:
+            bucket.waiting_for = set(bucket.numbers)
+        self._started, self._reducing = 0, True
+        if self.watch:
+            self.watch.begin()
+        self._start_complete()
 
+    def arriving(self) -> Iterator[Sequence[Parameter]]:
+        """After backward: the parameters of one bucket after the other, as soon as their gradients are the ranks' mean.
 
-def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source)
+        To be taken to its end. Raises PeerLost where another rank is gone, and, before anything is waited for,
+        MissingGradient where backward did not reach a parameter whose gradient is not to be zero then.
+        """
+        self._reducing = False
+        missing = [name for number, name in enumerate(self._names) if number not in self._seen]
+        if missing and not self._missing_is_zero:
+            raise MissingGradient(missing, self._rank)
+        for bucket in self.buckets:
+            bucket.waiting_for.clear()
+        self._start_complete()
+        if len(self.buckets) == 1:  # by this thread, which has nothing else to do
+            self.buckets[0].reduce()
+        for bucket in self.buckets:
+            bucket.wait()
+            if bucket is self.buckets[0]:
+                self._extras.take()
+            if bucket.numbers:
+                yield [self.parameters[number] for number in bucket.numbers]
+
+    def read(self) -> tuple[float, bool]:
+        """(mean loss, whether any rank wants to stop) of the last step. Waits for the device."""
+        return self._extras.read()
+
+    def _hook(self, number: int) -> Callable[[Tensor], None]:
+        def complete(parameter: Tensor) -> None:
+            self._seen.add(number)
+            if not self._reducing:
+                return
+            if parameter.grad is not self._views[number]:  # something, as zero_grad, had set it to None
+                self._views[number].copy_(parameter.grad)  # type: ignore[arg-type]
+                parameter.grad = self._views[number]
+            self._complete(number)
+
+        return complete
+
+    def _complete(self, number: int) -> None:
+        waiting_for = self._bucket_of[number].waiting_for
+        if number not in waiting_for:
+            raise RuntimeError(
+                f"{self._names[number]} got a second gradient in one backward pass, when the first may be under way "
+                "to the other ranks; where activations are checkpointed, use_reentrant=False gives it one"
+            )
+        waiting_for.remove(number)
+        if self.watch:
+            self.watch.complete(number)
+        self._start_complete()
+
+    def _start_complete(self) -> None:
+        """Start the buckets that are complete, in order; one alone is complete when backward ends."""
+        while self._started < len(self.buckets) > 1 and not self.buckets[self._started].waiting_for:
+            self.buckets[self._started].start()
+            self._started += 1

@@ -7,7 +7,12 @@ from typing import Literal
 
 Shape = Literal["fujitsu", "equal", "ddp", "one"]
 MIB = 2**20
-FUJITSU = (3, 21, 57, 80)  # tensors of ResNet-50 from the output side (Yamazaki et al. 2019, arXiv 1903.12650)
+FUJITSU = (
+    3,
+    21,
+    57,
+    80,
+)  # 3 (k+1)^3 - 3 k^3 of ResNet-50's 161 (Fujitsu's MLPerf 0.6 submission, verified in its code)
 DDP_CAPS_BYTES = (MIB, 25 * MIB)  # torch's DistributedDataParallel, verified in its reducer
 
 

@@ -1,0 +1,162 @@
+"""What ranks of a RankPool do to have their gradients averaged: the tasks of test_training_gradients.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from training_runs import TRAIN, config
+
+from training.config import Config
+from training.learner import Learner
+from training.optim.sgd import SGD
+from training.parts import Parts
+from training.progress import always
+from training.ranks import Ranks
+from training.recipe.reading import record
+from training.recipe.train import SyncKeys
+from training.sync import all_reduce
+from training.sync.buckets.layout import Layout
+from training.sync.gradients import Gradients
+from training.sync.missing import MissingGradient
+
+SAMPLES, BATCH = 96, 24
+
+
+class Points:
+    """Vectors of random numbers, and classes that follow from them."""
+
+    train_samples, test_samples, classes, shape = SAMPLES, 1, 3, (5,)
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(7)
+        self._inputs = torch.randn(SAMPLES, 5, generator=generator)
+        self._labels = self._inputs[:, :3].argmax(1)
+
+    def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        numbers = torch.tensor([sample for _, sample in samples])
+        return self._inputs[numbers], self._labels[numbers]
+
+    def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:
+        return self._inputs[:0], self._labels[:0]
+
+
+class Network(nn.Module):
+    """Some layers, and a branch that only rank `branch` computes (-1: every rank, None: none)."""
+
+    def __init__(self, rank: int, branch: int | None = -1) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 30), nn.Tanh(), nn.Linear(30, 3))
+        self.branch = nn.Linear(5, 3)
+        self.on = branch in (rank, -1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layers(inputs)
+        return logits + self.branch(inputs) if self.on else logits
+
+
+def learner(rank: int, grid: tuple[int, ...], folder: str, branch: int | None = -1, **sync: Any) -> Learner:
+    world, model = torch.distributed.get_world_size(), Network(rank, branch)
+    read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid)
+    train = replace(TRAIN, batch=BATCH, sync=SyncKeys(**sync))
+    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(BATCH))
+    return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
+
+
+def train(
+    rank: int, grid: tuple[int, ...], steps: int, folder: str, sync: dict[str, Any], branch: int | None = -1
+) -> Any:
+    """The weights after some steps; or what MissingGradient says."""
+    one = learner(rank, grid, folder, branch, **sync)
+    try:
+        for _ in range(steps):
+            one.step(stop=False)
+    except MissingGradient as error:
+        return str(error)
+    return weights(one)
+
+
+def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) -> dict[str, list[float]]:
+    """The weights of an undisturbed training with the exact plan, and of one that was resumed `at` a step."""
+    undisturbed = learner(rank, grid, folder, buckets="exact")
+    for step in range(steps):
+        if step == at:
+            state = {name: _copied(part) for name, part in undisturbed.state().items()}
+        undisturbed.step(stop=False)
+    other = learner(rank, grid, folder, buckets="exact")
+    other.restore(state)
+    for _ in range(steps - at):
+        other.step(stop=False)
+    return {"undisturbed": weights(undisturbed), "resumed": weights(other)}
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
+
+
+def weights(one: Learner) -> list[float]:
+    return _flat(list(one.model.parameters()))
+
+
+def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any, stopping_rank: int) -> dict[str, Any]:
+    """Two backward passes through a batch-normalized layer, with data of its own on each rank, then the average."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
+    model[0].bias.requires_grad_(False)
+    reduce = all_reduce.build("torus", grid, wire)
+    apart = None if wire == "fp32" else all_reduce.build("flat", grid)
+    gradients = Gradients(model, reduce, Layout((2, 1, 0), counts), apart=apart)
+    inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(rank))
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gradients.clear()
+    losses = [model(inputs).square().sum() for _ in range(2)]
+    alone = [torch.autograd.grad(loss, learning, retain_graph=True) for loss in losses]
+    losses[0].backward()
+    statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    own = _flat([*(sum(pair) for pair in zip(*alone, strict=True)), *statistics])
+    gradients.begin(torch.tensor(float(rank)), rank == stopping_rank)
+    losses[1].backward()
+    arrived = [len(parameters) for parameters in gradients.arriving()]
+    loss, stop = gradients.read()
+    mean = _flat([*(parameter.grad for parameter in learning), *statistics])
+    return {
+        "own": own,
+        "mean": mean,
+        "arrived": arrived,
+        "loss": loss,
+        "stop": stop,
+        "frozen": model[0].bias.grad is None,
+    }
+
+
+def _flat(tensors: Any) -> list[float]:
+    flat: list[float] = torch.cat([tensor.detach().flatten() for tensor in tensors]).tolist()
+    return flat
+
+
+def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) -> list[str]:
+    """What happens in a backward pass: 'gradient N' and 'start'."""
+    model = nn.Sequential(*[nn.Linear(4, 4, bias=False) for _ in range(len(order))])
+    events: list[str] = []
+    reduce = all_reduce.build("torus", (torch.distributed.get_world_size(),))
+    start = reduce.start
+
+    def told(vector: Tensor) -> Any:
+        events.append("start")
+        return start(vector)
+
+    for number, parameter in enumerate(model.parameters()):
+        parameter.register_post_accumulate_grad_hook(lambda _, number=number: events.append(f"gradient {number}"))
+    reduce.start = told  # type: ignore[method-assign]
+    gradients = Gradients(model, reduce, Layout(order, counts))
+    loss = model(torch.ones(2, 4)).sum()
+    gradients.begin(loss, False)
+    loss.backward()
+    events.append("end of backward")
+    for _ in gradients.arriving():
+        events.append("arrived")
+    return events

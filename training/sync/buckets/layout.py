@@ -1,0 +1,38 @@
+"""Which gradients lie in which bucket, and in which order the buckets are reduced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`order` numbers the gradients as the model has its parameters, the first to be ready first.
+
+    `counts` says how many of them each bucket holds. Raises ValueError unless every gradient is in one bucket.
+    """
+
+    order: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        whole = sorted(self.order) == list(range(len(self.order)))
+        if not whole or min(self.counts) < 1 or sum(self.counts) != len(self.order):
+            raise ValueError(f"{len(self.counts)} buckets do not hold each of {len(self.order)} gradients once")
+
+    @classmethod
+    def one(cls, gradients: int) -> Layout:
+        """All in one bucket."""
+        return cls(expected_order(gradients), (gradients,))
+
+    @property
+    def buckets(self) -> list[tuple[int, ...]]:
+        """The numbers of the gradients in each bucket."""
+        ends = list(accumulate(self.counts))
+        return [self.order[end - count : end] for end, count in zip(ends, self.counts, strict=True)]
+
+
+def expected_order(gradients: int) -> tuple[int, ...]:
+    """The order in which gradients are expected before any was seen: that of the last parameter first."""
+    return tuple(range(gradients))[::-1]

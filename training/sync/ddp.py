@@ -1,0 +1,53 @@
+"""torch's own DistributedDataParallel in place of our buckets: the peer to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.nn.parallel import DistributedDataParallel
+
+from training.sync.all_reduce import AllReduce
+from training.sync.bucket import Bucket
+from training.sync.extras import Extras
+from training.sync.missing import MissingGradient
+
+
+class DDPGradients:
+    """As `Gradients`, by DDP with its defaults and gradients as views of its buckets; the extras travel `apart`.
+
+    `module` is what computes the forward pass.
+    """
+
+    def __init__(self, module: nn.Module, apart: AllReduce, *, rank: int = 0, missing_is_zero: bool = False) -> None:
+        self._named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self.module: nn.Module = DistributedDataParallel(
+            module, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero
+        )
+        self._rank, self._missing_is_zero = rank, missing_is_zero
+        self._extras = Extras(module)
+        self._bucket = Bucket((), self._extras.like, apart, torch.float32)
+        self._extras.lay(self._bucket.others)
+
+    def clear(self) -> None:
+        for parameter in self._named.values():
+            parameter.grad = None
+
+    def begin(self, loss: Tensor, stop: bool) -> None:
+        self._extras.put(loss, stop)
+        self._bucket.start()
+
+    def arriving(self) -> Iterator[Sequence[Parameter]]:
+        missing = [name for name, parameter in self._named.items() if parameter.grad is None]
+        if missing and not self._missing_is_zero:
+            raise MissingGradient(missing, self._rank)
+        for name in missing:
+            self._named[name].grad = torch.zeros_like(self._named[name])
+        self._bucket.wait()
+        self._extras.take()
+        yield list(self._named.values())
+
+    def read(self) -> tuple[float, bool]:
+        return self._extras.read()

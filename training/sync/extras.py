@@ -1,0 +1,49 @@
+"""What travels with the gradients: running statistics, the loss, and the request to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Extras:
+    """Numbers in fp32 that are known before backward begins, averaged over the ranks.
+
+    Running statistics of batch normalization travel, so that all ranks hold the same model and one rank's checkpoint
+    is the whole state. `like` are tensors of the shapes that they need; `lay` says where they lie.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._views: list[Tensor] = []
+        device = next(model.parameters()).device
+        self.like = [*self._statistics, torch.zeros(2, device=device)]  # the loss and the request
+
+    def lay(self, views: Sequence[Tensor]) -> None:
+        """From now on they travel in `views`."""
+        self._views = list(views)
+
+    @torch.no_grad()
+    def put(self, loss: Tensor, stop: bool) -> None:
+        """Write this rank's numbers into the views."""
+        _copy(self._views[:-1], self._statistics)
+        numbers = self._views[-1]
+        numbers[0].copy_(loss.detach())
+        numbers[1].fill_(float(stop))
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Make the views' statistics, now the mean of all ranks, those of the model."""
+        _copy(self._statistics, self._views[:-1])
+
+    def read(self) -> tuple[float, bool]:
+        """The mean loss, and whether any rank wants to stop. Waits for the device."""
+        loss, stopping = self._views[-1].tolist()
+        return loss, stopping > 0
+
+
+def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    if targets:
+        torch._foreach_copy_(targets, sources)

@@ -1,0 +1,87 @@
+"""The exact plan of a run in its folder: a later attempt takes it from there, so that sums keep their order."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from training import files
+from training.sync.buckets.layout import Layout
+
+SCHEMA = 1
+NAME = "buckets.json"  # beside the metrics
+LARGEST_BYTES = 16_000_000
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A layout, and after which step of the training it is used."""
+
+    after_step: int
+    layout: Layout
+
+
+def read(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
+    """The plan in the file; None, with a word on stderr, where it does not hold one, and where it is for other ranks
+    or another model than `made_for` describes."""
+    if not path.exists():
+        return None
+    try:
+        with open(path, "rb") as file:
+            document = json.loads(file.read(LARGEST_BYTES))
+        if document["schema"] != SCHEMA or document["made_for"] != made_for:
+            _say(f"{path} is the plan of another model, or for other ranks")
+            return None
+        after_step, order, counts = document["after_step"], document["order"], document["buckets"]
+        if not all(type(number) is int for number in (after_step, *order, *counts)):
+            raise TypeError
+        return KeptPlan(after_step, Layout(tuple(order), tuple(counts)))
+    except (OSError, ValueError, KeyError, TypeError):
+        _say(f"{path} holds no plan that can be read")
+        return None
+
+
+def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
+    """Keep the plan, with what was `measured` for it. A disk that is full costs the file, not the training."""
+    layout = plan.layout
+    document = {
+        "schema": SCHEMA,
+        "made_for": made_for,
+        "after_step": plan.after_step,
+        "order": layout.order,
+        "buckets": layout.counts,
+        **measured,
+    }
+    try:
+        files.put(path, json.dumps(document).encode(), 0o644)
+    except OSError as error:
+        print(
+            f"training: the plan of buckets could not be written to {path}: {error.strerror or error}; a resumed "
+            "attempt measures again, and its sums may have another order",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
+    """Rank 0's `plan` for all; every rank must ask together. It travels as numbers: pickles would run code."""
+    told = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
+    if plan:
+        numbers = [plan.after_step, len(plan.layout.counts), *plan.layout.order, *plan.layout.counts]
+        told[: len(numbers)] = torch.tensor(numbers, device=device)
+    dist.broadcast(told, 0)
+    after_step, buckets, *numbers = told.tolist()
+    if after_step < 0:
+        return None
+    return KeptPlan(after_step, Layout(tuple(numbers[:gradients]), tuple(numbers[gradients : gradients + buckets])))
+
+
+def _say(what: str) -> None:
+    print(f"training: {what}; gradients are measured again", file=sys.stderr, flush=True)

@@ -1,0 +1,58 @@
+"""How the ranks of a training average what they learned, as `train.sync` of its recipe says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from training.config import Config
+from training.ranks import Ranks
+from training.sync import all_reduce, plan_file
+from training.sync.buckets import shapes
+from training.sync.buckets.layout import Layout, expected_order
+from training.sync.gradients import Gradients
+from training.sync.planner import Planner
+
+
+class Synchronization(Protocol):
+    """A step is: `clear`, forward by `module`, `begin`, backward, `arriving`; see Gradients."""
+
+    module: nn.Module
+
+    def clear(self) -> None: ...
+
+    def begin(self, loss: Tensor, stop: bool) -> None: ...
+
+    def arriving(self) -> Iterator[Sequence[Parameter]]: ...
+
+    def read(self) -> tuple[float, bool]: ...
+
+
+def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
+    """For all ranks at the same time; the planner, if there is one, is to be asked before every step."""
+    keys, zero = config.train.sync, config.train.sync.missing == "zero"
+    if keys.all_reduce == "ddp":
+        from training.sync.ddp import DDPGradients
+
+        flat = all_reduce.build("flat", config.grid)
+        return DDPGradients(model, flat, rank=ranks.rank, missing_is_zero=zero), None
+    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
+    apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
+    gradients = Gradients(model, reduce, apart=apart, rank=ranks.rank, missing_is_zero=zero)
+    buckets = keys.buckets
+    if buckets == "auto":
+        buckets = "exact" if gradients.parameters[0].device.type == "cuda" else "one"
+    if buckets == "exact":
+        made_for = {"grid": list(config.grid), "all_reduce": keys.all_reduce, "wire": keys.wire}
+        return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
+    gradients.lay_out(_by_shape(buckets, keys.count, gradients))
+    return gradients, None
+
+
+def _by_shape(shape: shapes.Shape, count: int, gradients: Gradients) -> Layout:
+    order = expected_order(len(gradients.parameters))
+    sizes = [gradients.parameters[number].nbytes for number in order]
+    return Layout(order, shapes.by_shape(shape, sizes, count))
