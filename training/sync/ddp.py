@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,10 @@ from training.sync.bucket import Bucket
 from training.sync.extras import Extras
 from training.sync.missing import MissingGradient
 
+# Extras carry the buffers. torch 2.13 renamed the option and warns about the old name.
+NEW_NAME = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if NEW_NAME else "broadcast_buffers": False}
+
 
 class DDPGradients:
     """As `Gradients`, by DDP with its defaults and gradients as views of its buckets; the extras travel `apart`.
@@ -24,7 +30,7 @@ class DDPGradients:
     def __init__(self, module: nn.Module, apart: AllReduce, *, rank: int = 0, missing_is_zero: bool = False) -> None:
         self._named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.module: nn.Module = DistributedDataParallel(
-            module, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero
+            module, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero, **NO_BUFFERS
         )
         self._rank, self._missing_is_zero = rank, missing_is_zero
         self._extras = Extras(module)
