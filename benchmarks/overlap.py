@@ -218,9 +218,7 @@ def backward_alone_s(case: Case) -> float:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}, {os.cpu_count()} cores")
-    print(
-        f"2 nodes x 1 rank, gloo, median of {rounds} steps of the replayed pass, {max(5, rounds // 3)} of the real one\n"
-    )
+    print(f"2 nodes x 1 rank, gloo, median of {rounds} steps, of {max(5, rounds // 3)} where backward is real\n")
     with real_time():
         compare(replayed(0.1, 0.8, 200e6), METHODS, rounds)
         compare(replayed(0.1, 0.25, 200e6), METHODS, rounds)
