@@ -171,12 +171,23 @@ def test_nobody_hangs_where_one_rank_has_no_gradient(tmp_path: Path) -> None:
     assert "rank 1: no gradient came for skipped.weight, skipped.bias" in launch.stderr_text
 
 
-@pytest.mark.parametrize("at", [2, 8], ids=["before-the-plan", "after-it"])
-def test_a_resumed_attempt_takes_the_exact_plan_of_the_first(pools: Pools, tmp_path: Path, at: int) -> None:
-    answers = pools.of(4).ask(gradient_ranks.resumed, (4,), str(tmp_path), at, STEPS)
-    assert all(answer["resumed"] == answer["undisturbed"] for answer in answers)
-    kept = json.loads((tmp_path / "buckets.json").read_text())
+def test_a_resumed_attempt_takes_the_plan_of_the_first_after_the_same_step(pools: Pools, tmp_path: Path) -> None:
+    path = tmp_path / "buckets.json"
+    pools.of(4).ask(gradient_ranks.train, (4,), STEPS, str(tmp_path), {"buckets": "exact"})
+    kept = json.loads(path.read_text())
     assert kept["after_step"] == 6 and len(kept["ready_s"]) == len(kept["order"]) == sum(kept["buckets"]) == 8
+
+    def resumed(at: int, **changed: Any) -> dict[str, list[float]]:
+        path.write_text(json.dumps({**kept, "order": [7, 6, 5, 4, 3, 1, 2, 0], "buckets": [3, 3, 2], **changed}))
+        answers = pools.of(4).ask(gradient_ranks.resumed, (4,), str(tmp_path), at, STEPS)
+        assert all(answer == answers[0] for answer in answers)
+        answer: dict[str, list[float]] = answers[0]
+        return answer
+
+    for at in (2, 8):
+        found = resumed(at)
+        assert found["resumed"] == found["undisturbed"]
+    assert resumed(2, after_step=0)["undisturbed"] != found["undisturbed"], "or this test would see no difference"
 
 
 def test_a_plan_that_cannot_be_read_or_is_for_other_ranks_is_made_anew(pools: Pools, tmp_path: Path) -> None:
