@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from training.recipe import fits
 from training.recipe.limits import Limits, Pattern
 from training.recipe.reading import ConfigError as ConfigError
 from training.recipe.reading import record
@@ -66,5 +67,5 @@ def _check(config: Config, world: int) -> None:
     x_ranks, y_ranks = config.grid
     if x_ranks < 1 or y_ranks < 1 or x_ranks * y_ranks != world:
         raise ConfigError(f"grid {x_ranks} x {y_ranks} does not hold the {world} ranks of WORLD_SIZE")
-    if config.train.batch % world:
-        raise ConfigError(f"train.batch {config.train.batch} does not divide by the {world} ranks")
+    for key, message, _ in fits.misfits(config.train, world):
+        raise ConfigError(f"{key} {message}")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.nn import functional
 
+from training import steps
+from training.backward import Backward
 from training.config import Config
 from training.cut_off import PeerLost
 from training.data import order
 from training.evaluate import accuracy
+from training.late import Late
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
-from training.sync import alike, synchronization
+from training.recipe import fits
+from training.sync import alike
 
 
 class Diverged(RuntimeError):
@@ -31,9 +34,11 @@ class Learner:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
-        self._sync, self._planner = synchronization.build(config, ranks, self.model)
+        self._backward = Backward(config.train, device)
+        self._steps = steps.build(config, ranks, parts, self._backward)
+        self._numbers = Late()
         self.progress = Progress()
-        self.last_rate, self.mean_loss = 0.0, 0.0  # of the last step; the loss is the mean over all ranks
+        self.last_rate = 0.0
         self.total_samples = self._train.epochs * self._data.train_samples
 
     @property
@@ -45,9 +50,8 @@ class Learner:
     def batch(self) -> int:
         """Samples of the next step, over all ranks."""
         batch = self._batch_at(self.progress)
-        if batch < 1 or batch % self._ranks.world:
-            after = f"after {self.progress.samples} samples"
-            raise ValueError(f"the batch {after} is {batch}, which does not divide by the {self._ranks.world} ranks")
+        if by := fits.undivided(self._train, batch, self._ranks.world):
+            raise ValueError(f"the batch after {self.progress.samples} samples is {batch}: it does not divide by {by}")
         return batch
 
     @property
@@ -65,29 +69,42 @@ class Learner:
         """Passes over the training set so far."""
         return self.progress.epochs(self._data.train_samples)
 
+    @property
+    def mean_loss(self) -> float:
+        """The mean over all ranks, of the newest step whose numbers have come: on a GPU the one before the last."""
+        return self._numbers.values[0] if self._numbers.values else math.nan
+
+    @property
+    def loss_scale(self) -> float | None:
+        """By what fp16 multiplies the loss of the next step."""
+        return self._backward.scale.scale if self._backward.scale else None
+
     def step(self, stop: bool) -> bool:
-        """Take one step; true on all ranks if any rank said `stop`."""
-        if self._planner:
-            self._planner.before_step(self.progress.steps)
-        batch = self.batch
-        loss = self._forward(self._sync.module, batch)
-        self._sync.begin(loss, stop)
-        torch.autograd.backward(loss)
-        self.last_rate = self._rate_at(self.progress.middle_of_step(batch, self._data.train_samples))
-        self._update(self.last_rate)
-        self.progress = self.progress.after(batch)
-        self.mean_loss, stopping = self._sync.read()
-        return stopping
+        """Take one step, or as many as `train.sync.every` says.
+
+        True on all ranks if any rank said `stop`: on a GPU one step later, for nothing here waits for the device.
+        """
+        for _ in range(self._train.sync.every):
+            batch = self.batch
+            self.last_rate = self._rate_at(self.progress.middle_of_step(batch, self._data.train_samples))
+            self._steps.take(*self._next(batch), self.last_rate, stop, self.progress.steps)
+            self.progress = self.progress.after(batch)
+            if self.finished:
+                break
+        self._numbers.put(self._steps.meet(stop))
+        return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
 
     def step_alone(self) -> None:
         """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
-        torch.autograd.backward(self._forward(self.model, self.batch))
+        self.model.zero_grad(set_to_none=False)
+        self._backward.run(self.model, *self._next(self.batch))
         self._optimizer.step(0.0)
 
     def accuracy(self) -> float:
         """On the test set, 0 to 1; all ranks must ask together."""
         images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
-        return accuracy(self.model, images.to(self.device), labels.to(self.device))
+        with self._backward.precision():
+            return accuracy(self.model, images.to(self.device), labels.to(self.device))
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; the sample order and the rates follow from the progress."""
@@ -95,6 +112,7 @@ class Learner:
             "progress": asdict(self.progress),
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
+            **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -102,6 +120,8 @@ class Learner:
         self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
+        if self._backward.scale and "loss_scale" in state:
+            self._backward.scale.load_state_dict(state["loss_scale"])
 
     def start_alike(self) -> list[int]:
         """Take rank 0's weights if any rank drew others from the seed, and say which did; all ranks must call it."""
@@ -126,21 +146,6 @@ class Learner:
             raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
         raise PeerLost(what)
 
-    def _forward(self, module: nn.Module, batch: int) -> torch.Tensor:
-        """The loss of this rank's share of the next `batch` samples, all gradients being zero."""
-        images, labels = self._next(batch)
-        self._sync.clear()
-        return functional.cross_entropy(module(images), labels, label_smoothing=self._train.label_smoothing)
-
-    def _update(self, rate: float) -> None:
-        """Move the weights as their gradients arrive, or all at the end where the optimizer has no `step_part`."""
-        step_part = getattr(self._optimizer, "step_part", None)
-        for parameters in self._sync.arriving():
-            if step_part:
-                step_part(parameters, rate)
-        if not step_part:
-            self._optimizer.step(rate)
-
     def _next(self, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         samples = order.rank_batch(
             self.progress.samples,
@@ -151,4 +156,8 @@ class Learner:
             seed=self._train.seed,
         )
         images, labels = self._data.train_batch(samples)
-        return images.to(self.device), labels.to(self.device)
+        return self._moved(images), self._moved(labels)
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """On the device; from pinned memory, as a copy from any other would wait for it."""
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor

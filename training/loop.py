@@ -43,16 +43,16 @@ def _train(
 ) -> int:
     train, meter, accuracy = config.train, Meter(), None
     while not learner.finished:
-        whole_epochs = int(learner.epochs)
-        with meter.step(learner.batch):
+        whole_epochs, before = int(learner.epochs), learner.progress.steps
+        with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         finished, steps = learner.finished, learner.progress.steps
-        if steps % train.log_every_steps == 0:
+        if _passed(train.log_every_steps, before, steps):
             reporter.step(meter)
         if stopping or finished:
             if not saver.save(checkpoints, learner, reporter, last=True):
                 return EXIT_NO_CHECKPOINT
-        elif steps % train.checkpoint_every_steps == 0:
+        elif _passed(train.checkpoint_every_steps, before, steps):
             saver.save(checkpoints, learner, reporter, last=False)
         if stopping and not finished:
             reporter.stop()
@@ -66,3 +66,8 @@ def _train(
         return EXIT_NO_CHECKPOINT
     reporter.done(accuracy, meter, name_of(learner.progress.steps))
     return EXIT_DONE
+
+
+def _passed(every: int, before: int, steps: int) -> bool:
+    """Whether a multiple of `every` is among the steps from after `before` to `steps`."""
+    return steps // every > before // every

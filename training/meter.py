@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class Meter:
-    """`with meter.step(batch):` around a step of `batch` images; evaluation and checkpoints outside do not count."""
+    """`with meter.steps(lambda: images_seen):` around steps; evaluation and checkpoints outside do not count."""
 
     def __init__(self) -> None:
         self._recent = self._total = (0, 0.0)
 
     @contextmanager
-    def step(self, batch: int) -> Iterator[None]:
-        """Time one step."""
-        started_s = time.perf_counter()
+    def steps(self, seen: Callable[[], int]) -> Iterator[None]:
+        """Time steps; `seen` says how many images there were so far."""
+        before, started_s = seen(), time.perf_counter()
         yield
-        spent_s = time.perf_counter() - started_s
-        self._recent = _add(self._recent, batch, spent_s)
-        self._total = _add(self._total, batch, spent_s)
+        images, spent_s = seen() - before, time.perf_counter() - started_s
+        self._recent = _add(self._recent, images, spent_s)
+        self._total = _add(self._total, images, spent_s)
 
     def recent_images_per_s(self) -> float:
         """The rate since the last call."""

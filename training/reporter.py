@@ -46,6 +46,7 @@ class Reporter:
             loss=round(learner.mean_loss, 5),
             lr=round(learner.last_rate, 6),
             images_per_s=meter.recent_images_per_s(),
+            **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
         )
 
     def evaluation(self, accuracy: float) -> None:

@@ -16,7 +16,7 @@ from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
-from training.recipe.train import LarsKeys
+from training.recipe import fits as recipe
 
 MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 
@@ -62,14 +62,12 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         choose(ranks, ranks_per_node, run.grid)
     except ValueError as error:
         yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
-    if not run.command and run.train.batch % ranks:
-        near = max(1, round(run.train.batch / ranks)) * ranks
-        yield Misfit("train.batch", f"'train.batch' {run.train.batch} does not divide by {ranks} ranks", f"try {near}")
+    if not run.command:
+        for key, message, advice in recipe.misfits(run.train, ranks):
+            yield Misfit(key, f"{key!r} {message}", advice)
     if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
         key = "train.schedule.warmup_epochs"
         yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
-    if run.train.optimizer.name != "lars" and run.train.optimizer.lars != LarsKeys():
-        yield Misfit("train.optimizer.lars", "'train.optimizer.lars' is for the optimizer lars", "write 'name: lars'")
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",

@@ -59,11 +59,18 @@ class Network(nn.Module):
         return logits + self.branch(inputs) if self.on else logits
 
 
-def learner(rank: int, grid: tuple[int, ...], folder: str, branch: int | None = -1, **sync: Any) -> Learner:
+def learner(
+    rank: int,
+    grid: tuple[int, ...],
+    folder: str,
+    branch: int | None = -1,
+    changes: dict[str, Any] | None = None,
+    **sync: Any,
+) -> Learner:
     world, model = torch.distributed.get_world_size(), Network(rank, branch)
     read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid)
-    train = replace(TRAIN, batch=BATCH, sync=SyncKeys(**sync))
-    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(BATCH))
+    train = replace(TRAIN, **{"batch": BATCH, "sync": SyncKeys(**sync), **(changes or {})})
+    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(train.batch))
     return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
 
 
@@ -121,14 +128,14 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     gradients.begin(torch.tensor(float(rank)), rank == stopping_rank)
     losses[1].backward()
     arrived = [len(parameters) for parameters in gradients.arriving()]
-    loss, stop = gradients.read()
+    loss, stop = gradients.numbers().tolist()
     mean = _flat([*(parameter.grad for parameter in learning), *statistics])
     return {
         "own": own,
         "mean": mean,
         "arrived": arrived,
         "loss": loss,
-        "stop": stop,
+        "stop": stop > 0,
         "frozen": model[0].bias.grad is None,
     }
 

@@ -101,7 +101,7 @@ def test_the_rate_and_the_totals_follow_the_samples(group: None, tmp_path: Path)
 def test_a_batch_that_does_not_divide_is_named(group: None, tmp_path: Path) -> None:
     learning, _ = learner(tmp_path)
     learning._ranks = Ranks(0, 7, 0)
-    with pytest.raises(ValueError, match="the batch after 0 samples is 60, which does not divide by the 7 ranks"):
+    with pytest.raises(ValueError, match="the batch after 0 samples is 60: it does not divide by 7 ranks"):
         learning.step(stop=False)
 
 

@@ -38,7 +38,7 @@ MISTAKES = [
     ),
     (change(train=change(model="vgg")), "train.model must be an object, not a string"),
     (change(train=change(device="tpu")), "train.device must be one of auto, cpu, cuda, not 'tpu'"),
-    (change(train=change(batch=63)), "train.batch 63 does not divide by the 4 ranks"),
+    (change(train=change(batch=63)), "train.batch 63 does not divide by 4 ranks"),
     (change(grid=[3, 2]), "grid 3 x 2 does not hold the 4 ranks"),
     (change(grid=[4]), "grid must be two integers"),
     (change(grid=[-2, -2]), "grid -2 x -2"),

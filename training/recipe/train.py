@@ -87,8 +87,26 @@ class SyncKeys:
     )
     count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "how many buckets equal makes")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients travel")
+    every: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
+        1,
+        "above 1 (local SGD): a rank takes so many steps by its own gradients before weights are averaged",
+        unit="steps",
+        source="Stich 2019, from memory",
+    )
     missing: Literal["error", "zero"] = key(
         "error", "a parameter without a gradient in a step: error ends the training, zero makes its gradient zero"
+    )
+
+
+@dataclass(frozen=True)
+class LossScaleKeys:
+    """By what fp16 multiplies the loss, so that small gradients survive."""
+
+    start: Annotated[float, Limits(at_least=1, at_most=2.0**60)] = key(
+        65536.0, "of the first step, rounded to a power of two", source="torch.amp.GradScaler, verified"
+    )
+    growth_every: Annotated[int, STEPS] = key(
+        2000, "it doubles after so many steps without overflow", unit="steps", source="torch.amp.GradScaler, verified"
     )
 
 
@@ -104,6 +122,13 @@ class Train:
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
+    accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
+        1, "backward passes of a rank in one step, each on an equal part of its share of the batch"
+    )
+    precision: Literal["fp32", "bf16", "fp16"] = key(
+        "fp32", "of matrix products and convolutions; weights stay in fp32, and fp16 waits for the device once a step"
+    )
+    loss_scale: LossScaleKeys = key(LossScaleKeys(), "by what fp16 multiplies the loss")
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
     )

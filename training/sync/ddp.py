@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -29,9 +30,10 @@ class DDPGradients:
 
     def __init__(self, module: nn.Module, apart: AllReduce, *, rank: int = 0, missing_is_zero: bool = False) -> None:
         self._named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self.module: nn.Module = DistributedDataParallel(
+        self._ddp = DistributedDataParallel(
             module, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero, **NO_BUFFERS
         )
+        self.module: nn.Module = self._ddp
         self._rank, self._missing_is_zero = rank, missing_is_zero
         self._extras = Extras(module)
         self._bucket = Bucket((), self._extras.like, apart, torch.float32)
@@ -55,5 +57,8 @@ class DDPGradients:
         self._extras.take()
         yield list(self._named.values())
 
-    def read(self) -> tuple[float, bool]:
-        return self._extras.read()
+    def holding(self) -> AbstractContextManager[object]:
+        return self._ddp.no_sync()
+
+    def numbers(self) -> Tensor:
+        return self._extras.numbers()

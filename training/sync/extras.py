@@ -38,10 +38,9 @@ class Extras:
         """Make the views' statistics, now the mean of all ranks, those of the model."""
         _copy(self._statistics, self._views[:-1])
 
-    def read(self) -> tuple[float, bool]:
-        """The mean loss, and whether any rank wants to stop. Waits for the device."""
-        loss, stopping = self._views[-1].tolist()
-        return loss, stopping > 0
+    def numbers(self) -> Tensor:
+        """[mean loss, above 0 if any rank wants to stop], on the device; the next step writes over it."""
+        return self._views[-1]
 
 
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
@@ -119,9 +120,13 @@ class Gradients:
             if bucket.numbers:
                 yield [self.parameters[number] for number in bucket.numbers]
 
-    def read(self) -> tuple[float, bool]:
-        """(mean loss, whether any rank wants to stop) of the last step. Waits for the device."""
-        return self._extras.read()
+    def holding(self) -> AbstractContextManager[object]:
+        """Within it backward adds to the gradients, and none of them is complete."""
+        return nullcontext()
+
+    def numbers(self) -> Tensor:
+        """[mean loss, above 0 if any rank wants to stop] of the last step; the next one writes over it."""
+        return self._extras.numbers()
 
     def _hook(self, number: int) -> Callable[[Tensor], None]:
         def complete(parameter: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -28,7 +29,9 @@ class Synchronization(Protocol):
 
     def arriving(self) -> Iterator[Sequence[Parameter]]: ...
 
-    def read(self) -> tuple[float, bool]: ...
+    def holding(self) -> AbstractContextManager[object]: ...
+
+    def numbers(self) -> Tensor: ...
 
 
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:

@@ -1,0 +1,107 @@
+"""Micro-batches, steps of one's own, half precision and stops, on real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import step_ranks
+from torus_ranks import RankPool
+from training_runs import TRAIN
+
+from training.recipe import fits
+from training.recipe.train import LossScaleKeys, SyncKeys
+
+STEPS = 8
+SUMS = 2e-6  # what another order of sums changes
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[RankPool]:
+    pool = RankPool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[RankPool]:
+    pool = RankPool(1)
+    yield pool
+    pool.close()
+
+
+def trained(pool: RankPool, folder: Path, grid: tuple[int, ...], changes: dict[str, Any], **sync: Any) -> Any:
+    answers = pool.ask(step_ranks.trained, grid, STEPS, str(folder), changes, sync)
+    for answer in answers:
+        assert {**answer, "loss": 0} == {**answers[0], "loss": 0}, "ranks must hold the same bits"
+    return answers[0]
+
+
+@pytest.mark.parametrize("sync", [{"buckets": "one"}, {"buckets": "equal"}, {"all_reduce": "ddp"}], ids=str)
+def test_micro_batches_give_the_weights_of_whole_ones(
+    one: RankPool, two: RankPool, tmp_path: Path, sync: dict[str, Any]
+) -> None:
+    whole = trained(one, tmp_path, (1,), {})
+    parts = trained(two, tmp_path, (2, 1), {"accumulate": 3}, **sync)
+    assert parts["weights"] == pytest.approx(whole["weights"], abs=SUMS)
+    assert parts["loss"] == pytest.approx(whole["loss"], abs=SUMS)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_local_sgd_is_that_of_plain_torch(two: RankPool, tmp_path: Path, every: int) -> None:
+    found = trained(two, tmp_path, (2, 1), {}, every=every)
+    assert found["steps"] == STEPS
+    assert found["weights"] == pytest.approx(step_ranks.local_sgd(2, STEPS, every), abs=SUMS)
+
+
+def test_ranks_that_meet_seldom_hold_the_same_at_the_last_step(two: RankPool, tmp_path: Path) -> None:
+    """The last steps are fewer than `every`."""
+    found = trained(two, tmp_path, (2, 1), {"epochs": 2}, every=5)
+    assert found["steps"] == 8, "2 epochs of 96 samples are 8 steps of 24"
+
+
+@pytest.mark.parametrize(
+    "sync", [{}, {"every": 3}, {"buckets": "equal", "wire": "bf16"}, {"all_reduce": "ddp"}], ids=str
+)
+def test_all_ranks_stop_after_the_same_step(two: RankPool, tmp_path: Path, sync: dict[str, Any]) -> None:
+    assert two.ask(step_ranks.stopping, (2, 1), str(tmp_path), sync) == [[False, True]] * 2
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("bf16", 3e-2), ("fp16", 4e-3)])
+def test_half_precision_stays_near_full(
+    one: RankPool, two: RankPool, tmp_path: Path, precision: str, bound: float
+) -> None:
+    whole = trained(one, tmp_path, (1,), {})
+    half = trained(two, tmp_path, (2, 1), {"precision": precision}, buckets="equal")
+    assert half["weights"] != whole["weights"]
+    assert half["weights"] == pytest.approx(whole["weights"], abs=bound)
+
+
+def test_steps_that_overflow_are_skipped_and_the_scale_comes_down(two: RankPool, tmp_path: Path) -> None:
+    changes = {"precision": "fp16", "loss_scale": LossScaleKeys(start=2.0**20)}
+    found = trained(two, tmp_path, (2, 1), changes)
+    assert 0 < found["scale"]["skipped"] < STEPS
+    assert found["scale"]["scale"] == 2.0 ** (20 - found["scale"]["skipped"])
+
+
+def test_an_overflow_on_one_rank_is_skipped_by_all(two: RankPool, tmp_path: Path) -> None:
+    answers = two.ask(step_ranks.overflowing, (2, 1), str(tmp_path))
+    assert answers == [{"same": True, "scale": 2.0**15}] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"accumulate": 3}, "64 does not divide by 4 ranks x 3 (accumulate)"),
+        ({"sync": SyncKeys(every=2, all_reduce="ddp")}, "above 1 does not go with 'all_reduce: ddp'"),
+        ({"sync": SyncKeys(every=2), "precision": "fp16"}, "above 1 does not go with 'precision: fp16'"),
+        ({"loss_scale": LossScaleKeys(start=8.0)}, "is for fp16"),
+    ],
+    ids=str,
+)
+def test_keys_that_do_not_go_together(changes: dict[str, Any], says: str) -> None:
+    (misfit,) = fits.misfits(replace(TRAIN, **changes), 4)
+    assert says in misfit.message and misfit.advice

@@ -1,0 +1,36 @@
+"""Numbers of a step that are read when the next one is under way: to read them at once is to wait for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Late:
+    """The newest numbers that have come; on a CPU those of the last `put`, on a GPU those of the one before.
+
+    All ranks must put the same numbers at the same steps; then all get the same, and may decide by them.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self._coming: tuple[Tensor, torch.cuda.Event] | None = None
+
+    def put(self, numbers: Tensor) -> None:
+        """Send `numbers` [N] on their way to `values`."""
+        if numbers.device.type != "cuda":
+            self.values = numbers.tolist()
+            return
+        self.settle()
+        pinned = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        pinned.copy_(numbers, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._coming = pinned, event
+
+    def settle(self) -> None:
+        """Wait until the last numbers that were put have come."""
+        if self._coming:
+            numbers, event = self._coming
+            event.synchronize()
+            self.values, self._coming = numbers.tolist(), None

@@ -1,0 +1,46 @@
+"""What must fit between the keys of a recipe, and with the number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from training.recipe.train import LarsKeys, LossScaleKeys, Train
+
+
+class Misfit(NamedTuple):
+    """A key below `train` that does not go with others. `advice` is how to mend it in a file."""
+
+    key: str
+    message: str
+    advice: str
+
+
+def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
+    """Every key that does not go with another, or with so many ranks."""
+    if by := undivided(train, train.batch, ranks):
+        parts = ranks * train.accumulate
+        near = max(1, round(train.batch / parts)) * parts
+        yield Misfit("train.batch", f"{train.batch} does not divide by {by}", f"try {near}")
+    if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
+        yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
+    if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
+        yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
+    if train.sync.every > 1:
+        yield from _local_sgd(train)
+
+
+def undivided(train: Train, batch: int, ranks: int) -> str | None:
+    """By what a batch must divide and does not."""
+    if batch >= 1 and batch % (ranks * train.accumulate) == 0:
+        return None
+    return f"{ranks} ranks" if train.accumulate == 1 else f"{ranks} ranks x {train.accumulate} (accumulate)"
+
+
+def _local_sgd(train: Train) -> Iterator[Misfit]:
+    key = "train.sync.every"
+    if train.sync.all_reduce == "ddp":
+        yield Misfit(key, "above 1 does not go with 'all_reduce: ddp', which averages in every step", "write 'torus'")
+    if train.precision == "fp16":
+        why = "ranks would skip different steps where gradients overflow"
+        yield Misfit(key, f"above 1 does not go with 'precision: fp16': {why}", "write 'bf16'")

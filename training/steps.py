@@ -1,0 +1,91 @@
+"""The two ways to take a step with many ranks: by their mean gradient, or by one's own and an average now and then."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from training.backward import Backward
+from training.config import Config
+from training.local_sgd import StateAverage
+from training.parts import Parts
+from training.ranks import Ranks
+from training.recipe.protocols import Optimizer
+from training.sync import all_reduce, synchronization
+from training.sync.planner import Planner
+from training.sync.synchronization import Synchronization
+
+
+class Steps(Protocol):
+    """Moves the weights. `meet` follows `take`, or several of them, on all ranks after the same."""
+
+    def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
+        """One step on this rank's share of a batch, after `steps` others."""
+
+    def meet(self, stop: bool) -> Tensor:
+        """[mean loss, above 0 if any rank wants to stop] of the last step; from here all ranks hold the same."""
+
+
+def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> Steps:
+    """As the recipe says; all ranks must build it at the same time."""
+    sync, planner = synchronization.build(config, ranks, parts.model)
+    if config.train.sync.every == 1:
+        return MeanGradient(backward, parts.optimizer, sync, planner)
+    name = config.train.sync.all_reduce
+    assert name != "ddp", "recipe/fits.py refuses it"
+    average = StateAverage(parts.model, parts.optimizer, all_reduce.build(name, config.grid))
+    return OwnGradient(backward, parts.optimizer, sync, average)
+
+
+class MeanGradient:
+    """Every step is by the mean gradient of all ranks."""
+
+    def __init__(
+        self, backward: Backward, optimizer: Optimizer, sync: Synchronization, planner: Planner | None
+    ) -> None:
+        self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
+
+    def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
+        sync = self._sync
+        if self._planner:
+            self._planner.before_step(steps)
+        sync.clear()
+        self._backward.run(
+            sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
+        )
+        if scale := self._backward.scale:
+            gradients = [p.grad for some in sync.arriving() for p in some if p.grad is not None]
+            if scale.unscale_(gradients):
+                self._optimizer.step(rate)
+        else:
+            self._move_as_they_arrive(rate)
+
+    def meet(self, stop: bool) -> Tensor:
+        return self._sync.numbers()
+
+    def _move_as_they_arrive(self, rate: float) -> None:
+        """Or all at the end, where the optimizer has no `step_part`."""
+        step_part = getattr(self._optimizer, "step_part", None)
+        for parameters in self._sync.arriving():
+            if step_part:
+                step_part(parameters, rate)
+        if not step_part:
+            self._optimizer.step(rate)
+
+
+class OwnGradient:
+    """Steps are by this rank's gradient alone; where the ranks meet, each takes on the mean of all."""
+
+    def __init__(self, backward: Backward, optimizer: Optimizer, sync: Synchronization, average: StateAverage) -> None:
+        self._backward, self._optimizer, self._sync, self._average = backward, optimizer, sync, average
+        self._loss = torch.zeros(())
+
+    def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
+        self._sync.clear()
+        self._loss = self._backward.run(self._sync.module, inputs, labels)
+        self._optimizer.step(rate)
+
+    def meet(self, stop: bool) -> Tensor:
+        return self._average.take(torch.stack([self._loss, torch.full_like(self._loss, float(stop))]))
