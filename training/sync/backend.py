@@ -54,6 +54,8 @@ class Travelling:
             self._vector /= self._ranks
         else:
             self._vector.copy_(self.tensor)
+            if self.tensor.is_cuda:  # it was made on the stream of the first phase
+                self.tensor.record_stream(torch.cuda.current_stream())
 
 
 class Flat:

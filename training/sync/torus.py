@@ -9,27 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import torch.distributed as dist
 from torch import Tensor
 
+from .chunks import chunk_weights, split
 from .groups import mesh_of, own_group
 from .phases import Pending, Phases, Step, Way
 from .ring import AllGather, ReduceScatter, Ring
 from .wire import DTYPES, wire_dtype
-
-CHUNK_BYTES = 256 * 1024
-MOST_CHUNKS = 16
-
-
-def chunks_of(vector_bytes: int) -> int:
-    """In how many chunks a vector travels: one of at least 256 KiB each, and at most 16.
-
-    One chunk is the fastest while the time of a message is mostly latency; 16 leave the last level idle for about 1/16
-    of what the others take.
-    """
-    return max(1, min(MOST_CHUNKS, vector_bytes // CHUNK_BYTES))
 
 
 class Torus:
@@ -91,7 +79,7 @@ class Torus:
 
     def shard(self, vector: Tensor) -> Tensor:
         """This rank's part of a vector, a view: 1/X of it, where rows have X ranks."""
-        return _split(vector, self._dims[0])[self._mine[0]]
+        return self._shards(vector)[self._mine[0]]
 
     def start_reduce(self, vector: Tensor) -> Pending:
         """Begin to replace `shard(vector)` by its mean over all ranks; the rest of the vector becomes useless."""
@@ -101,17 +89,20 @@ class Torus:
         """Begin to fill `vector` with the shards of all ranks of the row."""
         return self._phases.start(self._ways(vector, down=False, up=False, row_up=True))
 
+    def _shards(self, vector: Tensor) -> list[Tensor]:
+        return split(vector, [1] * self._dims[0])
+
     def _ways(self, vector: Tensor, down: bool, up: bool, row_up: bool) -> list[Way]:
         """The way of every chunk through the phases: a chunk has a share of every rank's shard."""
-        count = chunks_of(vector.nbytes)
-        shards = [_split(shard, count) for shard in _split(vector.detach(), self._dims[0])]
+        weights = chunk_weights(vector.nbytes)
+        shards = [split(shard, weights) for shard in self._shards(vector.detach())]
         return [list(self._way(list(parts), down, up, row_up)) for parts in zip(*shards, strict=True)]
 
     def _way(self, parts: list[Tensor], down: bool, up: bool, row_up: bool) -> Iterator[tuple[int, Step]]:
         self._chunks += 1
         levels = [parts]
         for above, ranks in zip(self._mine, self._dims[1:], strict=False):
-            levels.append(_split(levels[-1][above], ranks))
+            levels.append(split(levels[-1][above], [1] * ranks))
         wire = wire_dtype(parts[0], self._wire)
         last = max((level for level, ring in enumerate(self._down) if ring), default=0)
         for level, ring in enumerate(self._down):
@@ -121,9 +112,3 @@ class Torus:
         for level, ring in reversed(list(enumerate(self._up))):
             if ring and (up if level else row_up):
                 yield 2 * len(levels) - 1 - level, AllGather(ring, levels[level], wire, self._chunks)
-
-
-def _split(vector: Tensor, parts: int) -> list[Tensor]:
-    """`parts` views side by side, of lengths that differ by one at most."""
-    ends = [vector.numel() * i // parts for i in range(parts + 1)]
-    return [vector[a:b] for a, b in pairwise(ends)]
