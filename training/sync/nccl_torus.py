@@ -5,18 +5,17 @@ The last level's algorithm, ring or tree, is left to NCCL, which chooses by size
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .backend import Collective
 from .chunks import chunk_weights, split
 from .groups import mesh_of, own_group
 from .mesh import wire_bytes
-from .phases import Pending, Phases, Step
+from .phases import Call, MakePhases, Pending, Step
 from .wire import DTYPES, wire_dtype
 
 # torch 2.13 renamed both and warns about the old names.
@@ -31,7 +30,7 @@ class NcclTorus:
     d times the dtype's smallest number lose bits by that in a level of d ranks.
     """
 
-    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh, rank = mesh_of(tuple(dims)), dist.get_rank()
         self.ranks, self._dims, self._wire = mesh.ranks, mesh.dims, DTYPES[wire]
         self._mine = mesh.coordinates(rank)
@@ -40,7 +39,8 @@ class NcclTorus:
         self._down, self._up = ([own_group(ranks) if len(ranks) > 1 else None for ranks in members] for _ in range(2))
         self.wire_bytes = [0.0] * len(mesh.dims)
         self._last_phase = 2 * len(mesh.dims) - 1
-        self._phases = phases(self._last_phase + 1)
+        groups = [group for group in (*self._down, *self._up) if group]
+        self._phases = phases(self._last_phase + 1, groups)
 
     @cached_property
     def row_group(self) -> dist.ProcessGroup | None:
@@ -102,14 +102,14 @@ class NcclTorus:
         """The mean of a segment over the groups from `level` on."""
         group, last = self._down[level], level == len(self._dims) - 1
         if last and (row_up or level):
-            yield level, Collective(partial(self._sum, segment, group))
+            yield level, Call(partial(self._sum, segment, group))
             return
         shard = segment.view(self._dims[level], -1)[self._mine[level]]
         if group:
             scatter = partial(_reduce_scatter, shard, segment, op=_operation(segment), group=group)
-            yield level, Collective(scatter)
+            yield level, Call(scatter)
         if last:
-            yield level, Collective(partial(self._sum, shard, None))
+            yield level, Call(partial(self._sum, shard, None))
         else:
             yield from self._reduce(shard, level + 1)
         if level or row_up:
@@ -118,7 +118,7 @@ class NcclTorus:
     def _gather(self, segment: Tensor, shard: Tensor, level: int) -> Iterator[tuple[int, Step]]:
         group = self._up[level]
         if group:
-            yield self._last_phase - level, Collective(partial(_all_gather, segment, shard, group=group))
+            yield self._last_phase - level, Call(partial(_all_gather, segment, shard, group=group))
 
     def _sum(self, segment: Tensor, group: dist.ProcessGroup | None) -> None:
         """Sum in the last level, where each rank has its own part of what becomes the mean."""
@@ -140,7 +140,7 @@ class Staged:
         """`steps` between a copy of a span of the vector in the first phase, and one back in the last."""
         if self._same:
             return list(steps)
-        return [(0, Collective(partial(self._load, load))), *steps, (last, Collective(partial(self._store, store)))]
+        return [(0, Call(partial(self._load, load))), *steps, (last, Call(partial(self._store, store)))]
 
     def _load(self, span: slice) -> None:
         source = self._vector[span]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from .phases import Way
@@ -34,9 +35,12 @@ class StreamJob:
 
 
 class Streams:
-    """`phases` phases of the current device, in streams of high priority: others wait for communication."""
+    """`phases` phases of the current device, in streams of high priority: others wait for communication.
 
-    def __init__(self, phases: int) -> None:
+    `groups` are watched by NCCL itself.
+    """
+
+    def __init__(self, phases: int, groups: Sequence[dist.ProcessGroup]) -> None:
         high: partial[torch.cuda.Stream] = partial(torch.cuda.Stream, priority=-1)
         self._streams = [high() for _ in range(phases)]
 

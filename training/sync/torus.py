@@ -7,7 +7,7 @@ to 2(X-1) + 2(Y-1) + 2(Z-1), only 1/X of the data travels in the columns, and on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch.distributed as dist
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .chunks import chunk_weights, split
 from .groups import mesh_of, own_group
-from .phases import Pending, Phases, Step, Way
+from .phases import MakePhases, Pending, Step, Way
 from .ring import AllGather, ReduceScatter, Ring
 from .wire import DTYPES, wire_dtype
 
@@ -34,17 +34,16 @@ class Torus:
     `wire_bytes` counts what this rank has put on the wire so far, by level; see `mesh.wire_bytes`.
     """
 
-    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh = mesh_of(tuple(dims))
         self.ranks, self._wire = mesh.ranks, DTYPES[wire]
         members = [mesh.group(level, dist.get_rank()) for level in range(len(mesh.dims))]
         self._row = members[0]
         self._mine = mesh.coordinates(dist.get_rank())
         self._dims = mesh.dims
-        self._down, self._up = (
-            [Ring(own_group(ranks)) if len(ranks) > 1 else None for ranks in members] for _ in range(2)
-        )
-        self._phases = phases(2 * len(members))
+        groups = [[own_group(ranks) if len(ranks) > 1 else None for ranks in members] for _ in range(2)]
+        self._down, self._up = ([Ring(group) if group else None for group in half] for half in groups)
+        self._phases = phases(2 * len(members), [group for half in groups for group in half if group])
         self._chunks = 0
 
     @property
