@@ -23,7 +23,7 @@ from orchestrator.placement.arrange import arrange
 from orchestrator.placement.load import link_loads
 from orchestrator.placement.phases import phases
 from orchestrator.placement.rings import Rings
-from training.sync.torus import Torus
+from training.sync.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
 ELEMENTS = 1_000_000  # of 4 bytes
@@ -42,16 +42,16 @@ def measured_s(lab: ShapedRacks, order: Sequence[str], grid: tuple[int, int], ro
     """The median time of one all-reduce with two consecutive ranks on every host of `order`."""
 
     def reduce(rank: int) -> list[float]:
-        torus, times_s = Torus(*grid), []
+        torus, times_s = build("torus", grid), []
         ranks = grid[0] * grid[1]
         for _ in range(rounds + 1):
             buffer = torch.full((ELEMENTS,), float(rank))
             dist.barrier()
             started_s = time.perf_counter()
-            torus.sum_(buffer)
+            torus.mean_(buffer)
             dist.barrier()
             times_s.append(time.perf_counter() - started_s)
-            assert buffer[0] == buffer[-1] == ranks * (ranks - 1) / 2, "a wrong sum"
+            assert buffer[0] == buffer[-1] == (ranks - 1) / 2, "a wrong mean"
         return times_s[1:]
 
     return statistics.median(together(lab, order, RANKS_PER_NODE, reduce))

@@ -2,9 +2,9 @@
 
 `python -m benchmarks.predict [CONFIGURATIONS] [SEED] [apart]` as root. Racks, uplinks, ranks per node, grids, orders of
 hosts, sizes, plans of groups and times of backward are drawn at random. Backward is replayed by waiting; every group
-goes through the training's torus over gloo as soon as it is ready. Latency and time per byte are fitted once for every
-class of link, from all-reduces that load that class, before anything is predicted. With `apart`, a barrier keeps the
-phases of the torus apart, as the model has them.
+goes through the training's torus over gloo, in one chunk, as soon as it is ready. Latency and time per byte are fitted
+once for every class of link, from all-reduces that load that class, before anything is predicted. With `apart`, a
+barrier keeps the phases of the torus apart, as the model has them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
 from orchestrator.predict.calibration import Fit, MeasuredTime, fits
 from orchestrator.predict.overlap import tensors
+from training.sync import chunks
 from training.sync.buckets import exact, shapes
+from training.sync.phases import Way
+from training.sync.pipeline import Pipeline
 from training.sync.torus import Torus
 
 NODE_BITS_PER_S = 50e6
@@ -57,13 +60,14 @@ class Case:
         return f"{racks:17} x{self.per_node} {grid:5} {self.order_by:12} {what:35}"
 
 
-class Apart(Torus):
-    """The torus, and nobody begins a phase before all have ended the one before."""
+class Apart(Pipeline):
+    """The phases of a torus, and nobody begins one before all have ended the one before."""
 
-    def _sum_in_column(self, shard: torch.Tensor) -> None:
-        dist.barrier()
-        super()._sum_in_column(shard)
-        dist.barrier()
+    def run(self, way: Way) -> None:
+        for _, step in way:
+            dist.barrier()
+            step.post()
+            step.run()
 
 
 def case(chance: random.Random) -> Case:
@@ -145,7 +149,7 @@ def _median_s(act: Callable[[], object]) -> float:
     return float(statistics.median(times_s[1:].tolist()))
 
 
-def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Torus]) -> tuple[float, float]:
+def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Pipeline]) -> tuple[float, float]:
     """(predicted, measured) seconds of the step."""
     known = cluster(drawn, links)
     names = sorted(host.name for host in known.hosts)
@@ -165,7 +169,7 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
     predicted_s = exact.end_s(ready_s, sizes, cost_s, groups)
     with ShapedRacks(drawn.racks, NODE_BITS_PER_S, {r: UPLINKS_BITS_PER_S[c] for r, c in drawn.uplinks.items()}) as lab:
         return predicted_s, together(
-            lab, hosts, drawn.per_node, lambda rank: _step_s(kind(*drawn.grid), ready_s, sizes, groups)
+            lab, hosts, drawn.per_node, lambda rank: _step_s(Torus(drawn.grid, kind), ready_s, sizes, groups)
         )
 
 
@@ -184,14 +188,15 @@ def _step_s(torus: Torus, ready_s: Sequence[float], sizes: Sequence[int], groups
         started_s = time.perf_counter()
         for end, vector in zip(ends, vectors, strict=True):
             time.sleep(max(0.0, started_s + ready_s[end - 1] - time.perf_counter()))
-            torus.sum_(vector)
+            torus.mean_(vector)
 
     return _median_s(step)
 
 
 def main() -> None:
     count, seed = int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    kind = Apart if sys.argv[3:] == ["apart"] else Torus
+    kind = Apart if sys.argv[3:] == ["apart"] else Pipeline
+    chunks.MOST_DOUBLINGS = 0  # as the model has it
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}")
     how = ", phases kept apart" if kind is Apart else ""
     print(f"{count} configurations, seed {seed}{how}; nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s; medians of {ROUNDS}\n")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+import torch.distributed as dist
 from torch import Tensor
 
 from .backend import Flat, Hierarchical
+from .nccl_torus import NcclTorus
 from .phases import Pending as Pending
 from .pipeline import Pipeline
+from .streams import Streams
 from .torus import Torus
 
 
@@ -43,8 +46,10 @@ def build(
 
     `wire` is the dtype in which fp32 vectors travel. Raises ValueError where `dims` does not hold the ranks.
     """
+    nccl = dist.get_backend() == "nccl"
+    phases = Streams if nccl else Pipeline
     if name == "flat":
-        return Flat(dims, Pipeline, wire)
+        return Flat(dims, phases, wire)
     if name == "hierarchical":
-        return Hierarchical(dims, Pipeline, wire)
-    return Torus(dims, Pipeline, wire)
+        return Hierarchical(dims, phases, wire)
+    return (NcclTorus if nccl else Torus)(dims, phases, wire)

@@ -6,33 +6,16 @@ N times the dtype's smallest number lose bits by that; the torus over gloo loses
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..cut_off import PeerLost
-from .groups import mesh_of, own_group
-from .phases import Pending, Phases, Way
+from .groups import exchange, mesh_of, own_group
+from .phases import Call, MakePhases, Pending, Way
 from .wire import DTYPES, wire_dtype
-
-
-class Collective:
-    """One call of the backend, as a step."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
-
-    def post(self) -> None:
-        pass
-
-    def run(self) -> None:
-        try:
-            self._act()
-        except RuntimeError as error:
-            raise PeerLost(f"a rank is lost: {error}") from error
 
 
 class Travelling:
@@ -54,16 +37,18 @@ class Travelling:
             self._vector /= self._ranks
         else:
             self._vector.copy_(self.tensor)
+            if self.tensor.is_cuda:  # it was made on the stream of the first phase
+                self.tensor.record_stream(torch.cuda.current_stream())
 
 
 class Flat:
     """One all-reduce of the backend over all ranks; `wire_bytes` are those of a ring."""
 
-    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh = mesh_of(tuple(dims))
         self.ranks, self._wire, self.wire_bytes = mesh.ranks, DTYPES[wire], [0.0]
         self._group = own_group(list(range(mesh.ranks)))
-        self._phases = phases(1)
+        self._phases = phases(1, [self._group])
 
     def padded(self, elements: int) -> int:
         return elements
@@ -79,11 +64,12 @@ class Flat:
     def _way(self, vector: Tensor) -> Way:
         travelling = Travelling(vector.detach(), self._wire, self.ranks)
         self.wire_bytes[0] += 2 * (self.ranks - 1) / self.ranks * _bytes(vector, self._wire)
-        return [(0, Collective(partial(self._reduce, travelling)))]
+        return [(0, Call(partial(self._reduce, travelling)))]
 
     def _reduce(self, travelling: Travelling) -> None:
         travelling.pack()
-        dist.all_reduce(travelling.tensor, group=self._group)
+        with exchange(self._group):
+            dist.all_reduce(travelling.tensor, group=self._group)
         travelling.unpack()
 
 
@@ -94,7 +80,7 @@ class Hierarchical:
     vector sent by the first to each of the others; how many messages these are is up to the backend.
     """
 
-    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh = mesh_of(tuple(dims))
         rank = dist.get_rank()
         self.ranks, self._wire, self._dims = mesh.ranks, DTYPES[wire], mesh.dims
@@ -102,7 +88,7 @@ class Hierarchical:
         self._groups = [(own_group(members), own_group(members)) for members in self._members]
         self._levels = 1 + next((i for i, place in enumerate(mesh.coordinates(rank)) if place), len(mesh.dims) - 1)
         self.wire_bytes = [0.0] * len(mesh.dims)
-        self._phases = phases(2 * len(mesh.dims) + 1)
+        self._phases = phases(2 * len(mesh.dims) + 1, [group for pair in self._groups for group in pair])
 
     def padded(self, elements: int) -> int:
         return elements
@@ -115,17 +101,17 @@ class Hierarchical:
         """As `AllReduce.mean_`."""
         self._phases.run(list(self._way(vector)))
 
-    def _way(self, vector: Tensor) -> Iterator[tuple[int, Collective]]:
+    def _way(self, vector: Tensor) -> Iterator[tuple[int, Call]]:
         """Down the levels that this rank is in, and back: a rank that is not a group's first is in no level below."""
         travelling = Travelling(vector.detach(), self._wire, self.ranks)
         sent_bytes, last = _bytes(vector, self._wire), len(self._dims) - 1
         for level in range(self._levels):
             act = self._sum if level == last else self._reduce
-            yield level, Collective(partial(act, travelling, level))
+            yield level, Call(partial(act, travelling, level))
             self.wire_bytes[level] += self._sent(level, last) * sent_bytes
         for level in reversed(range(min(self._levels, last))):
-            yield 2 * len(self._dims) - 1 - level, Collective(partial(self._broadcast, travelling, level))
-        yield 2 * len(self._dims), Collective(travelling.unpack)
+            yield 2 * len(self._dims) - 1 - level, Call(partial(self._broadcast, travelling, level))
+        yield 2 * len(self._dims), Call(travelling.unpack)
 
     def _sent(self, level: int, last: int) -> float:
         """Vectors that this rank sends in a level."""
@@ -137,15 +123,21 @@ class Hierarchical:
     def _reduce(self, travelling: Travelling, level: int) -> None:
         if level == 0:
             travelling.pack()
-        dist.reduce(travelling.tensor, self._members[level][0], group=self._groups[level][0])
+        group = self._groups[level][0]
+        with exchange(group):
+            dist.reduce(travelling.tensor, self._members[level][0], group=group)
 
     def _sum(self, travelling: Travelling, level: int) -> None:
         if level == 0:
             travelling.pack()
-        dist.all_reduce(travelling.tensor, group=self._groups[level][0])
+        group = self._groups[level][0]
+        with exchange(group):
+            dist.all_reduce(travelling.tensor, group=group)
 
     def _broadcast(self, travelling: Travelling, level: int) -> None:
-        dist.broadcast(travelling.tensor, self._members[level][0], group=self._groups[level][1])
+        group = self._groups[level][1]
+        with exchange(group):
+            dist.broadcast(travelling.tensor, self._members[level][0], group=group)
 
 
 def _bytes(vector: Tensor, wire: torch.dtype) -> int:

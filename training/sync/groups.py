@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
+from ..cut_off import PeerLost
 from .mesh import Mesh  # relative, as in all of this package: scripts load it under another name (for_scripts)
+
+NO_TAG = 2**31 - 1  # nobody sends under it
 
 
 def mesh_of(dims: tuple[int, ...]) -> Mesh:
@@ -27,6 +32,26 @@ def own_group(ranks: list[int]) -> dist.ProcessGroup:
     make = partial(dist.new_group, ranks, timeout=_timeout(), use_local_synchronization=True)
     group: dist.ProcessGroup = make()
     return group
+
+
+@contextlib.contextmanager
+def exchange(group: dist.ProcessGroup) -> Iterator[None]:
+    """Around a collective of gloo in a group: its errors as PeerLost."""
+    try:
+        yield
+    except RuntimeError as error:
+        ranks = dist.get_process_group_ranks(group)
+        raise PeerLost(f"one of ranks {ranks[0]} to {ranks[-1]} is lost: {error}") from error
+
+
+def close_connections(group: dist.ProcessGroup) -> None:
+    """End all that waits in a group of gloo, here and in its other ranks.
+
+    gloo has no call for it, but a receive that meets its time limit closes all connections of its group.
+    """
+    if group.size() > 1:
+        with contextlib.suppress(RuntimeError):
+            group.recv([torch.empty(1)], (group.rank() + 1) % group.size(), NO_TAG).wait(timedelta(milliseconds=1))
 
 
 def _timeout() -> timedelta | None:

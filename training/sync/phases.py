@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 
@@ -32,6 +33,19 @@ class Step(Protocol):
         """Do it; called when it is the chunk's turn in the phase."""
 
 
+class Call:
+    """A step that is one call."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def post(self) -> None:
+        pass
+
+    def run(self) -> None:
+        self._act()
+
+
 Way = Sequence[tuple[int, Step]]  # of one chunk through the phases, by their numbers
 
 
@@ -43,3 +57,6 @@ class Phases(Protocol):
 
     def run(self, way: Way) -> None:
         """Bring one chunk through, as fast as that goes, and wait for it."""
+
+
+MakePhases = Callable[[int, Sequence[dist.ProcessGroup]], Phases]  # how many phases, and the groups that they use

@@ -6,16 +6,20 @@ thread, so a short vector is carried by the thread that asks for it, and no thre
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from ..cut_off import PeerLost
+from .groups import close_connections
 from .phases import Step, Way
 
+LAST_WAIT_S = 5.0
 Done = Callable[["BaseException | None"], None]
 
 
@@ -45,29 +49,29 @@ class Job:
 
 
 class Pipeline:
-    """`phases` phases, with one chunk more on its way than there are phases.
+    """`phases` phases, with one chunk more on its way than there are phases, that talk over `groups`.
 
-    After an error in one chunk all that are on their way have failed, and all that follow.
+    After an error in one chunk all that are on their way have failed, and all that follow. Connections are closed then,
+    so that nothing waits for ever, here or elsewhere. The threads end with the program.
     """
 
-    def __init__(self, phases: int) -> None:
-        self._carriers = phases + 1
-        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    def __init__(self, phases: int, groups: Sequence[dist.ProcessGroup]) -> None:
+        self._carriers, self._groups = phases + 1, groups
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._moved = [threading.Condition(self._lock) for _ in range(phases)]
         self._ended = threading.Condition(self._lock)
         self._turns, self._tickets = [0] * phases, [0] * phases
         self._jobs: list[Job] = []
-        self._threads = 0
+        self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
 
     def start(self, ways: Sequence[Way]) -> Job:
         """Carry chunks through their phases; returns at once."""
         job = Job(self, len(ways))
         carried = self._enter(job, ways)
-        while self._threads < self._carriers:
-            self._threads += 1
-            threading.Thread(target=_carry_on, args=(self._queue,), name="all-reduce", daemon=True).start()
+        if not self._threads:
+            self._start_threads()
         for act in carried:
             self._queue.put(act)
         return job
@@ -79,13 +83,22 @@ class Pipeline:
         act()
         job.wait()
 
+    def close(self) -> None:
+        """End the threads; what is on its way fails. A thread that wakes while the interpreter ends would abort it."""
+        if self._jobs:
+            self._fail(RuntimeError("the program ended before it"))
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(LAST_WAIT_S)
+
     def wait(self, job: Job) -> None:
         with self._lock:
             while job.left and not self._error:
                 self._ended.wait()
             error = self._error if job.left else None
         if isinstance(error, PeerLost):
-            raise PeerLost(str(error)) from error
+            raise PeerLost(str(error)) from error.__cause__
         if error:
             raise RuntimeError(f"an all-reduce failed: {error}") from error
 
@@ -96,6 +109,13 @@ class Pipeline:
                 return
             error = self._error if job.left else None
         callback(error)
+
+    def _start_threads(self) -> None:
+        for _ in range(self._carriers):
+            thread = threading.Thread(target=_carry_on, args=(self._queue,), name="all-reduce", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        atexit.register(self.close)
 
     def _enter(self, job: Job, ways: Sequence[Way]) -> list[Callable[[], None]]:
         """Give every chunk its turn in every phase of its way."""
@@ -116,7 +136,8 @@ class Pipeline:
                 for _, _, step in turns:
                     step.post()
                 for phase, turn, step in turns:
-                    self._await_turn(phase, turn)
+                    if not self._come_to(turn, phase):
+                        return
                     step.run()
                     self._pass_on(phase)
         except BaseException as error:
@@ -124,12 +145,12 @@ class Pipeline:
         else:
             self._end_chunk(job)
 
-    def _await_turn(self, phase: int, turn: int) -> None:
+    def _come_to(self, turn: int, phase: int) -> bool:
+        """Wait for a turn; false if it does not come, because of an error."""
         with self._lock:
             while self._turns[phase] != turn and not self._error:
                 self._moved[phase].wait()
-            if self._error:
-                raise self._error
+            return not self._error
 
     def _pass_on(self, phase: int) -> None:
         with self._lock:
@@ -157,8 +178,10 @@ class Pipeline:
         for job in failed:
             for callback in job.callbacks:
                 callback(error)
+        for group in self._groups:
+            close_connections(group)
 
 
-def _carry_on(queue: SimpleQueue[Callable[[], None]]) -> None:
-    while True:
-        queue.get()()
+def _carry_on(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while act := queue.get():
+        act()

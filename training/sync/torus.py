@@ -7,29 +7,17 @@ to 2(X-1) + 2(Y-1) + 2(Z-1), only 1/X of the data travels in the columns, and on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import torch.distributed as dist
 from torch import Tensor
 
+from .chunks import chunk_weights, split
 from .groups import mesh_of, own_group
-from .phases import Pending, Phases, Step, Way
+from .phases import MakePhases, Pending, Step, Way
 from .ring import AllGather, ReduceScatter, Ring
 from .wire import DTYPES, wire_dtype
-
-CHUNK_BYTES = 256 * 1024
-MOST_CHUNKS = 16
-
-
-def chunks_of(vector_bytes: int) -> int:
-    """In how many chunks a vector travels: one of at least 256 KiB each, and at most 16.
-
-    One chunk is the fastest while the time of a message is mostly latency; 16 leave the last level idle for about 1/16
-    of what the others take.
-    """
-    return max(1, min(MOST_CHUNKS, vector_bytes // CHUNK_BYTES))
 
 
 class Torus:
@@ -46,17 +34,16 @@ class Torus:
     `wire_bytes` counts what this rank has put on the wire so far, by level; see `mesh.wire_bytes`.
     """
 
-    def __init__(self, dims: Sequence[int], phases: Callable[[int], Phases], wire: str = "fp32") -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh = mesh_of(tuple(dims))
         self.ranks, self._wire = mesh.ranks, DTYPES[wire]
         members = [mesh.group(level, dist.get_rank()) for level in range(len(mesh.dims))]
         self._row = members[0]
         self._mine = mesh.coordinates(dist.get_rank())
         self._dims = mesh.dims
-        self._down, self._up = (
-            [Ring(own_group(ranks)) if len(ranks) > 1 else None for ranks in members] for _ in range(2)
-        )
-        self._phases = phases(2 * len(members))
+        groups = [[own_group(ranks) if len(ranks) > 1 else None for ranks in members] for _ in range(2)]
+        self._down, self._up = ([Ring(group) if group else None for group in half] for half in groups)
+        self._phases = phases(2 * len(members), [group for half in groups for group in half if group])
         self._chunks = 0
 
     @property
@@ -91,7 +78,7 @@ class Torus:
 
     def shard(self, vector: Tensor) -> Tensor:
         """This rank's part of a vector, a view: 1/X of it, where rows have X ranks."""
-        return _split(vector, self._dims[0])[self._mine[0]]
+        return self._shards(vector)[self._mine[0]]
 
     def start_reduce(self, vector: Tensor) -> Pending:
         """Begin to replace `shard(vector)` by its mean over all ranks; the rest of the vector becomes useless."""
@@ -101,17 +88,20 @@ class Torus:
         """Begin to fill `vector` with the shards of all ranks of the row."""
         return self._phases.start(self._ways(vector, down=False, up=False, row_up=True))
 
+    def _shards(self, vector: Tensor) -> list[Tensor]:
+        return split(vector, [1] * self._dims[0])
+
     def _ways(self, vector: Tensor, down: bool, up: bool, row_up: bool) -> list[Way]:
         """The way of every chunk through the phases: a chunk has a share of every rank's shard."""
-        count = chunks_of(vector.nbytes)
-        shards = [_split(shard, count) for shard in _split(vector.detach(), self._dims[0])]
+        weights = chunk_weights(vector.nbytes)
+        shards = [split(shard, weights) for shard in self._shards(vector.detach())]
         return [list(self._way(list(parts), down, up, row_up)) for parts in zip(*shards, strict=True)]
 
     def _way(self, parts: list[Tensor], down: bool, up: bool, row_up: bool) -> Iterator[tuple[int, Step]]:
         self._chunks += 1
         levels = [parts]
         for above, ranks in zip(self._mine, self._dims[1:], strict=False):
-            levels.append(_split(levels[-1][above], ranks))
+            levels.append(split(levels[-1][above], [1] * ranks))
         wire = wire_dtype(parts[0], self._wire)
         last = max((level for level, ring in enumerate(self._down) if ring), default=0)
         for level, ring in enumerate(self._down):
@@ -121,9 +111,3 @@ class Torus:
         for level, ring in reversed(list(enumerate(self._up))):
             if ring and (up if level else row_up):
                 yield 2 * len(levels) - 1 - level, AllGather(ring, levels[level], wire, self._chunks)
-
-
-def _split(vector: Tensor, parts: int) -> list[Tensor]:
-    """`parts` views side by side, of lengths that differ by one at most."""
-    ends = [vector.numel() * i // parts for i in range(parts + 1)]
-    return [vector[a:b] for a, b in pairwise(ends)]

@@ -1,0 +1,35 @@
+"""Into which chunks a vector is cut, so that the levels of a mesh work side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from torch import Tensor
+
+SMALLEST_CHUNK_BYTES = 64 * 1024
+MOST_DOUBLINGS = 3
+
+
+def chunk_weights(vector_bytes: int) -> list[int]:
+    """The sizes of a vector's chunks, relative to the first: 1, 2, 4, 8, 8, 8, 4, 2, 1 from 2.4 MiB on.
+
+    While the first chunk is in the first levels and the last one in the last, the slowest level has nothing to do: so
+    these two are small, 1/38. Doubling keeps the others few. Shorter vectors take fewer chunks (6 from 0.9 MiB, 3 from
+    256 KiB, else 1), so that a chunk has at least 64 KiB: below, its time is mostly latency.
+    """
+    weights = [1]
+    for doublings in range(1, MOST_DOUBLINGS + 1):
+        up = [2**i for i in range(doublings)]
+        longer = [*up, *[2**doublings] * doublings, *reversed(up)]
+        if vector_bytes < SMALLEST_CHUNK_BYTES * sum(longer):
+            break
+        weights = longer
+    return weights
+
+
+def split(vector: Tensor, weights: Sequence[int], unit: int = 1) -> list[Tensor]:
+    """Views side by side, as long as their weights say, to `unit` elements; the length must divide by that."""
+    units, total = vector.numel() // unit, sum(weights)
+    ends = [units * upto // total * unit for upto in accumulate(weights, initial=0)]
+    return [vector[a:b] for a, b in pairwise(ends)]

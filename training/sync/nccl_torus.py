@@ -1,0 +1,157 @@
+"""The torus all-reduce over NCCL: its own reduce-scatter, all-reduce and all-gather, each phase on its own stream.
+
+The last level's algorithm, ring or tree, is left to NCCL, which chooses by size. Sources: as in torus.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .chunks import chunk_weights, split
+from .groups import mesh_of, own_group
+from .mesh import wire_bytes
+from .phases import Call, MakePhases, Pending, Step
+from .wire import DTYPES, wire_dtype
+
+# torch 2.13 renamed both and warns about the old names.
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class NcclTorus:
+    """As `Torus`, which says what the methods do. `wire_bytes` follows the formula of `mesh.wire_bytes`.
+
+    In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows; elements below
+    d times the dtype's smallest number lose bits by that in a level of d ranks.
+    """
+
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
+        mesh, rank = mesh_of(tuple(dims)), dist.get_rank()
+        self.ranks, self._dims, self._wire = mesh.ranks, mesh.dims, DTYPES[wire]
+        self._mine = mesh.coordinates(rank)
+        members = [mesh.group(level, rank) for level in range(len(mesh.dims))]
+        self._row = members[0]
+        self._down, self._up = ([own_group(ranks) if len(ranks) > 1 else None for ranks in members] for _ in range(2))
+        self.wire_bytes = [0.0] * len(mesh.dims)
+        self._last_phase = 2 * len(mesh.dims) - 1
+        groups = [group for group in (*self._down, *self._up) if group]
+        self._phases = phases(self._last_phase + 1, groups)
+
+    @cached_property
+    def row_group(self) -> dist.ProcessGroup | None:
+        """As `Torus.row_group`."""
+        return own_group(self._row) if len(self._row) > 1 else None
+
+    def padded(self, elements: int) -> int:
+        """The next length that needs no copy."""
+        return -(-elements // self.ranks) * self.ranks
+
+    def start(self, vector: Tensor) -> Pending:
+        """As `AllReduce.start`; a length that is not `padded`, or another dtype on the wire, costs a copy each way."""
+        staged = self._staged(vector)
+        self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
+        ways, begin = [], 0
+        for chunk in split(staged.buffer, chunk_weights(staged.buffer.nbytes), self.ranks):
+            span = slice(begin, begin + chunk.numel())
+            ways.append(staged.around(span, span, self._reduce(chunk, 0), self._last_phase))
+            begin = span.stop
+        return self._phases.start(ways)
+
+    def mean_(self, vector: Tensor) -> None:
+        """As `AllReduce.mean_`."""
+        self.start(vector).wait()
+
+    def shard(self, vector: Tensor) -> Tensor:
+        """This rank's part of a vector, a view: 1/X of it. Raises ValueError for a length that is not `padded`."""
+        return vector[self._span(vector)]
+
+    def start_reduce(self, vector: Tensor) -> Pending:
+        """As `Torus.start_reduce`, in one chunk, so that the shard is in one piece."""
+        span, staged = self._span(vector), self._staged(vector)
+        levels = wire_bytes(staged.buffer.nbytes, self._dims)
+        self._count(levels[0] / 2, *levels[1:])
+        steps = self._reduce(staged.buffer, 0, row_up=False)
+        return self._phases.start([staged.around(slice(None), span, steps, self._last_phase)])
+
+    def start_gather(self, vector: Tensor) -> Pending:
+        """As `Torus.start_gather`."""
+        span, staged = self._span(vector), self._staged(vector)
+        self._count(wire_bytes(staged.buffer.nbytes, self._dims)[0] / 2)
+        steps = self._gather(staged.buffer, staged.buffer[span], 0)
+        return self._phases.start([staged.around(span, slice(None), steps, self._last_phase)])
+
+    def _staged(self, vector: Tensor) -> Staged:
+        return Staged(vector.detach(), self.padded(vector.numel()), wire_dtype(vector, self._wire))
+
+    def _span(self, vector: Tensor) -> slice:
+        if vector.numel() % self.ranks:
+            raise ValueError(f"{vector.numel()} elements do not split over {self.ranks} ranks: see `padded`")
+        length = vector.numel() // self._dims[0]
+        return slice(self._mine[0] * length, (self._mine[0] + 1) * length)
+
+    def _count(self, *sent_bytes: float) -> None:
+        for level, sent in enumerate(sent_bytes):
+            self.wire_bytes[level] += sent
+
+    def _reduce(self, segment: Tensor, level: int, row_up: bool = True) -> Iterator[tuple[int, Step]]:
+        """The mean of a segment over the groups from `level` on."""
+        group, last = self._down[level], level == len(self._dims) - 1
+        if last and (row_up or level):
+            yield level, Call(partial(self._sum, segment, group))
+            return
+        shard = segment.view(self._dims[level], -1)[self._mine[level]]
+        if group:
+            scatter = partial(_reduce_scatter, shard, segment, op=_operation(segment), group=group)
+            yield level, Call(scatter)
+        if last:
+            yield level, Call(partial(self._sum, shard, None))
+        else:
+            yield from self._reduce(shard, level + 1)
+        if level or row_up:
+            yield from self._gather(segment, shard, level)
+
+    def _gather(self, segment: Tensor, shard: Tensor, level: int) -> Iterator[tuple[int, Step]]:
+        group = self._up[level]
+        if group:
+            yield self._last_phase - level, Call(partial(_all_gather, segment, shard, group=group))
+
+    def _sum(self, segment: Tensor, group: dist.ProcessGroup | None) -> None:
+        """Sum in the last level, where each rank has its own part of what becomes the mean."""
+        if group:
+            dist.all_reduce(segment, op=_operation(segment), group=group)
+        if segment.dtype == torch.float32:
+            segment /= self.ranks
+
+
+class Staged:
+    """A vector as it travels: `buffer` is the vector itself, or a copy of another length or dtype."""
+
+    def __init__(self, vector: Tensor, length: int, dtype: torch.dtype) -> None:
+        self._vector = vector
+        self._same = length == vector.numel() and dtype == vector.dtype
+        self.buffer = vector if self._same else vector.new_zeros(length, dtype=dtype)
+
+    def around(self, load: slice, store: slice, steps: Iterator[tuple[int, Step]], last: int) -> list[tuple[int, Step]]:
+        """`steps` between a copy of a span of the vector in the first phase, and one back in the last."""
+        if self._same:
+            return list(steps)
+        return [(0, Call(partial(self._load, load))), *steps, (last, Call(partial(self._store, store)))]
+
+    def _load(self, span: slice) -> None:
+        source = self._vector[span]
+        self.buffer[span][: source.numel()].copy_(source)
+
+    def _store(self, span: slice) -> None:
+        target = self._vector[span]
+        target.copy_(self.buffer[span][: target.numel()])
+        if self.buffer.is_cuda:  # the allocator must not give the buffer away before this has run
+            self.buffer.record_stream(torch.cuda.current_stream())
+
+
+def _operation(segment: Tensor) -> dist.ReduceOp.RedOpType:
+    return dist.ReduceOp.SUM if segment.dtype == torch.float32 else dist.ReduceOp.AVG
