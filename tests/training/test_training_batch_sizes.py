@@ -33,10 +33,13 @@ def two_sizes(progress: Progress) -> int:
 
 @pytest.fixture
 def group() -> Iterator[None]:
-    """A process group of this process alone."""
+    """A process group of this process alone, on one thread: two that share busy cores take turns at every operation."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+    torch.set_num_threads(threads)
 
 
 class Watched:
