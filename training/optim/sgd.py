@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,14 +22,19 @@ class SGD:
     def __init__(self, model: nn.Module, momentum: float, weight_decay: float) -> None:
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
         self._momentum, self._weight_decay = momentum, weight_decay
 
-    @torch.no_grad()
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`."""
-        for name, weight in self._weights.items():
+        self.step_part(list(self._velocity_of), rate)
+
+    @torch.no_grad()
+    def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        """Move these weights of the model alone."""
+        for weight in parameters:
             if weight.grad is not None:
-                self._move(weight, weight.grad, self._velocities[name], rate)
+                self._move(weight, weight.grad, self._velocity_of[weight], rate)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The velocities by parameter name."""
