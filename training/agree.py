@@ -13,8 +13,20 @@ def agreed(answer: bool, device: torch.device) -> bool:
 
     It travels as a tensor: collectives of objects load pickles, and those run code.
     """
+    told = _kept(answer, device)
+    dist.broadcast(told, 0)
+    return bool(told.item())
+
+
+def on_all_ranks(answer: bool, device: torch.device) -> bool:
+    """Whether the `answer` of every rank is true; all must ask together."""
+    told = _kept(answer, device)
+    dist.all_reduce(told, dist.ReduceOp.MIN)
+    return bool(told.item())
+
+
+def _kept(answer: bool, device: torch.device) -> torch.Tensor:
     told = torch.tensor([int(answer)], device=device)
     # torch 2.6 waits forever in destroy_process_group when a thread of gloo is the last to let go of a tensor.
     _last[:] = [told]
-    dist.broadcast(told, 0)
-    return bool(told.item())
+    return told

@@ -22,7 +22,7 @@ from training.config import Config, ConfigError
 from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.metrics import Metrics
-from training.parts import Parts, build_parts
+from training.parts import Parts, build_parts, settle
 from training.progress import Progress, always
 from training.ranks import Ranks
 
@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
         print(f"training.measure: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
     rendezvous.join(config, ranks, devices.backend(device))
+    settle(parts.optimizer, device)
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
     for found in (*_compute(config, ranks, device, parts), *_links(ranks, device)):

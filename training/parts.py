@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
+from training.agree import on_all_ranks
 from training.progress import BatchAt, always
 from training.recipe import names
 from training.recipe.build import build, expect
@@ -34,6 +38,14 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data = _data(train)
     model = _model(train, data).to(device)
     return Parts(data, model, _optimizer(train, model), _schedule(train), always(train.batch))
+
+
+def settle(optimizer: Optimizer, device: torch.device) -> None:
+    """Let all ranks compute alike, once they have met; rank 0's log says if that costs speed."""
+    agree = getattr(optimizer, "agree", None)
+    note = agree(partial(on_all_ranks, device=device)) if agree else None
+    if note and dist.get_rank() == 0:
+        print(f"training: {note}", file=sys.stderr, flush=True)
 
 
 def _data(train: Train) -> DataSet:

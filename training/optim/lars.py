@@ -10,33 +10,53 @@ The learning rate is inside the momentum (MLPerf's reference, NVIDIA's FusedLARS
     outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
-Vectors (biases, batch norm) are moved by plain momentum, without ratio and decay.
+Tensors that `skip` names are moved by plain momentum, without ratio and decay.
+
+loop.py computes this one tensor after the other, cpp.py in C++, triton_lars.py and foreach.py on a GPU; forms.py
+chooses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from training.optim.forms import Choice
+from training.optim.kernel import Piece, Rule
 from training.recipe.train import LarsKeys, Train
 
 
 class LARS:
-    """One tensor after the other, always in the same order; nothing waits for the device."""
+    """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
     def __init__(self, model: nn.Module, momentum: float, weight_decay: float, lars: LarsKeys) -> None:
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
-        self._momentum, self._weight_decay, self._lars = momentum, weight_decay, lars
+        skipped = names_skipped(model, lars)
+        self._of = {weight: (self._velocities[name], name not in skipped) for name, weight in self._weights.items()}
+        self._choice = Choice(list(self._weights.values()), Rule(momentum, weight_decay, lars))
 
-    @torch.no_grad()
+    def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
+        """Use the same implementation as all ranks; see `Choice.agree`."""
+        return self._choice.agree(all_ranks)
+
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`, which stays as it is."""
-        for name, weight in self._weights.items():
-            if weight.grad is not None:
-                self._move(weight, self._update(weight, weight.grad, rate), self._velocities[name], rate)
+        self.step_part(list(self._of), rate)
+
+    @torch.no_grad()
+    def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        """Move these weights of the model alone."""
+        pieces = [
+            Piece(weight.detach(), _laid_out_as(weight, weight.grad), *self._of[weight])
+            for weight in parameters
+            if weight.grad is not None
+        ]
+        if pieces:
+            self._choice.kernel.move(pieces, rate)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The velocities by parameter name."""
@@ -47,28 +67,25 @@ class LARS:
         for name, velocity in self._velocities.items():
             velocity.copy_(state[name])
 
-    def _update(self, weight: Tensor, gradient: Tensor, rate: float) -> Tensor:
-        """ratio (g + decay w), a tensor of its own for matrices."""
-        if weight.ndim < 2:
-            return gradient
-        weight_norm, gradient_norm = torch.linalg.vector_norm(weight), torch.linalg.vector_norm(gradient)
-        divisor = gradient_norm + self._weight_decay * weight_norm + self._lars.eps
-        ratio = self._lars.trust * weight_norm / divisor
-        if self._lars.clip:
-            ratio = (ratio / rate).clamp(max=1.0)
-        ratio = torch.where((weight_norm > 0) & (gradient_norm > 0), ratio, 1.0)
-        return gradient.add(weight, alpha=self._weight_decay).mul_(ratio)
 
-    def _move(self, weight: Tensor, update: Tensor, velocity: Tensor, rate: float) -> None:
-        added, taken = (rate, 1.0) if self._lars.lr_in_momentum else (1.0, rate)
-        velocity.mul_(self._momentum).add_(update, alpha=added)
-        if self._lars.nesterov:
-            weight.add_(velocity, alpha=-taken * self._momentum).add_(update, alpha=-rate)
-        else:
-            weight.add_(velocity, alpha=-taken)
+def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
+    """The parameters that get neither ratio nor decay."""
+    if lars.skip == "nothing":
+        return set()
+    if lars.skip == "vectors":
+        return {name for name, weight in model.named_parameters() if weight.ndim < 2}
+    norms = [(prefix, module) for prefix, module in model.named_modules() if "Norm" in type(module).__name__]
+    return {name for prefix, module in norms for name, _ in module.named_parameters(prefix)}
 
 
 def build(model: nn.Module, train: Train) -> LARS:
     """As `train.optimizer` says."""
     optimizer = train.optimizer
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars)
+
+
+def _laid_out_as(weight: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient, or a copy where its strides or dtype are others: kernels walk through memory."""
+    if gradient.stride() == weight.stride() and gradient.dtype == weight.dtype:
+        return gradient
+    return torch.empty_like(weight).copy_(gradient)

@@ -43,7 +43,17 @@ class DataSet(Protocol):
 
 
 class Optimizer(Protocol):
-    """Moves the weights of the model it was built for, along the `.grad` of each, which it must leave in place."""
+    """Moves the weights of the model it was built for, along the `.grad` of each, which it must leave in place.
+
+    It may also have:
+
+    `step_part(parameters: Sequence[Parameter], rate: float) -> None`: the step of these parameters alone. It is
+    called as their gradients arrive; in one step every parameter is in one of the calls.
+
+    `agree(all_ranks: Callable[[bool], bool]) -> str | None`: called on all ranks once they have met, before the first
+    step, so that all compute alike. `all_ranks` tells whether something is true on all ranks; all must ask it
+    together. What is returned goes to rank 0's log.
+    """
 
     def step(self, rate: float) -> None:
         """Take one step at this learning rate."""

@@ -44,6 +44,14 @@ class LarsKeys:
     lr_in_momentum: bool = key(True, "the learning rate scales what the velocity takes in, not the velocity (MLPerf)")
     clip: bool = key(False, "no tensor's own rate is above the learning rate (apex's LARC)")
     nesterov: bool = key(False, "look ahead along the velocity")
+    skip: Literal["vectors", "normalization", "nothing"] = key(
+        "vectors",
+        "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm alone, or none",
+        source="vectors: MLPerf's reference, verified",
+    )
+    form: Literal["auto", "loop", "fused"] = key(
+        "auto", "fused: all tensors in one call, in C++ or Triton; auto takes it where all ranks can"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""LARS in C++ for float32 tensors on the CPU: lars.cpp, compiled when it is first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from training.optim.kernel import Piece, Rule, Unavailable
+
+SOURCE = Path(__file__).with_name("lars.cpp")
+COMPILERS = ("c++", "g++", "clang++")
+# No flag for this machine's CPU and no fused multiply-add: the bits are the same on every machine.
+FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
+COMPILE_LIMIT_S = 30.0
+
+
+class _Constants(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ("momentum", "decay", "trust", "eps", "rate")),
+        *((name, ctypes.c_int) for name in ("rate_in_momentum", "clip", "nesterov")),
+    )
+
+
+class Cpp:
+    """Two passes over each tensor, the second from the cache where the tensor fits; one thread."""
+
+    def __init__(self, rule: Rule) -> None:
+        """Raises Unavailable where lars.cpp cannot be compiled or loaded."""
+        self._rule, self._library = rule, library()
+
+    def squares(self, pieces: Sequence[Piece]) -> Tensor:
+        """As `Kernel.squares`."""
+        found = torch.empty(len(pieces), 2, dtype=torch.float64)
+        weights, gradients = _addresses([p.weight for p in pieces]), _addresses([p.gradient for p in pieces])
+        self._library.lars_squares(ctypes.c_longlong(len(pieces)), _sizes(pieces), weights, gradients, _address(found))
+        return found
+
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+        """As `Kernel.move`."""
+        keys = self._rule.keys
+        constants = _Constants(
+            self._rule.momentum, self._rule.weight_decay, keys.trust, keys.eps, rate,
+            keys.lr_in_momentum, keys.clip, keys.nesterov,
+        )  # fmt: skip
+        tensors = [_addresses([piece[i] for piece in pieces]) for i in range(3)]  # type: ignore[misc]
+        scaled = bytes(piece.scaled for piece in pieces)
+        known = None if squares is None else _address(squares)
+        count = ctypes.c_longlong(len(pieces))
+        self._library.lars_move(ctypes.byref(constants), count, _sizes(pieces), scaled, *tensors, known)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """lars.cpp as a library, compiled in a private folder that is removed. Raises Unavailable with the reason."""
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise Unavailable(f"there is no C++ compiler ({', '.join(COMPILERS)}) on PATH")
+    try:
+        with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
+            path = Path(folder) / "lars.so"
+            _compile([compiler, *FLAGS, str(SOURCE), "-o", str(path)])
+            return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unavailable(f"lars.cpp cannot be compiled or loaded: {error}") from None
+
+
+def _compile(command: list[str]) -> None:
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMPILE_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{command[0]} took longer than {COMPILE_LIMIT_S:g} s") from None
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise Unavailable(f"{command[0]} cannot compile lars.cpp: {said[0]}")
+
+
+def _sizes(pieces: Sequence[Piece]) -> ctypes.Array[ctypes.c_longlong]:
+    return (ctypes.c_longlong * len(pieces))(*(piece.weight.numel() for piece in pieces))
+
+
+def _addresses(tensors: list[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+
+
+def _address(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())

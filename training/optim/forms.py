@@ -1,0 +1,71 @@
+"""Which implementation of LARS moves the weights of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from training.optim.kernel import Kernel, Rule, Unavailable
+from training.optim.loop import Loop
+from training.recipe.reading import ConfigError
+
+KEY = "train.optimizer.lars.form"
+
+
+class Choice:
+    """The `kernel` of this rank: all ranks need the same one, for two kernels differ in the last bits."""
+
+    def __init__(self, weights: Sequence[Tensor], rule: Rule) -> None:
+        """Raises ConfigError where the form that the recipe names cannot be had."""
+        self._weights, self._rule = weights, rule
+        self._missing = ""
+        self.kernel: Kernel = Loop(rule)
+        if rule.keys.form == "loop":
+            return
+        try:
+            self.kernel = _fused(weights, rule)
+        except Unavailable as error:
+            if rule.keys.form != "auto":
+                raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
+            self._missing = str(error)
+            self.kernel = _fallback(weights, rule)
+
+    def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
+        """Take the fallback if any rank must. `all_ranks` tells whether something is true on all of them.
+
+        Returns what to tell the user. All ranks must call it together.
+        """
+        if self._rule.keys.form != "auto" or all_ranks(not self._missing):
+            return None
+        self.kernel = _fallback(self._weights, self._rule)
+        why = self._missing or "another rank cannot"
+        return f"LARS moves the weights by {type(self.kernel).__name__.lower()}, since not all ranks can fuse: {why}"
+
+
+def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
+    for weight in weights:
+        if weight.dtype != torch.float32 or not _is_dense(weight):
+            raise Unavailable("it takes float32 weights that are contiguous or channels_last")
+    if weights[0].is_cuda:
+        try:
+            from training.optim.triton_lars import Triton  # a second to import
+        except ImportError as error:
+            raise Unavailable(f"Triton cannot be imported: {error}") from None
+        return Triton(rule, weights[0].device)
+    from training.optim.cpp import Cpp  # starts a compiler
+
+    return Cpp(rule)
+
+
+def _fallback(weights: Sequence[Tensor], rule: Rule) -> Kernel:
+    if weights[0].is_cuda:
+        from training.optim.foreach import Foreach
+
+        return Foreach(rule)
+    return Loop(rule)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last))

@@ -1,0 +1,62 @@
+"""What moves weights by LARS, behind one interface. lars.py has the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from training.recipe.train import LarsKeys
+
+
+class Unavailable(RuntimeError):
+    """Why a kernel cannot be used here."""
+
+
+class Piece(NamedTuple):
+    """A tensor or a part of one, its gradient and its velocity: of one shape, layout, dtype and device.
+
+    One that is not `scaled` gets neither ratio nor decay.
+    """
+
+    weight: Tensor
+    gradient: Tensor
+    velocity: Tensor
+    scaled: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The constants of the formulas."""
+
+    momentum: float
+    weight_decay: float
+    keys: LarsKeys
+
+    def rates(self, rate: float) -> tuple[float, float]:
+        """What the update is multiplied by on its way into the velocity, and what the velocity is on its way out."""
+        return (rate, 1.0) if self.keys.lr_in_momentum else (1.0, rate)
+
+    def ratio(self, weight_norm: Tensor, gradient_norm: Tensor, rate: float) -> Tensor:
+        """Of every pair of norms; nothing waits for the device."""
+        divisor = gradient_norm + self.weight_decay * weight_norm + self.keys.eps
+        ratio = self.keys.trust * weight_norm / divisor
+        if self.keys.clip:
+            ratio = (ratio / rate).clamp(max=1.0)
+        return torch.where((weight_norm > 0) & (gradient_norm > 0), ratio, 1.0)
+
+
+class Kernel(Protocol):
+    """One implementation. The same pieces give the same bits on every rank that uses the same one."""
+
+    def squares(self, pieces: Sequence[Piece]) -> Tensor:
+        """Sums of squares, float64 [pieces, 2]: of the weights and of the gradients."""
+
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+        """Change weights and velocities by one step.
+
+        `squares` [pieces, 2] are those of the whole tensors; they are computed where the pieces are whole.
+        """

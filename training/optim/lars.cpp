@@ -1,0 +1,84 @@
+// LARS on the CPU over many tensors in one call. lars.py has the formulas; cpp.py compiles this file and calls it.
+//
+// A sum has LANES partial sums in float, which go into one double after every BLOCK numbers. So its order does not
+// depend on the width of the CPU's vectors, and neither does any bit. All arrays are float.
+
+typedef long long i64;
+constexpr i64 LANES = 32, BLOCK = 128 * LANES;
+
+struct Rule {
+    double momentum, decay, trust, eps, rate;
+    int rate_in_momentum, clip, nesterov;
+};
+
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#define FOR_EVERY_CPU __attribute__((target_clones("avx2", "default")))
+#else
+#define FOR_EVERY_CPU
+#endif
+
+// Writes the sums of squares of w and g to out[0] and out[1].
+FOR_EVERY_CPU static void squares(const float *w, const float *g, i64 size, double *out) {
+    double w_sum = 0, g_sum = 0;
+    for (i64 begin = 0; begin < size; begin += BLOCK) {
+        const i64 end = begin + BLOCK < size ? begin + BLOCK : size;
+        float w_lanes[LANES] = {}, g_lanes[LANES] = {};
+        i64 i = begin;
+        for (; i + LANES <= end; i += LANES)
+            for (i64 lane = 0; lane < LANES; lane++) {
+                w_lanes[lane] += w[i + lane] * w[i + lane];
+                g_lanes[lane] += g[i + lane] * g[i + lane];
+            }
+        for (i64 lane = 0; i < end; i++, lane++) {
+            w_lanes[lane] += w[i] * w[i];
+            g_lanes[lane] += g[i] * g[i];
+        }
+        for (i64 lane = 0; lane < LANES; lane++) {
+            w_sum += w_lanes[lane];
+            g_sum += g_lanes[lane];
+        }
+    }
+    out[0] = w_sum;
+    out[1] = g_sum;
+}
+
+// v = momentum v + a,  w = w - taken (ahead v + straight a),  where a = scale (g + decay w)
+FOR_EVERY_CPU static void move(float *__restrict w, const float *__restrict g, float *__restrict v, i64 size,
+                               float scale, float decay, float momentum, float taken, float ahead, float straight) {
+    for (i64 i = 0; i < size; i++) {
+        const float added = scale * (g[i] + decay * w[i]);
+        const float velocity = momentum * v[i] + added;
+        v[i] = velocity;
+        w[i] -= taken * (ahead * velocity + straight * added);
+    }
+}
+
+static double ratio(const Rule &rule, const double *norms_squared) {
+    const double w = __builtin_sqrt(norms_squared[0]), g = __builtin_sqrt(norms_squared[1]);
+    if (!(w > 0 && g > 0)) return 1;
+    const double found = rule.trust * w / (g + rule.decay * w + rule.eps);
+    if (!rule.clip) return found;
+    return found < rule.rate ? found / rule.rate : 1;
+}
+
+extern "C" {
+
+// The sums of squares of w and g of each of `count` tensors, side by side.
+void lars_squares(i64 count, const i64 *sizes, const float *const *w, const float *const *g, double *out) {
+    for (i64 t = 0; t < count; t++) squares(w[t], g[t], sizes[t], out + 2 * t);
+}
+
+// One step. `known` has the sums of squares of the whole tensors. It is null where w and g are whole tensors: then each
+// is read from memory once, and from the cache when it is moved.
+void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned char *scaled, float *const *w,
+               const float *const *g, float *const *v, const double *known) {
+    const double added = rule->rate_in_momentum ? rule->rate : 1, taken = rule->rate_in_momentum ? 1 : rule->rate;
+    const double ahead = rule->nesterov ? rule->momentum : 1, straight = rule->nesterov ? 1 : 0;
+    for (i64 t = 0; t < count; t++) {
+        double found[2] = {0, 0};
+        if (scaled[t] && !known) squares(w[t], g[t], sizes[t], found);
+        const double scale = scaled[t] ? added * ratio(*rule, known ? known + 2 * t : found) : added;
+        move(w[t], g[t], v[t], sizes[t], scale, scaled[t] ? rule->decay : 0, rule->momentum, taken, ahead, straight);
+    }
+}
+}

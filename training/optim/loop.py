@@ -1,0 +1,51 @@
+"""LARS one tensor after the other: the form that all others are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from training.optim.kernel import Piece, Rule
+
+
+class Loop:
+    """Works on every device and dtype; nothing waits for the device."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+
+    def squares(self, pieces: Sequence[Piece]) -> Tensor:
+        """As `Kernel.squares`."""
+        norms = [vector_norm(t, dtype=torch.float64) for piece in pieces for t in (piece.weight, piece.gradient)]
+        return torch.stack(norms).square().view(-1, 2)
+
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+        """As `Kernel.move`."""
+        for index, piece in enumerate(pieces):
+            self._move(piece, rate, None if squares is None else squares[index])
+
+    def _move(self, piece: Piece, rate: float, squares: Tensor | None) -> None:
+        weight, _, velocity, _ = piece
+        update = self._update(piece, rate, squares)
+        added, taken = self._rule.rates(rate)
+        momentum = self._rule.momentum
+        velocity.mul_(momentum).add_(update, alpha=added)
+        if self._rule.keys.nesterov:
+            weight.add_(velocity, alpha=-taken * momentum).add_(update, alpha=-rate)
+        else:
+            weight.add_(velocity, alpha=-taken)
+
+    def _update(self, piece: Piece, rate: float, squares: Tensor | None) -> Tensor:
+        """ratio (g + decay w), a tensor of its own where the piece is scaled."""
+        weight, gradient, _, scaled = piece
+        if not scaled:
+            return gradient
+        if squares is None:
+            ratio = self._rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
+        else:
+            weight_norm, gradient_norm = squares.sqrt().to(weight.dtype).unbind()
+            ratio = self._rule.ratio(weight_norm, gradient_norm, rate)
+        return gradient.add(weight, alpha=self._rule.weight_decay).mul_(ratio)

@@ -1,0 +1,87 @@
+"""What Triton compiles for triton_lars.py: a program takes BLOCK numbers of one piece, or adds the sums of one.
+
+`table` is int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled. ALIGNED says that
+all addresses divide by 16 and all sizes by 4; then four numbers are loaded at a time.
+"""
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _pointer(table, pieces, row: tl.constexpr, piece, ALIGNED: tl.constexpr):
+    pointer = tl.load(table + row * pieces + piece).to(tl.pointer_type(tl.float32))
+    if ALIGNED:
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer
+
+
+@triton.jit
+def _size(table, pieces, piece, ALIGNED: tl.constexpr):
+    size = tl.load(table + 3 * pieces + piece)
+    if ALIGNED:
+        size = tl.multiple_of(size, 4)
+    return size
+
+
+@triton.jit(do_not_specialize=["pieces", "blocks"])
+def square_block(table, pieces, block_piece, block_begin, partial, blocks, ALIGNED: tl.constexpr, BLOCK: tl.constexpr):
+    block = tl.program_id(0)
+    piece = tl.load(block_piece + block)
+    at = tl.multiple_of(tl.load(block_begin + block), BLOCK) + tl.arange(0, BLOCK)
+    inside = at < _size(table, pieces, piece, ALIGNED)
+    weight = tl.load(_pointer(table, pieces, 0, piece, ALIGNED) + at, mask=inside, other=0.0)
+    gradient = tl.load(_pointer(table, pieces, 1, piece, ALIGNED) + at, mask=inside, other=0.0)
+    tl.store(partial + block, tl.sum(weight * weight))
+    tl.store(partial + blocks + block, tl.sum(gradient * gradient))
+
+
+@triton.jit(do_not_specialize=["blocks"])
+def add_blocks(first_block, partial, blocks, squares, SUMMED: tl.constexpr):
+    piece = tl.program_id(0)
+    begin, end = tl.load(first_block + piece), tl.load(first_block + piece + 1)
+    weight = tl.zeros((SUMMED,), tl.float64)
+    gradient = tl.zeros((SUMMED,), tl.float64)
+    for block in range(begin, end, SUMMED):
+        at = block + tl.arange(0, SUMMED)
+        weight += tl.load(partial + at, mask=at < end, other=0.0).to(tl.float64)
+        gradient += tl.load(partial + blocks + at, mask=at < end, other=0.0).to(tl.float64)
+    tl.store(squares + 2 * piece, tl.sum(weight))
+    tl.store(squares + 2 * piece + 1, tl.sum(gradient))
+
+
+@triton.jit(do_not_specialize=["pieces"])
+def move_block(
+    table, pieces, block_piece, block_begin, squares,
+    rate, added, taken, momentum, decay, trust, eps,
+    CLIP: tl.constexpr, NESTEROV: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    piece = tl.load(block_piece + block)
+    scaled = tl.load(table + 4 * pieces + piece) != 0
+    weight_norm = tl.sqrt(tl.load(squares + 2 * piece)).to(tl.float32)
+    gradient_norm = tl.sqrt(tl.load(squares + 2 * piece + 1)).to(tl.float32)
+    has_norms = (weight_norm > 0) & (gradient_norm > 0) & scaled
+    ratio = trust * weight_norm / tl.where(has_norms, gradient_norm + decay * weight_norm + eps, 1.0)
+    if CLIP:
+        ratio = tl.where(ratio < rate, ratio / rate, 1.0)
+    ratio = tl.where(has_norms, ratio, 1.0)
+    decay = tl.where(scaled, decay, 0.0)
+
+    at = tl.multiple_of(tl.load(block_begin + block), BLOCK) + tl.arange(0, BLOCK)
+    inside = at < _size(table, pieces, piece, ALIGNED)
+    weights = _pointer(table, pieces, 0, piece, ALIGNED) + at
+    velocities = _pointer(table, pieces, 2, piece, ALIGNED) + at
+    weight = tl.load(weights, mask=inside, other=0.0)
+    gradient = tl.load(_pointer(table, pieces, 1, piece, ALIGNED) + at, mask=inside, other=0.0)
+    change = added * ratio * (gradient + decay * weight)
+    velocity = momentum * tl.load(velocities, mask=inside, other=0.0) + change
+    tl.store(velocities, velocity, mask=inside)
+    if NESTEROV:
+        weight -= taken * (momentum * velocity + change)
+    else:
+        weight -= taken * velocity
+    tl.store(weights, weight, mask=inside)
