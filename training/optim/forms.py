@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from training.optim.kernel import Kernel, Rule, Unavailable
+from training.optim.kernel import Kernel, Rule, Unavailable, is_dense
 from training.optim.loop import Loop
 from training.recipe.reading import ConfigError
 
@@ -46,7 +46,7 @@ class Choice:
 
 def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
     for weight in weights:
-        if weight.dtype != torch.float32 or not _is_dense(weight):
+        if weight.dtype != torch.float32 or not is_dense(weight):
             raise Unavailable("it takes float32 weights that are contiguous or channels_last")
     if weights[0].is_cuda:
         try:
@@ -65,7 +65,3 @@ def _fallback(weights: Sequence[Tensor], rule: Rule) -> Kernel:
 
         return Foreach(rule)
     return Loop(rule)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last))

@@ -60,3 +60,8 @@ class Kernel(Protocol):
 
         `squares` [pieces, 2] are those of the whole tensors; they are computed where the pieces are whole.
         """
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether its numbers lie side by side in memory, without a gap."""
+    return tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last))

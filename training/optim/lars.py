@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from training.optim.forms import Choice
 from training.optim.kernel import Piece, Rule
+from training.optim.sharded import Halves, ShardedLARS
 from training.recipe.train import LarsKeys, Train
 
 
@@ -36,22 +37,30 @@ class LARS:
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
         skipped = names_skipped(model, lars)
-        self._of = {weight: (self._velocities[name], name not in skipped) for name, weight in self._weights.items()}
+        self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
+        self._scaled = {weight for name, weight in self._weights.items() if name not in skipped}
         self._choice = Choice(list(self._weights.values()), Rule(momentum, weight_decay, lars))
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
         """Use the same implementation as all ranks; see `Choice.agree`."""
         return self._choice.agree(all_ranks)
 
+    def sharded(self, halves: Halves) -> ShardedLARS:
+        """In its place, the optimizer that keeps this rank's shards alone; see `ShardedLARS`. It begins at rest."""
+        self._velocities.clear()
+        self._velocity_of.clear()
+        names = {weight: name for name, weight in self._weights.items()}
+        return ShardedLARS(names, self._scaled, self._choice.kernel, halves)
+
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`, which stays as it is."""
-        self.step_part(list(self._of), rate)
+        self.step_part(list(self._velocity_of), rate)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         """Move these weights of the model alone."""
         pieces = [
-            Piece(weight.detach(), _laid_out_as(weight, weight.grad), *self._of[weight])
+            Piece(weight.detach(), _laid_out_as(weight, weight.grad), self._velocity_of[weight], weight in self._scaled)
             for weight in parameters
             if weight.grad is not None
         ]

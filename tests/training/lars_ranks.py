@@ -1,0 +1,116 @@
+"""What ranks of a RankPool do with LARS: the tasks of test_training_lars_sharded.py."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from typing import Any
+
+import torch
+from torch import nn
+
+from training.optim import cpp
+from training.optim.lars import LARS
+from training.optim.sharded import FirstHalf, ShardedLARS
+from training.parts import settle
+from training.recipe.train import LarsKeys
+from training.sync.all_reduce import build
+from training.sync.arena import Arena
+from training.sync.torus import Torus
+
+MOMENTUM, DECAY = 0.9, 0.01
+RATES = (0.1, 0.5, 0.3, 0.2)
+
+
+def network() -> nn.Sequential:
+    """Tensors of 1 to 4,000 numbers, one without a norm and one in another layout."""
+    torch.manual_seed(7)
+    layers = [nn.Linear(40, 100), nn.BatchNorm1d(100), nn.Linear(100, 3), nn.Linear(3, 1), nn.Linear(1, 1)]
+    net = nn.Sequential(*layers, nn.Conv2d(3, 4, 3)).to(memory_format=torch.channels_last)
+    nn.init.zeros_(net[4].weight)
+    return net
+
+
+def gradients(net: nn.Module, step: int, rank: int) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(1000 * step + rank)
+    return [torch.randn(parameter.shape, generator=draw) for parameter in net.parameters()]
+
+
+def mover(net: nn.Module, keys: dict[str, Any]) -> LARS:
+    return LARS(net, MOMENTUM, DECAY, LarsKeys(trust=0.05, **keys))
+
+
+def whole_step(net: nn.Module, optimizer: LARS, step: int, world: int) -> None:
+    """A step of one process at the mean of all ranks' gradients."""
+    drawn = [gradients(net, step, rank) for rank in range(world)]
+    for parameter, *parts in zip(net.parameters(), *drawn, strict=True):
+        parameter.grad = torch.stack(parts).mean(0)
+    optimizer.step(RATES[step])
+
+
+def lars_in_shards(rank: int, dims: tuple[int, ...], keys: dict[str, Any], groups: int, state: Any, first: int) -> Any:
+    """Two steps in shards, the first of them number `first`, from the weights and velocities of `state` if given.
+
+    The second has one group more.
+    """
+    net, torus = network(), _torus(dims)
+    sharded = mover(net, keys).sharded(torus)
+    answer: dict[str, Any] = {"moved": []}
+    for step in (first, first + 1):
+        arenas = lay_out(net, sharded, groups + step - first, torus.padded)
+        if state is not None and step == first:
+            net.load_state_dict(state["model"])
+            sharded.load_state_dict(state["optimizer"])
+        for parameter, gradient in zip(net.parameters(), gradients(net, step, rank), strict=True):
+            assert parameter.grad is not None
+            parameter.grad.copy_(gradient)
+        before = list(torus.wire_bytes)
+        for reduction in [FirstHalf(torus).start(arena.vector) for arena in arenas]:
+            reduction.wait()
+        sharded.step(RATES[step])
+        answer["moved"].append(
+            {
+                "sent_bytes": [after - sent for after, sent in zip(torus.wire_bytes, before, strict=True)],
+                "vectors_bytes": sum(arena.vector.nbytes for arena in arenas),
+                "velocities_bytes": sum(group.velocity.nbytes for group in sharded.groups),
+            }
+        )
+    sharded.gather()
+    state = {"model": net.state_dict(), "optimizer": sharded.state_dict()}
+    numbers = [tensor.flatten() for part in state.values() for tensor in part.values()]
+    bits = hashlib.sha256(b"".join(bytes(tensor.view(torch.uint8).tolist()) for tensor in numbers))
+    plain = {name: {key: tensor.tolist() for key, tensor in part.items()} for name, part in state.items()}
+    return {**answer, "state": plain, "bits": bits.hexdigest()}
+
+
+def lay_out(net: nn.Module, sharded: ShardedLARS, groups: int, padded: Callable[[int], int]) -> list[Arena]:
+    """Every so many parameters into one group, the gradients in the layouts of the weights."""
+    parameters = list(net.parameters())[::-1]
+    chosen = [parameters[i::groups] for i in range(groups)]
+    arenas = [Arena(group, padded(sum(parameter.numel() for parameter in group))) for group in chosen]
+    for group, arena in zip(chosen, arenas, strict=True):
+        for parameter, view in zip(group, arena.views, strict=True):
+            parameter.grad = view.as_strided(parameter.shape, parameter.stride())
+    sharded.lay_out([(group, arena.vector) for group, arena in zip(chosen, arenas, strict=True)])
+    return arenas
+
+
+def _torus(dims: tuple[int, ...]) -> Torus:
+    torus = build("torus", dims)
+    assert isinstance(torus, Torus)
+    return torus
+
+
+def settled(rank: int, without: int) -> tuple[str, str]:
+    """The implementation that ranks take of which one (`without`, -1 for none) has no compiler, and what they say."""
+    compilers, said = cpp.COMPILERS, io.StringIO()
+    if rank == without:
+        cpp.library.cache_clear()
+        cpp.COMPILERS = ()  # type: ignore[assignment]
+    optimizer = mover(network(), {})
+    cpp.COMPILERS = compilers
+    with redirect_stderr(said):
+        settle(optimizer, torch.device("cpu"))
+    return type(optimizer._choice.kernel).__name__, said.getvalue()

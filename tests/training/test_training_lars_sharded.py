@@ -1,0 +1,99 @@
+"""LARS in shards on real processes: what one process computes that holds all weights, for rows of 1 to 4 ranks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import lars_ranks
+import pytest
+import torch
+from torus_ranks import RankPool
+
+from training.optim import cpp
+from training.sync.mesh import wire_bytes
+
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[int, RankPool]]:
+    pools: dict[int, RankPool] = {}
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
+def pool_of(pools: dict[int, RankPool], world: int) -> RankPool:
+    if world not in pools:
+        pools[world] = RankPool(world)
+    return pools[world]
+
+
+def in_one_process(keys: dict[str, Any], world: int, steps: range) -> dict[str, Any]:
+    net = lars_ranks.network()
+    optimizer = lars_ranks.mover(net, keys)
+    for step in steps:
+        lars_ranks.whole_step(net, optimizer, step, world)
+    return {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+
+
+def tensors(state: dict[str, Any]) -> dict[str, Any]:
+    return {part: {name: torch.tensor(value) for name, value in state[part].items()} for part in state}
+
+
+def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for part in wanted:
+        assert state[part].keys() == wanted[part].keys()
+        for name, value in wanted[part].items():
+            torch.testing.assert_close(state[part][name], value, rtol=2e-5, atol=2e-6, msg=f"{part} {name}")
+
+
+@pytest.mark.parametrize(
+    ("dims", "groups", "keys"),
+    [
+        ((1, 2), 2, {}),
+        ((2, 1), 1, {"lr_in_momentum": False}),
+        ((2, 2), 3, {"clip": True, "nesterov": True}),
+        ((3,), 2, {}),
+        ((4, 1), 10, {"form": "loop"}),
+        ((2, 1, 2), 2, {"skip": "nothing"}),
+    ],
+)
+def test_shards_move_as_one_process_would(
+    pools: dict[int, RankPool], dims: tuple[int, ...], groups: int, keys: dict[str, Any]
+) -> None:
+    world = torch.Size(dims).numel()
+    answers = pool_of(pools, world).ask(lars_ranks.lars_in_shards, dims, keys, groups, None, 0)
+    assert len({answer["bits"] for answer in answers}) == 1, "ranks differ in bits: replicas drift apart"
+    assert_close(tensors(answers[0]["state"]), in_one_process(keys, world, range(STEPS)))
+    for moved in (moved for answer in answers for moved in answer["moved"]):
+        assert moved["velocities_bytes"] * dims[0] == moved["vectors_bytes"], "a rank keeps 1/X of the velocities"
+        expected = wire_bytes(moved["vectors_bytes"], dims)
+        assert moved["sent_bytes"] == pytest.approx(expected), "weights cost other bytes than gradients would"
+
+
+@pytest.mark.parametrize("dims", [(2,), (3,), (2, 2)])
+def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: dict[int, RankPool], dims: tuple[int, ...]) -> None:
+    earlier = pool_of(pools, 4).ask(lars_ranks.lars_in_shards, (4,), {}, 2, None, 0)[0]["state"]
+    answers = pool_of(pools, torch.Size(dims).numel()).ask(
+        lars_ranks.lars_in_shards, dims, {}, 3, tensors(earlier), STEPS
+    )
+
+    net = lars_ranks.network()
+    optimizer = lars_ranks.mover(net, {})
+    net.load_state_dict(tensors(earlier)["model"])
+    optimizer.load_state_dict(tensors(earlier)["optimizer"])
+    for step in range(STEPS, 2 * STEPS):
+        lars_ranks.whole_step(net, optimizer, step, torch.Size(dims).numel())
+    assert_close(tensors(answers[0]["state"]), {"model": net.state_dict(), "optimizer": optimizer.state_dict()})
+
+
+@pytest.mark.skipif(not any(map(shutil.which, cpp.COMPILERS)), reason="there is no C++ compiler on PATH")
+def test_ranks_take_the_loop_if_one_of_them_has_no_compiler(pools: dict[int, RankPool]) -> None:
+    assert pool_of(pools, 3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
+    found = pool_of(pools, 3).ask(lars_ranks.settled, 1)
+    assert [kernel for kernel, _ in found] == ["Loop"] * 3
+    assert "another rank cannot" in found[0][1] and [said for _, said in found[1:]] == ["", ""], "rank 0 alone says it"
+    assert "no C++ compiler" in pool_of(pools, 3).ask(lars_ranks.settled, 0)[0][1]

@@ -1,0 +1,217 @@
+"""LARS in shards: of X ranks in a row each moves 1/X of the weights and keeps 1/X of the velocities.
+
+Source: Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update", arXiv 2004.13336 (abstract verified). When
+gradients have been reduced down to the shards of a row, each rank moves its shard of the weights, and the row gathers
+weights instead of gradients: as many bytes, 1/X of the work. Weights travel in their own dtype, float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from training.optim.kernel import Kernel, Piece, is_dense
+from training.sync.all_reduce import Pending
+
+
+class Halves(Protocol):
+    """An all-reduce in two halves, as `training.sync.torus.Torus` has them with float32 on the wire."""
+
+    ranks: int
+
+    @property
+    def wire_bytes(self) -> Sequence[float]: ...
+
+    @property
+    def row_group(self) -> dist.ProcessGroup | None:
+        """The ranks that hold the shards of one vector; None where that is one rank."""
+
+    def padded(self, elements: int) -> int:
+        """The next length that needs no copy."""
+
+    def shard(self, vector: Tensor) -> Tensor:
+        """This rank's part of a 1-D vector, a contiguous view."""
+
+    def start_reduce(self, vector: Tensor) -> Pending:
+        """Begin to replace `shard(vector)` by its mean over all ranks."""
+
+    def start_gather(self, vector: Tensor) -> Pending:
+        """Begin to fill `vector` with the shards of the row."""
+
+
+class FirstHalf:
+    """Reduces to shards, in the place of a whole all-reduce: after it a rank has the mean of its shard alone."""
+
+    def __init__(self, halves: Halves) -> None:
+        self._halves, self.ranks = halves, halves.ranks
+        self.padded, self.start = halves.padded, halves.start_reduce
+
+    @property
+    def wire_bytes(self) -> Sequence[float]:
+        """Those of both halves."""
+        return self._halves.wire_bytes
+
+    def mean_(self, vector: Tensor) -> None:
+        """`start` and `wait`."""
+        self.start(vector).wait()
+
+
+class ShardedGroup:
+    """Parameters whose gradients are reduced together: their `.grad` are parts of the flat vector `gradients`.
+
+    Their weights become parts of a flat vector, too, in the same places and layouts. `pieces` are what this rank's
+    shard has of the parameters with the `numbers`.
+    """
+
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], gradients: Tensor, halves: Halves, scaled: set[nn.Parameter]
+    ) -> None:
+        self.parameters, self._halves = list(parameters), halves
+        self.weights = torch.zeros_like(gradients)
+        self._places = [_place(parameter.grad, gradients) for parameter in self.parameters]
+        self._strides = [_of(parameter.grad).stride() for parameter in self.parameters]
+        for parameter, view in zip(self.parameters, self.views(self.weights), strict=True):
+            view.copy_(parameter.detach())
+            parameter.data = view
+        shard = halves.shard(self.weights)
+        self.velocity = torch.zeros_like(shard)
+        self._begin, self._end = _place(shard, self.weights)
+        self.pieces = [
+            Piece(shard[here], halves.shard(gradients)[here], self.velocity[here], self.parameters[number] in scaled)
+            for number, here, _ in self._parts()
+        ]
+        numbers = [number for number, _, _ in self._parts()]
+        self.numbers = torch.tensor(numbers, dtype=torch.int64, device=gradients.device)
+
+    def views(self, vector: Tensor) -> list[Tensor]:
+        """The part of a vector for each parameter."""
+        layouts = zip(self.parameters, self._places, self._strides, strict=True)
+        return [vector[begin:end].as_strided(p.shape, stride) for p, (begin, end), stride in layouts]
+
+    def whole_velocities(self) -> list[Tensor]:
+        """Of each parameter, gathered from the row: all ranks must ask together."""
+        whole = torch.zeros_like(self.weights)
+        self._halves.shard(whole).copy_(self.velocity)
+        self._halves.start_gather(whole).wait()
+        return self.views(whole)
+
+    def take_velocities(self, velocities: Sequence[Tensor]) -> None:
+        """Keep the shard of the whole velocity of each parameter."""
+        for number, here, there in self._parts():
+            laid_out = torch.empty_strided(velocities[number].shape, self._strides[number])
+            flat = laid_out.copy_(velocities[number]).as_strided((laid_out.numel(),), (1,))
+            self.velocity[here].copy_(flat[there])
+
+    def _parts(self) -> Iterator[tuple[int, slice, slice]]:
+        """What the shard has of each parameter: its number, where in the shard, where in the parameter."""
+        for number, (begin, end) in enumerate(self._places):
+            low, high = max(begin, self._begin), min(end, self._end)
+            if low < high:
+                yield number, slice(low - self._begin, high - self._begin), slice(low - begin, high - begin)
+
+
+class ShardedLARS:
+    """The optimizer of one rank of a row. All ranks call each of its methods together, except `load_state_dict`."""
+
+    def __init__(self, names: Mapping[nn.Parameter, str], scaled: set[nn.Parameter], kernel: Kernel, halves: Halves):
+        self._names, self._scaled, self._kernel, self._halves = names, scaled, kernel, halves
+        self._row = halves.row_group
+        self._group_of: dict[nn.Parameter, ShardedGroup] = {}
+        self._gathers: list[Pending] = []
+        self._gathered: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def lay_out(self, groups: Sequence[tuple[Sequence[nn.Parameter], Tensor]]) -> None:
+        """Move to other groups, between two steps: parameters, and the flat vector that their gradients are parts of.
+
+        Velocities come along. Raises ValueError where a gradient is no part of its group's vector.
+        """
+        self.gather()
+        made = [ShardedGroup(parameters, gradients, self._halves, self._scaled) for parameters, gradients in groups]
+        self._group_of = {parameter: group for group in made for parameter in group.parameters}
+        if self._gathered:
+            self.load_state_dict(self._gathered)
+        self._gathered = {}
+
+    def step(self, rate: float) -> None:
+        """Move all weights, once all gradients are reduced to shards."""
+        for group in self.groups:
+            self.step_part(group.parameters, rate)
+        self.finish()
+
+    @torch.no_grad()
+    def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        """Move the weights of one group, whose gradients are reduced to shards, and begin to gather them."""
+        group = self._group_of[parameters[0]]
+        if set(parameters) != set(group.parameters):
+            raise ValueError("the parameters of a group move together")
+        self._gathered = {}
+        squares = group.weights.new_zeros(len(group.parameters), 2, dtype=torch.float64)
+        if group.pieces:
+            squares[group.numbers] = self._kernel.squares(group.pieces)
+        squares = self._over_the_row(squares)
+        if group.pieces:
+            self._kernel.move(group.pieces, rate, squares[group.numbers])
+        self._gathers.append(self._halves.start_gather(group.weights))
+
+    def finish(self) -> None:
+        """After the last group of a step: every rank has all weights."""
+        for gather in self._gathers:
+            gather.wait()
+        self._gathers.clear()
+
+    @property
+    def groups(self) -> list[ShardedGroup]:
+        """In the order in which they were given."""
+        return list(dict.fromkeys(self._group_of.values()))
+
+    @torch.no_grad()
+    def gather(self) -> None:
+        """Collect whole velocities for `state_dict`; they are kept until the next step."""
+        for group in self.groups:
+            names = [self._names[parameter] for parameter in group.parameters]
+            self._gathered.update(zip(names, group.whole_velocities(), strict=True))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The velocities by parameter name, whole, for any grid and form. Raises RuntimeError before `gather`."""
+        if not self._gathered:
+            raise RuntimeError("this rank has 1/X of the velocities: call `gather` on all ranks before `state_dict`")
+        return {
+            name: self._gathered[name] if name in self._gathered else torch.zeros_like(parameter)
+            for parameter, name in self._names.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over whole velocities from a `state_dict` of any form; KeyError when one is missing."""
+        for group in self.groups:
+            group.take_velocities([state[self._names[parameter]] for parameter in group.parameters])
+
+    def _over_the_row(self, partial: Tensor) -> Tensor:
+        """The sum over the row, added in the same order in every row.
+
+        An all-reduce could differ in bits from row to row, and replicas would drift apart.
+        """
+        if self._row is None:
+            return partial
+        parts = [torch.empty_like(partial) for _ in range(dist.get_world_size(self._row))]
+        dist.all_gather(parts, partial, group=self._row)
+        return torch.stack(parts).sum(0)
+
+
+def _of(gradient: Tensor | None) -> Tensor:
+    if gradient is None:
+        raise ValueError("a parameter of a group has no gradient")
+    return gradient
+
+
+def _place(part: Tensor | None, vector: Tensor) -> tuple[int, int]:
+    """Begin and end of a part of a flat vector."""
+    part = _of(part)
+    if not is_dense(part) or part.untyped_storage().data_ptr() != vector.untyped_storage().data_ptr():
+        raise ValueError("a gradient is no part of its group's vector")
+    begin = int(part.storage_offset()) - int(vector.storage_offset())
+    return begin, begin + part.numel()
