@@ -1,0 +1,231 @@
+"""LARS over the 161 tensors of ResNet-50 (He et al. 2015, v1.5): loops, torch's foreach, timm's and apex's forms, ours.
+
+`python -m benchmarks.lars [ROUNDS]`: one thread, time of the thread alone, the least of ROUNDS steps (12) in each of
+six processes of each form. Momentum 0.9, decay 5e-5, the rate inside the momentum where a form allows it. A GPU is
+measured where there is one, with its own clock, beside the bytes that two passes move.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from training.optim.foreach import Foreach
+from training.optim.kernel import Piece, Rule
+from training.optim.lars import LARS
+from training.recipe.train import LarsKeys
+
+ROUNDS, PROCESSES = 12, 6
+LIMIT_S = 300.0
+TENSORS, PARAMETERS = 161, 25_557_032
+MOMENTUM, DECAY, TRUST, RATE = 0.9, 5e-5, 0.001, 0.1
+Form = Callable[[], None]
+
+
+def shapes() -> Iterator[tuple[int, ...]]:
+    """Of the parameters in forward order: convolutions without bias, batch norms, one linear layer."""
+
+    def normalized(outputs: int, inputs: int, kernel: int) -> Iterator[tuple[int, ...]]:
+        yield from [(outputs, inputs, kernel, kernel), (outputs,), (outputs,)]
+
+    yield from normalized(64, 3, 7)
+    inputs = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            yield from normalized(width, inputs, 1)
+            yield from normalized(width, width, 3)
+            yield from normalized(4 * width, width, 1)
+            if block == 0:
+                yield from normalized(4 * width, inputs, 1)
+            inputs = 4 * width
+    yield from [(1000, 2048), (1000,)]
+
+
+class ResNet50(nn.Module):
+    """Its parameters and their gradients, random; nothing is computed with them."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        draw = torch.Generator(device).manual_seed(1)
+        for number, shape in enumerate(shapes()):
+            weight = nn.Parameter(torch.randn(shape, generator=draw, device=device) * 0.05)
+            weight.grad = torch.randn(shape, generator=draw, device=device) * 0.001
+            self.register_parameter(f"p{number}", weight)
+        sizes = [weight.numel() for weight in self.parameters()]
+        assert (len(sizes), sum(sizes)) == (TENSORS, PARAMETERS)
+
+
+def of_torusrun(form: str, device: str) -> Form:
+    optimizer = LARS(ResNet50(device), MOMENTUM, DECAY, LarsKeys(trust=TRUST, form=form))  # type: ignore[arg-type]
+    return lambda: optimizer.step(RATE)
+
+
+def pieces_of(device: str) -> list[Piece]:
+    weights = [weight for weight in ResNet50(device).parameters()]
+    return [Piece(w.detach(), w.grad, torch.zeros_like(w), w.ndim > 1) for w in weights if w.grad is not None]
+
+
+def foreach_in_place(device: str) -> Form:
+    """torusrun's form for a GPU without Triton: lists of tensors, changed in place where that is possible."""
+    kernel, pieces = Foreach(Rule(MOMENTUM, DECAY, LarsKeys(trust=TRUST))), pieces_of(device)
+    return lambda: kernel.move(pieces, RATE)
+
+
+def foreach(device: str) -> Form:
+    """As one writes it: each operation of the formula makes a new list, and two lists are copied back."""
+    pieces = pieces_of(device)
+    weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
+    gradients = [piece.gradient for piece in pieces]
+
+    def step() -> None:
+        w, g = torch._foreach_norm(weights), torch._foreach_norm(gradients)
+        divisors = torch._foreach_add(g, torch._foreach_mul(w, DECAY))
+        ratios = torch._foreach_mul(torch._foreach_div(w, divisors), TRUST)
+        ratios = [r if piece.scaled else torch.ones_like(r) for r, piece in zip(ratios, pieces, strict=True)]
+        updates = torch._foreach_mul(torch._foreach_add(gradients, weights, alpha=DECAY), ratios)
+        moved = torch._foreach_add(torch._foreach_mul(velocities, MOMENTUM), torch._foreach_mul(updates, RATE))
+        torch._foreach_copy_(velocities, moved)
+        torch._foreach_copy_(weights, torch._foreach_sub(weights, moved))
+
+    return step
+
+
+def like_timm(device: str) -> Form:
+    """The operations of timm.optim.Lars (huggingface/pytorch-image-models, timm/optim/lars.py, read at 5788a1a)."""
+    pieces = pieces_of(device)
+
+    def step() -> None:
+        for weight, gradient, velocity, scaled in pieces:
+            update = gradient
+            if scaled:
+                w, g = weight.norm(2.0), gradient.norm(2.0)
+                ratio = torch.where(w > 0, torch.where(g > 0, TRUST * w / (g + w * DECAY + 1e-8), 1.0), 1.0)
+                update = gradient.add(weight, alpha=DECAY).mul_(ratio)
+            velocity.mul_(MOMENTUM).add_(update)
+            weight.add_(velocity, alpha=-RATE)
+
+    return step
+
+
+def like_apex(device: str) -> Form:
+    """The operations of apex's LARC around torch.optim.SGD (NVIDIA/apex, apex/parallel/LARC.py, read at 0bfb830).
+
+    It changes the gradients, waits for two norms of each tensor, and scales all tensors. torch's SGD follows.
+    """
+    pieces = pieces_of(device)
+    gradients = [piece.gradient.clone() for piece in pieces]
+    velocities = [piece.velocity for piece in pieces]
+
+    def step() -> None:
+        for (weight, _, _, _), gradient in zip(pieces, gradients, strict=True):
+            w, g = torch.norm(weight), torch.norm(gradient)
+            if w != 0 and g != 0:
+                ratio = TRUST * w / (g + w * DECAY + 1e-8)
+                gradient += DECAY * weight
+                gradient *= ratio
+        for (weight, _, _, _), gradient, velocity in zip(pieces, gradients, velocities, strict=True):
+            velocity.mul_(MOMENTUM).add_(gradient)
+            weight.add_(velocity, alpha=-RATE)
+
+    return step
+
+
+def copy(device: str) -> Form:
+    source = torch.randn(PARAMETERS, device=device)
+    target = torch.empty_like(source)
+
+    def step() -> None:
+        target.copy_(source)
+
+    return step
+
+
+FORMS: dict[str, Callable[[str], Form]] = {
+    "loop": lambda device: of_torusrun("loop", device),
+    "timm": like_timm,
+    "apex": like_apex,
+    "foreach": foreach,
+    "foreach, in place": foreach_in_place,
+    "fused": lambda device: of_torusrun("fused", device),
+    "memcpy": copy,
+}
+
+
+def on_cpu(rounds: int) -> dict[str, float]:
+    """Least ms of one thread. Each form has processes of its own: what one leaves of the heap would slow another."""
+    least = dict.fromkeys(FORMS, float("inf"))
+    for _ in range(PROCESSES):
+        for name in FORMS:
+            alone = [sys.executable, "-m", "benchmarks.lars", str(rounds), name]
+            ended = subprocess.run(alone, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+            least[name] = min(least[name], float(ended.stdout))
+    return least
+
+
+def alone_ms(rounds: int, name: str) -> float:
+    """The least of `rounds` steps of one form."""
+    torch.set_num_threads(1)
+    step = FORMS[name]("cpu")
+    step()  # touches the memory
+    least_s = float("inf")
+    for _ in range(rounds):
+        started_s = time.thread_time()
+        step()
+        least_s = min(least_s, time.thread_time() - started_s)
+    return least_s * 1e3
+
+
+def on_gpu(rounds: int) -> dict[str, float]:
+    """Least ms between two events around a step; forms that wait for the device fail here."""
+    least = {}
+    for name, make in FORMS.items():
+        step = make("cuda")
+        for _ in range(3):
+            step()
+        times = []
+        if name != "apex":
+            torch.cuda.set_sync_debug_mode("error")
+        for _ in range(rounds):
+            before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            before.record()
+            step()
+            after.record()
+            times.append((before, after))
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+        least[name] = min(before.elapsed_time(after) for before, after in times)
+        del step
+        torch.cuda.empty_cache()
+    return least
+
+
+def table(least: dict[str, float]) -> Iterator[str]:
+    yield f"{'form':18s} {'ms':>8s} {'to the loop':>12s} {'to foreach':>12s} {'to a copy':>10s}"
+    for name, ms in least.items():
+        ratios = [f"{least[other] / ms:.2f}x" for other in ("loop", "foreach")]
+        yield f"{name:18s} {ms:8.2f} {ratios[0]:>12s} {ratios[1]:>12s} {ms / least['memcpy']:9.2f}x"
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    if len(sys.argv) > 2:
+        print(alone_ms(rounds, sys.argv[2]))
+        return
+    print(f"LARS, {TENSORS} tensors, {PARAMETERS * 4 / 1e6:.1f} MB; torch {torch.__version__}, {platform.machine()}")
+    print(f"\nCPU, 1 thread, its own time, least of {PROCESSES} x {rounds}; a copy moves {PARAMETERS * 8 / 1e6:.0f} MB")
+    print("\n".join(table(on_cpu(rounds))))
+    if not torch.cuda.is_available():
+        print("\nGPU: skipped, there is none here. The goal is 0.25 ms on an H100, 20x over the loop.")
+        return
+    print(f"\nGPU, {torch.cuda.get_device_name()}, least of {rounds}; two passes move {PARAMETERS * 28 / 1e6:.0f} MB")
+    print("\n".join(table(on_gpu(rounds))))
+
+
+if __name__ == "__main__":
+    main()
