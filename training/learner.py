@@ -32,10 +32,10 @@ class Learner:
 
     def __init__(self, config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> None:
         self._train, self._ranks, self.device = config.train, ranks, device
-        self._data, self.model, self._optimizer = parts.data, parts.model, parts.optimizer
+        self._data, self.model = parts.data, parts.model
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
         self._backward = Backward(config.train, device)
-        self._steps = steps.build(config, ranks, parts, self._backward)
+        self._steps, self._optimizer = steps.build(config, ranks, parts, self._backward)
         self._numbers = Late()
         self.progress = Progress()
         self.last_rate = 0.0
@@ -105,6 +105,11 @@ class Learner:
         images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
         with self._backward.precision():
             return accuracy(self.model, images.to(self.device), labels.to(self.device))
+
+    def gather(self) -> None:
+        """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""
+        if gather := getattr(self._optimizer, "gather", None):
+            gather()
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; the sample order and the rates follow from the progress."""

@@ -50,6 +50,7 @@ def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, 
     all ranks wait for the outcome and return the same.
     """
     learner.check_alike()
+    learner.gather()
     error = _write(folder, learner, reporter) if folder is not None else None
     if error is not None and last and folder is not None:
         reporter.lost_checkpoint(error, folder.newest)

@@ -28,15 +28,16 @@ class Steps(Protocol):
         """[mean loss, above 0 if any rank wants to stop] of the last step; from here all ranks hold the same."""
 
 
-def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> Steps:
-    """As the recipe says; all ranks must build it at the same time."""
+def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Optimizer]:
+    """As the recipe says, with the optimizer that moves the weights; all ranks must build it at the same time."""
     sync, planner = synchronization.build(config, ranks, parts.model)
     if config.train.sync.every == 1:
-        return MeanGradient(backward, parts.optimizer, sync, planner)
+        optimizer = synchronization.in_shards(parts.optimizer, sync)
+        return MeanGradient(backward, optimizer, sync, planner), optimizer
     name = config.train.sync.all_reduce
     assert name != "ddp", "recipe/fits.py refuses it"
     average = StateAverage(parts.model, parts.optimizer, all_reduce.build(name, config.grid))
-    return OwnGradient(backward, parts.optimizer, sync, average)
+    return OwnGradient(backward, parts.optimizer, sync, average), parts.optimizer
 
 
 class MeanGradient:
@@ -73,6 +74,8 @@ class MeanGradient:
                 step_part(parameters, rate)
         if not step_part:
             self._optimizer.step(rate)
+        if finish := getattr(self._optimizer, "finish", None):
+            finish()
 
 
 class OwnGradient:

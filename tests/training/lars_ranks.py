@@ -6,16 +6,27 @@ import hashlib
 import io
 from collections.abc import Callable
 from contextlib import redirect_stderr
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from gradient_ranks import BATCH, Network, Points
 from torch import nn
+from training_runs import TRAIN, config
 
+from training.config import Config
+from training.learner import Learner
 from training.optim import cpp
 from training.optim.lars import LARS
+from training.optim.lars import build as build_lars
 from training.optim.sharded import FirstHalf, ShardedLARS
-from training.parts import settle
-from training.recipe.train import LarsKeys
+from training.parts import Parts, settle
+from training.progress import always
+from training.ranks import Ranks
+from training.recipe.reading import record
+from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
 from training.sync.all_reduce import build
 from training.sync.arena import Arena
 from training.sync.torus import Torus
@@ -114,3 +125,23 @@ def settled(rank: int, without: int) -> tuple[str, str]:
     with redirect_stderr(said):
         settle(optimizer, torch.device("cpu"))
     return type(optimizer._choice.kernel).__name__, said.getvalue()
+
+
+def learned(rank: int, grid: tuple[int, ...], folder: str, form: str, buckets: str, steps: int) -> dict[str, Any]:
+    """The state of a learner after some steps of the training loop's kind."""
+    lars, world = LarsKeys(trust=0.05, form=form), dist.get_world_size()  # type: ignore[arg-type]
+    train = replace(
+        TRAIN,
+        batch=BATCH,
+        optimizer=OptimizerKeys("lars", lars=lars),
+        sync=SyncKeys(buckets=buckets, count=3),  # type: ignore[arg-type]
+    )
+    read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid, train=train)
+    net = Network(rank)
+    parts = Parts(Points(), net, build_lars(net, train), lambda moment: 0.1 + 0.01 * moment.steps, always(BATCH))
+    learner = Learner(read, Ranks(rank, world, rank), torch.device("cpu"), parts)
+    for _ in range(steps):
+        learner.step(stop=False)
+    learner.check_alike()
+    learner.gather()
+    return {part: {key: t.tolist() for key, t in learner.state()[part].items()} for part in ("model", "optimizer")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import lars_ranks
@@ -12,6 +13,9 @@ import torch
 from torus_ranks import RankPool
 
 from training.optim import cpp
+from training.optim.lars import build
+from training.recipe.reading import ConfigError
+from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
 from training.sync.mesh import wire_bytes
 
 STEPS = 2
@@ -97,3 +101,24 @@ def test_ranks_take_the_loop_if_one_of_them_has_no_compiler(pools: dict[int, Ran
     assert [kernel for kernel, _ in found] == ["Loop"] * 3
     assert "another rank cannot" in found[0][1] and [said for _, said in found[1:]] == ["", ""], "rank 0 alone says it"
     assert "no C++ compiler" in pool_of(pools, 3).ask(lars_ranks.settled, 0)[0][1]
+
+
+@pytest.mark.parametrize(("grid", "buckets"), [((2,), "one"), ((2, 2), "equal"), ((3,), "exact"), ((1, 2), "fujitsu")])
+def test_a_training_in_shards_learns_what_one_with_whole_weights_learns(
+    pools: dict[int, RankPool], grid: tuple[int, ...], buckets: str, tmp_path: Path
+) -> None:
+    pool, steps = pool_of(pools, torch.Size(grid).numel()), 8  # the exact plan is used after the first six
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "whole").mkdir()
+    in_shards = pool.ask(lars_ranks.learned, grid, str(tmp_path / "shards"), "sharded", buckets, steps)
+    assert all(state == in_shards[0] for state in in_shards), "ranks differ in bits"
+    whole = pool.ask(lars_ranks.learned, grid, str(tmp_path / "whole"), "auto", "one", steps)[0]
+    assert_close(tensors(in_shards[0]), tensors(whole))
+
+
+@pytest.mark.parametrize("other", [{"sync": SyncKeys(all_reduce="flat")}, {"sync": SyncKeys(wire="fp16")},
+                                   {"sync": SyncKeys(every=2)}, {"precision": "fp16"}])  # fmt: skip
+def test_shards_are_refused_where_they_do_not_go_with_the_rest(other: dict[str, Any]) -> None:
+    optimizer = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
+    with pytest.raises(ConfigError, match="'sharded' needs sync.all_reduce torus, sync.wire fp32, sync.every 1"):
+        build(lars_ranks.network(), Train(optimizer=optimizer, **other))

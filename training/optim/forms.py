@@ -27,7 +27,7 @@ class Choice:
         try:
             self.kernel = _fused(weights, rule)
         except Unavailable as error:
-            if rule.keys.form != "auto":
+            if rule.keys.form == "fused":
                 raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
             self._missing = str(error)
             self.kernel = _fallback(weights, rule)
@@ -37,7 +37,7 @@ class Choice:
 
         Returns what to tell the user. All ranks must call it together.
         """
-        if self._rule.keys.form != "auto" or all_ranks(not self._missing):
+        if self._rule.keys.form in ("loop", "fused") or all_ranks(not self._missing):
             return None
         self.kernel = _fallback(self._weights, self._rule)
         why = self._missing or "another rank cannot"

@@ -47,13 +47,13 @@ class FirstHalf:
     """Reduces to shards, in the place of a whole all-reduce: after it a rank has the mean of its shard alone."""
 
     def __init__(self, halves: Halves) -> None:
-        self._halves, self.ranks = halves, halves.ranks
+        self.halves, self.ranks = halves, halves.ranks
         self.padded, self.start = halves.padded, halves.start_reduce
 
     @property
     def wire_bytes(self) -> Sequence[float]:
         """Those of both halves."""
-        return self._halves.wire_bytes
+        return self.halves.wire_bytes
 
     def mean_(self, vector: Tensor) -> None:
         """`start` and `wait`."""

@@ -50,6 +50,10 @@ class Optimizer(Protocol):
     `step_part(parameters: Sequence[Parameter], rate: float) -> None`: the step of these parameters alone. It is
     called as their gradients arrive; in one step every parameter is in one of the calls.
 
+    `finish() -> None`: called on all ranks after the last `step_part` of a step.
+
+    `gather() -> None`: called on all ranks together before rank 0 asks for `state_dict`.
+
     `agree(all_ranks: Callable[[bool], bool]) -> str | None`: called on all ranks once they have met, before the first
     step, so that all compute alike. `all_ranks` tells whether something is true on all ranks; all must ask it
     together. What is returned goes to rank 0's log.

@@ -58,6 +58,7 @@ class Gradients:
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
         self.watch: Watch | None = None
+        self.on_layout: Callable[[], None] | None = None  # called when the gradients lie in other buckets
         self.lay_out(layout or Layout.one(len(named)))
         for number, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
@@ -76,6 +77,8 @@ class Gradients:
         views = {n: view for bucket in self.buckets for n, view in zip(bucket.numbers, bucket.gradients, strict=True)}
         self._views = [views[number] for number in range(len(views))]
         self.clear()
+        if self.on_layout:
+            self.on_layout()
 
     def clear(self) -> None:
         """Set all gradients to zero, before the first forward pass of a step."""

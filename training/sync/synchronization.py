@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, cast
 
 from torch import Tensor, nn
 from torch.nn import Parameter
 
 from training.config import Config
+from training.optim.lars import LARS
+from training.optim.sharded import FirstHalf, Halves
 from training.ranks import Ranks
+from training.recipe.protocols import Optimizer
 from training.sync import all_reduce, plan_file
 from training.sync.buckets import shapes
 from training.sync.buckets.layout import Layout, expected_order
@@ -44,6 +47,8 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
         return DDPGradients(model, flat, rank=ranks.rank, missing_is_zero=zero), None
     reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
+    if config.train.optimizer.name == "lars" and config.train.optimizer.lars.form == "sharded":
+        reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all else
     gradients = Gradients(model, reduce, apart=apart, rank=ranks.rank, missing_is_zero=zero)
     buckets = keys.buckets
     if buckets == "auto":
@@ -53,6 +58,22 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
         return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
     gradients.lay_out(_by_shape(buckets, keys.count, gradients))
     return gradients, None
+
+
+def in_shards(optimizer: Optimizer, gradients: Synchronization) -> Optimizer:
+    """The optimizer, or in its place the one that moves shards, where gradients are reduced to shards alone."""
+    if not isinstance(gradients, Gradients) or not isinstance(gradients.all_reduce, FirstHalf):
+        return optimizer
+    assert isinstance(optimizer, LARS), "only LARS has the form"
+    sharded = optimizer.sharded(gradients.all_reduce.halves)
+
+    def lay_out() -> None:
+        groups = [([gradients.parameters[n] for n in b.numbers], b.vector) for b in gradients.buckets if b.numbers]
+        sharded.lay_out(groups)
+
+    gradients.on_layout = lay_out
+    lay_out()
+    return sharded
 
 
 def _by_shape(shape: shapes.Shape, count: int, gradients: Gradients) -> Layout:
