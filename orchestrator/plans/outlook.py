@@ -23,14 +23,13 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Outlook:
-    """A plan placed on hosts, beside what else was possible: other grids, and three levels in place of two."""
+    """A plan placed on hosts, beside what else was possible: the best grids of one to three levels."""
 
     name: str
     cluster: Cluster
     arrangement: Arrangement
     compared: tuple[compare.OrderRow, ...]
     grids: tuple[Choice, ...]
-    levels: tuple[Choice, ...]
 
     def text(self) -> str:
         """For a terminal."""
@@ -58,10 +57,8 @@ class Outlook:
 
     def _others(self) -> list[str]:
         lines = ["the same all-reduce in other shapes:"]
-        for choice in (*self.grids[:SHOWN], *self.levels[:1]):
-            dims = "x".join(map(str, choice.dims))
-            note = "   (three levels: the training has two)" if len(choice.dims) > 2 else ""
-            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms{note}")
+        for choice in self.grids[:SHOWN]:
+            lines.append(f"  {'x'.join(map(str, choice.dims)):14}{choice.total_s * 1e3:8.2f} ms")
         return lines
 
     def svg(self) -> str:
@@ -85,7 +82,7 @@ class Outlook:
                 }
                 for load in self.arrangement.loads.links
             ],
-            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in (*self.grids, *self.levels)],
+            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in self.grids],
         }
 
 
@@ -107,5 +104,4 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         arrangement,
         tuple(compare.rows(arrangement, known, GRADIENT_BYTES)),
         tuple(choices(used, plan.ranks_per_node, known)),
-        tuple(choices(used, plan.ranks_per_node, known, levels=3)),
     )
