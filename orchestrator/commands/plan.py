@@ -86,7 +86,7 @@ def _words(planned: Plan) -> str:
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
-        "grid": f"{grid}: {grid.y} rows of {grid.x} ranks",
+        "grid": f"{grid}: {grid.words}",
         "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
         **(_command(planned) if run.command else _training(planned)),
         "folder": str(planned.folder),

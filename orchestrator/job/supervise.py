@@ -110,8 +110,9 @@ class Supervisor:
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image and (end := self._ready(image)):
             return end
-        grid = (placement.grid.x, placement.grid.y)
-        ledger.append(self.folder.ledger, Started(self.attempt.number, job, tuple(placement.hosts), grid))
+        ledger.append(
+            self.folder.ledger, Started(self.attempt.number, job, tuple(placement.hosts), placement.grid.dims)
+        )
         started = process.start(
             command(self.plan, self.attempt, starter),
             own_group=True,

@@ -14,7 +14,7 @@ from orchestrator.plans.plan import Plan
 from orchestrator.runs import ledger
 from orchestrator.runs.changes import Changes
 from orchestrator.runs.events import Event, Submitting
-from orchestrator.spec.kinds import NODES, seconds
+from orchestrator.spec.kinds import GRID, NODES, seconds
 from orchestrator.spec.kinds import grid as as_grid
 
 MOST_EXCLUDED = 10_000
@@ -44,7 +44,7 @@ def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes) 
         plan.run,
         time_s=plan.run.time_s if total.time_s is None else total.time_s,
         nodes=plan.run.nodes if total.nodes is None else total.nodes,
-        grid=total.grid or plan.run.grid,
+        grid=plan.run.grid if total.grid is None else total.grid,
     )
     derived = AttemptPlan(number, replace(plan, run=run), changes, total.exclude)
     if changes != Changes():
@@ -115,5 +115,5 @@ def _options(made: Changes) -> Iterator[tuple[str, str]]:
         yield "time", f"--time {made.time_s:g}s"
     if made.nodes is not None:
         yield "nodes", f"--nodes {made.nodes}"
-    if made.grid:
-        yield "grid", f"--grid {made.grid[0]}x{made.grid[1]}"
+    if made.grid is not None:
+        yield "grid", f"--grid {GRID.write(made.grid)}"

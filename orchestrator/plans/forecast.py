@@ -47,7 +47,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
         Asked(
             nodes=plan.run.nodes,
             ranks=plan.ranks,
-            grid=(plan.grid.x, plan.grid.y),
+            grid=plan.grid.dims,
             batch=plan.run.train.batch,
             epochs=plan.run.train.epochs,
             workload=trained,
@@ -77,7 +77,7 @@ def stood(plan: Plan, hosts: Sequence[str]) -> Stand:
     if len(names) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
     if known := profile.cluster(plan.site, names):
-        return arrange((plan.grid.x, plan.grid.y), names, plan.ranks_per_node, known).hosts, known
+        return arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known
     return _on_one_switch(plan, names[: plan.run.nodes])
 
 
@@ -95,7 +95,7 @@ def _placed_s(plan: Plan, stand: Stand | None, trained: Workload) -> Cost | None
     if not stand and not gloo:
         return None
     order, known = stand or _on_one_switch(plan, [str(number) for number in range(plan.run.nodes)])
-    found = timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order)
+    found = timing(Rings(plan.grid.dims, plan.ranks_per_node), known, order)
     return found.gloo_s if gloo else found.nccl_s
 
 

@@ -22,4 +22,4 @@ def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
     from orchestrator.placement.arrange import arrange
 
     known = cluster(plan.site, hosts)
-    return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
+    return arrange(plan.grid.dims, hosts, plan.ranks_per_node, known) if known else None

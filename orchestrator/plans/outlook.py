@@ -96,7 +96,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
     given = list(dict.fromkeys(hosts))
     if len(given) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
-    arrangement = arrange((plan.grid.x, plan.grid.y), given, plan.ranks_per_node, known)
+    arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
     used = arrangement.hosts
     return Outlook(
         plan.run.name,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.containers import source
-from orchestrator.placement.grid import Grid, choose
+from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.spec.load import load
@@ -26,8 +26,16 @@ HANG_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
+class ChosenGrid:
+    """The grid of a run with `grid: auto`, and why it is this one."""
+
+    grid: Grid
+    reason: str
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What every verb looks at: spec, site and grid."""
+    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen."""
 
     run_id: str
     run: RunSpec
@@ -35,6 +43,7 @@ class Plan:
     folder: Path
     python: str
     spec_text: str = ""
+    chosen: ChosenGrid | None = None
 
     @property
     def ranks_per_node(self) -> int:
@@ -45,8 +54,16 @@ class Plan:
         return self.run.nodes * self.ranks_per_node
 
     @property
+    def named_grid(self) -> Grid | None:
+        """The grid as far as the run's file decides it; None where the hosts do."""
+        return asked(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
     def grid(self) -> Grid:
-        return choose(self.ranks, self.ranks_per_node, self.run.grid)
+        """The grid, named or chosen. A plan whose grid has to be chosen first has none (`plans.grid.with_grid`)."""
+        if grid := self.chosen.grid if self.chosen else self.named_grid:
+            return grid
+        raise ValueError("the grid of this plan is not chosen yet")
 
     @property
     def code(self) -> Path | None:
@@ -71,12 +88,15 @@ class Plan:
         return {**self.site.env, **self.run.env}
 
     def as_json(self) -> dict[str, Any]:
+        """For the run folder; `grid` is "auto" where the job has to choose it."""
+        grid = self.chosen.grid if self.chosen else self.named_grid
         return {
             "schema": SCHEMA,
             "run": self.run_id,
             "folder": str(self.folder),
             "python": self.python,
-            "grid": [self.grid.x, self.grid.y],
+            "grid": list(grid.dims) if grid else "auto",
+            **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),

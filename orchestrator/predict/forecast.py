@@ -24,7 +24,7 @@ class Asked:
 
     nodes: int
     ranks: int
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     batch: int
     epochs: int
     workload: Workload
@@ -38,7 +38,7 @@ class Forecast:
     """The predicted times of a run."""
 
     ranks: int
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     best_grid: tuple[int, ...]
     forward_s: float
     backward_s: float
@@ -65,10 +65,14 @@ class Forecast:
         return {"schema": SCHEMA, **asdict(self), "total_s": self.total_s}
 
 
+def _scheme(links: Network, dims: tuple[int, ...]) -> schemes.Scheme:
+    return schemes.grid(links, *dims) if len(dims) == 2 else schemes.cascade(links, dims)
+
+
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances."""
     links = asked.network.holding(asked.ranks)
-    all_reduce_s = asked.placed_s or schemes.grid(links, *asked.grid).cost_s
+    all_reduce_s = asked.placed_s or _scheme(links, asked.grid).cost_s
     best = schemes.best_grid(links, asked.workload.gradient_bytes)
     local = asked.batch / asked.ranks
     one = step(
