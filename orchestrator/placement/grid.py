@@ -51,7 +51,7 @@ def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid
     `auto` on one node is one row. Raises ValueError, listing shapes that fit, when `dims` do not hold exactly `ranks`.
     """
     if not dims:
-        return Grid((ranks_per_node, ranks // ranks_per_node))
+        return Grid((ranks_per_node, 1)) if ranks == ranks_per_node else None
     grid = Grid(dims)
     if grid.ranks != ranks:
         fitting = list(_shapes(ranks, len(dims)))

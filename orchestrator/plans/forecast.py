@@ -12,6 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
+from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 from orchestrator.predict.compute import Device, device, device_for, measured
 from orchestrator.predict.forecast import Asked, Forecast, forecast
@@ -34,7 +35,7 @@ class Otherwise:
 
 
 def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
-    """What `plan` will take, on its hosts where they are known.
+    """What `plan`, whose grid is decided, will take, on its hosts where they are known.
 
     Raises UserError where no rate is known.
     """
@@ -68,17 +69,19 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
-def stood(plan: Plan, hosts: Sequence[str]) -> Stand:
-    """`hosts` in the order in which the ranks would fill them; without a topology all hang on one switch.
+def stood(plan: Plan, hosts: Sequence[str]) -> tuple[Plan, Stand]:
+    """The plan with its grid, and `hosts` as its ranks would fill them; without a topology all hang on one switch.
 
     Asks the topology's source once. Raises UserError for too few hosts.
     """
     names = list(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
-    if known := profile.cluster(plan.site, names):
-        return arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known
-    return _on_one_switch(plan, names[: plan.run.nodes])
+    known = profile.cluster(plan.site, names)
+    plan = with_grid(plan, names, known)
+    if known:
+        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known)
+    return plan, _on_one_switch(plan, names[: plan.run.nodes])
 
 
 def _on_one_switch(plan: Plan, names: Sequence[str]) -> Stand:

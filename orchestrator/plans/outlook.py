@@ -16,6 +16,7 @@ from orchestrator.placement.binding import Binding, bindings
 from orchestrator.placement.choose import GRADIENT_BYTES, Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
+from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 
 SHOWN = 3
@@ -25,7 +26,7 @@ SHOWN = 3
 class Outlook:
     """A plan placed on hosts, beside what else was possible: the best grids of one to three levels."""
 
-    name: str
+    plan: Plan
     cluster: Cluster
     arrangement: Arrangement
     compared: tuple[compare.OrderRow, ...]
@@ -62,7 +63,7 @@ class Outlook:
         return lines
 
     def svg(self) -> str:
-        return svg(self.arrangement, self.cluster, self.name)
+        return svg(self.arrangement, self.cluster, self.plan.run.name)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -96,10 +97,11 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
     given = list(dict.fromkeys(hosts))
     if len(given) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
+    plan = with_grid(plan, given, known)
     arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
     used = arrangement.hosts
     return Outlook(
-        plan.run.name,
+        plan,
         known,
         arrangement,
         tuple(compare.rows(arrangement, known, GRADIENT_BYTES)),

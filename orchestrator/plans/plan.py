@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.containers import source
+from orchestrator.errors import UserError
 from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
@@ -54,16 +55,20 @@ class Plan:
         return self.run.nodes * self.ranks_per_node
 
     @property
-    def named_grid(self) -> Grid | None:
-        """The grid as far as the run's file decides it; None where the hosts do."""
-        return asked(self.ranks, self.ranks_per_node, self.run.grid)
+    def _decided(self) -> Grid | None:
+        return self.chosen.grid if self.chosen else asked(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def has_grid(self) -> bool:
+        """Whether the grid is decided. That of `auto` on several nodes is chosen for the hosts (`plans/grid.py`)."""
+        return self._decided is not None
 
     @property
     def grid(self) -> Grid:
-        """The grid, named or chosen. A plan whose grid has to be chosen first has none (`plans.grid.with_grid`)."""
-        if grid := self.chosen.grid if self.chosen else self.named_grid:
-            return grid
-        raise ValueError("the grid of this plan is not chosen yet")
+        """The grid, once it is decided. Raises UserError before."""
+        if self._decided is None:
+            raise UserError("'grid' is auto: it is chosen once the hosts are known")
+        return self._decided
 
     @property
     def code(self) -> Path | None:
@@ -89,13 +94,12 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """For the run folder; `grid` is "auto" where the job has to choose it."""
-        grid = self.chosen.grid if self.chosen else self.named_grid
         return {
             "schema": SCHEMA,
             "run": self.run_id,
             "folder": str(self.folder),
             "python": self.python,
-            "grid": list(grid.dims) if grid else "auto",
+            "grid": list(self._decided.dims) if self._decided else "auto",
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cli import main
-from orchestrator.plans.order import arranged
+from orchestrator.errors import SiteError
+from orchestrator.plans.order import ordered
 from orchestrator.plans.plan import plan
 
 SITE = """scheduler: slurm
@@ -118,8 +119,9 @@ def test_errors_name_what_is_wrong_with_the_hosts(
 def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
     planned = plan(files / "run.yaml")
     scheduled = (files / "hosts").read_text().split()
-    found = arranged(planned, scheduled)
-    assert found and found.hosts != tuple(scheduled)
-    assert found == arranged(planned, scheduled), "every attempt on the same hosts has the same order"
-    assert arranged(plan(files / "run.yaml", site="slurm"), scheduled) is None
-    assert arranged(planned, scheduled[:3]) is None, "too few hosts are refused where ranks are placed"
+    found = ordered(planned, scheduled)
+    assert found.hosts != tuple(scheduled) and found.plan == planned
+    assert found == ordered(planned, scheduled), "every attempt on the same hosts has the same order"
+    assert ordered(plan(files / "run.yaml", site="slurm"), scheduled).hosts == tuple(scheduled)
+    with pytest.raises(SiteError, match=r"the scheduler gave 3 hosts \(.*\); the run takes 8"):
+        ordered(planned, scheduled[:3])

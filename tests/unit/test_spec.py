@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
+from orchestrator.errors import UserError
 from orchestrator.plans.plan import plan
 from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
@@ -154,7 +155,10 @@ def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
     assert plan("../beside/run.yaml", site="./own.yaml").ranks == 2
 
 
-def test_the_grid_defaults_to_rows_as_long_as_a_node(home: Path, tmp_path: Path) -> None:
+def test_the_grid_is_auto_by_default_and_on_one_node_a_single_row(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RUN)
-    planned = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
-    assert str(planned.grid) == "4x16"
+    assert str(plan(tmp_path / "run.yaml", site="slurm").grid) == "4x1"
+    several = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
+    assert not several.has_grid and (several.as_json()["grid"], several.as_json()["ranks"]) == ("auto", 64)
+    with pytest.raises(UserError, match="'grid' is auto: it is chosen once the hosts are known"):
+        several.grid.words  # noqa: B018
