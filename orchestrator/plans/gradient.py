@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from orchestrator.cost.all_reduce import Backend
 from orchestrator.errors import UserError
-from orchestrator.placement.choose import GRADIENT_BYTES, Backend
+from orchestrator.placement.choose import GRADIENT_BYTES
 from orchestrator.plans.plan import Plan
 from orchestrator.predict.workload import workload_of
 from orchestrator.spec.run import RunSpec

@@ -13,9 +13,10 @@ from orchestrator.errors import UserError
 from orchestrator.placement import compare
 from orchestrator.placement.arrange import Arrangement, arrange
 from orchestrator.placement.binding import Binding, bindings
-from orchestrator.placement.choose import GRADIENT_BYTES, Choice, choices
+from orchestrator.placement.choose import Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
+from orchestrator.plans.gradient import backend_of, gradient_of
 from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 
@@ -31,6 +32,7 @@ class Outlook:
     arrangement: Arrangement
     compared: tuple[compare.OrderRow, ...]
     grids: tuple[Choice, ...]
+    summed: str
 
     def text(self) -> str:
         """For a terminal."""
@@ -38,7 +40,7 @@ class Outlook:
             [
                 picture(self.arrangement, self.cluster),
                 "",
-                "one all-reduce of the gradients of ResNet-50 in half precision (51.1 MB), predicted:",
+                f"one all-reduce of {self.summed}, predicted:",
                 compare.table(self.compared),
                 self._certificate(),
                 "",
@@ -99,11 +101,12 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
     plan = with_grid(plan, given, known)
     arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
-    used = arrangement.hosts
+    (size_bytes, whose), backend = gradient_of(plan.run), backend_of(plan)
     return Outlook(
         plan,
         known,
         arrangement,
-        tuple(compare.rows(arrangement, known, GRADIENT_BYTES)),
-        tuple(choices(used, plan.ranks_per_node, known)),
+        tuple(compare.rows(arrangement, known, size_bytes, backend)),
+        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes)),
+        f"{whose} ({size_bytes / 1e6:.3g} MB)",
     )
