@@ -32,7 +32,7 @@ class AllReduceTime:
         if self.backend == "gloo":
             chunks = gloo.chunks_of(size_bytes) if len(self.phases) > 1 else 1
             return gloo.all_reduce_s(self.phases, self.busiest_s_per_byte, size_bytes, chunks)
-        return sum(self._nccl_s(index, size_bytes) for index in range(len(self.phases)))
+        return sum(times * line(size_bytes * share) for line, share, times in self._lines)
 
     def unchunked_s(self, size_bytes: float) -> float:
         """One phase after the other, also with gloo."""
@@ -40,19 +40,27 @@ class AllReduceTime:
             return gloo.all_reduce_s(self.phases, self.busiest_s_per_byte, size_bytes, 1)
         return self(size_bytes)
 
-    def _nccl_s(self, index: int, size_bytes: float) -> float:
-        """One phase: NCCL's model at the sizes of its table, straight lines between; more bytes never take less."""
-        table = nccl.SIZES_BYTES
-        own = size_bytes * self.phases[index].share
-        at = min(bisect_right(table, own), len(table) - 1)
-        if (index, at) not in self._lines:
-            low, high = (nccl.phase_s(self.phases[index], size / self.phases[index].share, self.algorithms)
-                         for size in table[at - 1 : at + 1])  # fmt: skip
-            self._lines[index, at] = low, (high - low) / (table[at] - table[at - 1])
-        start_s, byte_s = self._lines[index, at]
-        return start_s + (own - table[at - 1]) * byte_s
-
     @cached_property
-    def _lines(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """What has been asked so far: seconds where a line begins, and for every byte more."""
-        return {}
+    def _lines(self) -> list[tuple[Line, float, int]]:
+        """For every phase: its time by what a rank holds, the share of the gradient that this is, how often it comes."""
+        found = dict.fromkeys(self.phases)
+        return [(Line(phase, self.algorithms), phase.share, self.phases.count(phase)) for phase in found]
+
+
+class Line:
+    """NCCL's time of a phase at the sizes of its table, straight lines between; more bytes never take less."""
+
+    def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...]) -> None:
+        self._phase, self._algorithms = phase, algorithms
+        self._pieces: dict[int, tuple[float, float, float]] = {}  # asked for so far: (from bytes, seconds, per byte)
+
+    def __call__(self, own_bytes: float) -> float:
+        """Seconds for a rank that holds `own_bytes`."""
+        at = min(bisect_right(nccl.SIZES_BYTES, own_bytes), len(nccl.SIZES_BYTES) - 1)
+        piece = self._pieces.get(at) or self._pieces.setdefault(at, self._piece(at))
+        return piece[1] + (own_bytes - piece[0]) * piece[2]
+
+    def _piece(self, at: int) -> tuple[float, float, float]:
+        low, high = nccl.SIZES_BYTES[at - 1 : at + 1]
+        low_s, high_s = (nccl.phase_s(self._phase, own / self._phase.share, self._algorithms) for own in (low, high))
+        return low, low_s, (high_s - low_s) / (high - low)
