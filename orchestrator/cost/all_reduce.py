@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from orchestrator.cost import gloo, nccl
 from orchestrator.cost.nccl import Algorithm
 from orchestrator.cost.phases import PhaseLinks
+from orchestrator.cost.pipeline import Stage, pipelined_s
 
 Backend = Literal["nccl", "gloo"]
 Cost = Callable[[float], float]
@@ -20,7 +21,8 @@ Cost = Callable[[float], float]
 class AllReduceTime:
     """The phases of a grid's all-reduce, in time order, and who carries them out.
 
-    Call it with bytes for seconds. `busiest_s_per_byte` is the link that carries most in all phases together.
+    Call it with bytes for seconds: in chunks, as the training sends them, unless NCCL all-reduces over a single level.
+    `busiest_s_per_byte` is the link that carries most in all phases together.
     """
 
     phases: tuple[PhaseLinks, ...]
@@ -29,33 +31,32 @@ class AllReduceTime:
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")  # of NCCL
 
     def __call__(self, size_bytes: float) -> float:
-        if self.backend == "gloo":
-            chunks = gloo.chunks_of(size_bytes) if len(self.phases) > 1 else 1
-            return gloo.all_reduce_s(self.phases, self.busiest_s_per_byte, size_bytes, chunks)
-        return sum(times * line(size_bytes * share) for line, share, times in self._lines)
+        if self.backend == "nccl" and len(self.phases) == 1:
+            return self.unchunked_s(size_bytes)
+        return pipelined_s(self._stages, size_bytes, self.busiest_s_per_byte)
 
     def unchunked_s(self, size_bytes: float) -> float:
-        """One phase after the other, also with gloo."""
-        if self.backend == "gloo":
-            return gloo.all_reduce_s(self.phases, self.busiest_s_per_byte, size_bytes, 1)
-        return self(size_bytes)
+        """One phase after the other."""
+        return sum(stage(size_bytes) for stage in self._stages)
 
     @cached_property
-    def _lines(self) -> list[tuple[Line, float, int]]:
-        """For every phase: its time by what a rank holds, the share of the gradient that this is, how often it comes."""
-        found = dict.fromkeys(self.phases)
-        return [(Line(phase, self.algorithms), phase.share, self.phases.count(phase)) for phase in found]
+    def _stages(self) -> list[Stage]:
+        if self.backend == "gloo":
+            return [partial(gloo.half_s, phase) for phase in self.phases for _ in range(phase.times)]
+        lines = {phase: Line(phase, self.algorithms) for phase in self.phases}
+        return [lines[phase] for phase in self.phases]
 
 
 class Line:
-    """NCCL's time of a phase at the sizes of its table, straight lines between; more bytes never take less."""
+    """NCCL's time of a phase at the sizes of its table, straight lines between; more bytes never take less time."""
 
     def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...]) -> None:
         self._phase, self._algorithms = phase, algorithms
         self._pieces: dict[int, tuple[float, float, float]] = {}  # asked for so far: (from bytes, seconds, per byte)
 
-    def __call__(self, own_bytes: float) -> float:
-        """Seconds for a rank that holds `own_bytes`."""
+    def __call__(self, size_bytes: float) -> float:
+        """Seconds for a gradient of `size_bytes`."""
+        own_bytes = size_bytes * self._phase.share
         at = min(bisect_right(nccl.SIZES_BYTES, own_bytes), len(nccl.SIZES_BYTES) - 1)
         piece = self._pieces.get(at) or self._pieces.setdefault(at, self._piece(at))
         return piece[1] + (own_bytes - piece[0]) * piece[2]

@@ -16,6 +16,7 @@ from orchestrator.cost.all_reduce import Backend
 from orchestrator.cost.network import Level, Network
 from orchestrator.cost.shapes import shapes
 from orchestrator.placement.arrange import EFFORT, LARGE, Arrangement, arrange
+from orchestrator.placement.exact import LARGEST
 from orchestrator.placement.fabric import Fabric, fabric
 from orchestrator.placement.reason import reason
 from orchestrator.placement.timing import timing
@@ -23,8 +24,8 @@ from orchestrator.placement.timing import timing
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to which all shapes are placed by construction
 CONSTRUCTED = 4  # beyond, of each regular network
-CLOSE = 1.01  # times as long: of such shapes the one with fewer levels is taken
-PLACED = 3  # shapes that are placed for good, if the nodes are few; else 2
+CLOSE = 1.01  # times as long: of such shapes the one with the fewest levels is taken, with a node for a row
+PLACED = ((LARGEST, 8), (LARGE, 3))  # (up to so many nodes, so many shapes are placed for good); beyond 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def choices(
     backend: Backend = "nccl",
     nodes: int | None = None,
 ) -> list[Choice]:
-    """The best shapes of one to three levels, the fastest first; of shapes as fast, that of fewer levels.
+    """The best shapes of one to three levels: the simplest of the fastest, then the others by their time.
 
     `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
     cluster does not know one of them.
@@ -61,13 +62,22 @@ def choices(
         return Choice(found, timing(found.rings, cluster, found.hosts, backend)(gradient_bytes))
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
-    kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[: PLACED if count <= LARGE else 2]), key=_rank)
+    kept = sorted(
+        (
+            placed(choice.dims, EFFORT)
+            for choice in constructed[: next((shapes for most, shapes in PLACED if count <= most), 2)]
+        ),
+        key=_rank,
+    )
     close_s = kept[0].total_s * CLOSE
-    kept.sort(key=lambda choice: (choice.total_s > close_s, len(choice.dims) if choice.total_s <= close_s else 0))
+    chosen = min(
+        kept, key=lambda choice: (choice.total_s > close_s, len(choice.dims), choice.dims[0] != ranks_per_node)
+    )
+    kept.remove(chosen)
     simple = _row_per_node(count, ranks_per_node)
-    by_node = next(choice for choice in (*kept, *constructed) if choice.dims == simple)
-    words = reason(kept[0].arrangement, kept[0].total_s, by_node.total_s, cluster)
-    return [replace(kept[0], reason=words), *kept[1:]]
+    by_node = next(choice for choice in (chosen, *kept, *constructed) if choice.dims == simple)
+    words = reason(chosen.arrangement, chosen.total_s, by_node.total_s, cluster)
+    return [replace(chosen, reason=words), *kept]
 
 
 def best(

@@ -1,4 +1,4 @@
-"""The all-reduce schemes by name, as one function of bytes; and the best shape of each."""
+"""The all-reduce schemes by name, as one function of bytes, one phase after the other; and the best shape of each."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Scheme:
 
 def flat_ring(network: Network) -> Scheme:
     """NCCL's ring."""
-    return Scheme("ring", (), regular.all_reduce(network, (network.ranks,), "nccl", RING))
+    return Scheme("ring", (), regular.all_reduce(network, (network.ranks,), "nccl", RING).unchunked_s)
 
 
 def double_tree(network: Network) -> Scheme:
     """NCCL's tree."""
-    return Scheme("tree", (), regular.all_reduce(network, (network.ranks,), "nccl", TREE))
+    return Scheme("tree", (), regular.all_reduce(network, (network.ranks,), "nccl", TREE).unchunked_s)
 
 
 def nccl(network: Network) -> Scheme:
     """What NCCL 2.4 and later choose from: a flat ring or the double tree, by size."""
-    return Scheme("nccl", (), regular.all_reduce(network, (network.ranks,), "nccl"))
+    return Scheme("nccl", (), regular.all_reduce(network, (network.ranks,), "nccl").unchunked_s)
 
 
 def plain_ring(network: Network) -> Scheme:
@@ -67,7 +67,7 @@ def leaders(network: Network) -> Scheme:
 
 def grid(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
     """The torus of one to three levels."""
-    return Scheme("torus", dims, regular.all_reduce(network, dims, "nccl", algorithms))
+    return Scheme("torus", dims, regular.all_reduce(network, dims, "nccl", algorithms).unchunked_s)
 
 
 def best_grid(network: Network, size_bytes: float, algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
