@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+
+WIDTH = 100  # of what stands beside a name
 
 if TYPE_CHECKING:
     from orchestrator.plans.forecast import Stand
@@ -84,12 +87,12 @@ def _later(planned: Plan) -> str:
 
 def _words(planned: Plan) -> str:
     run, site, grid = planned.run, planned.site, planned.grid
-    reason = f"\n{'':12}{planned.chosen.reason}" if planned.chosen else ""
+    why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
-        "grid": f"{grid}: {grid.words}{reason}",
+        "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
         **(_command(planned) if run.command else _training(planned)),
         "folder": str(planned.folder),

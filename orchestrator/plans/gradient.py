@@ -22,6 +22,12 @@ def gradient_of(run: RunSpec) -> tuple[float, str]:
     return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
 
 
+def summed(run: RunSpec) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(run)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
 def backend_of(plan: Plan) -> Backend:
     """What sums the gradients: NCCL between GPUs, gloo between CPUs."""
     return "nccl" if plan.site.node.gpus else "gloo"

@@ -9,7 +9,7 @@ from orchestrator.cluster.expected import expected, on_one_switch
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.choose import best
 from orchestrator.placement.grid import Grid
-from orchestrator.plans.gradient import backend_of, gradient_of
+from orchestrator.plans.gradient import backend_of, gradient_of, summed
 from orchestrator.plans.plan import ChosenGrid, Plan
 
 
@@ -38,7 +38,7 @@ def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown
 
 
 def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str) -> Plan:
-    size_bytes, whose = gradient_of(plan.run)
+    size_bytes, _ = gradient_of(plan.run)
     choice = best(hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes)
-    reason = f"auto: {choice.reason}, for {whose} ({size_bytes / 1e6:.3g} MB) {where}"
+    reason = f"auto: {choice.reason}; for {summed(plan.run)} {where}"
     return replace(plan, chosen=ChosenGrid(Grid(choice.dims), reason))

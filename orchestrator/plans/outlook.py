@@ -16,7 +16,7 @@ from orchestrator.placement.binding import Binding, bindings
 from orchestrator.placement.choose import Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
-from orchestrator.plans.gradient import backend_of, gradient_of
+from orchestrator.plans.gradient import backend_of, gradient_of, summed
 from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 
@@ -101,12 +101,12 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
     plan = with_grid(plan, given, known)
     arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
-    (size_bytes, whose), backend = gradient_of(plan.run), backend_of(plan)
+    (size_bytes, _), backend = gradient_of(plan.run), backend_of(plan)
     return Outlook(
         plan,
         known,
         arrangement,
         tuple(compare.rows(arrangement, known, size_bytes, backend)),
         tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes)),
-        f"{whose} ({size_bytes / 1e6:.3g} MB)",
+        summed(plan.run),
     )
