@@ -43,11 +43,11 @@ class AllReduceTime:
     def _stages(self) -> list[Stage]:
         if self.backend == "gloo":
             return [partial(gloo.half_s, phase) for phase in self.phases for _ in range(phase.times)]
-        lines = {phase: Line(phase, self.algorithms) for phase in self.phases}
+        lines = {phase: PhaseTime(phase, self.algorithms) for phase in self.phases}
         return [lines[phase] for phase in self.phases]
 
 
-class Line:
+class PhaseTime:
     """NCCL's time of a phase at the sizes of its table, straight lines between; more bytes never take less time."""
 
     def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...]) -> None:
