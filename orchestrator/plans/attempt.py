@@ -124,7 +124,7 @@ def _named(misfit: Misfit, made: Changes) -> str:
         why = misfit.message.removeprefix(f"'{misfit.key}'").lstrip(": ")
         return f"{options[misfit.key]}: {why}"
     cause = options.get("nodes") or " ".join(options.values())
-    return f"{cause}: {misfit.message}{'; give --grid as well' if misfit.key == 'grid' else ''}"
+    return f"{cause}: {misfit.message}{'; give --grid as well, as in --grid auto' if misfit.key == 'grid' else ''}"
 
 
 def _options(made: Changes) -> Iterator[tuple[str, str]]:
