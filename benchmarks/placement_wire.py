@@ -20,9 +20,8 @@ from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
-from orchestrator.placement.load import link_loads
-from orchestrator.placement.phases import phases
 from orchestrator.placement.rings import Rings
+from orchestrator.placement.timing import timing
 from training.sync.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
@@ -58,9 +57,8 @@ def measured_s(lab: ShapedRacks, order: Sequence[str], grid: tuple[int, int], ro
 
 
 def predicted_s(rings: Rings, known: Cluster, order: Sequence[str]) -> float:
-    """The model's time per byte: phase after phase, each as long as its most loaded link."""
-    found = link_loads([phase.flows for phase in phases(rings)], known, order)
-    return sum(found.phase_s_per_byte(i) for i in range(len(phases(rings))))
+    """The time of the all-reduce on these links."""
+    return timing(rings, known, order, "gloo")(4 * ELEMENTS)
 
 
 def main() -> None:

@@ -155,7 +155,7 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
     names = sorted(host.name for host in known.hosts)
     ours = arrange(drawn.grid, names, drawn.per_node, known).hosts
     hosts = {"ours": ours, "alphabetical": names, "random": chance.sample(names, len(names))}[drawn.order_by]
-    cost_s = timing(Rings(drawn.grid, drawn.per_node), known, hosts).gloo_s
+    cost_s = timing(Rings(drawn.grid, drawn.per_node), known, hosts, "gloo")
     layers = tensors.resnet50()
     scale = drawn.bytes_ / sum(layer.parameters for layer in layers)
     sizes = [4 * max(1, round(layer.parameters * scale / 4)) for layer in layers]

@@ -14,8 +14,8 @@ from orchestrator.spec.write import as_written
 HEAD = """# Every key
 
 Made by `python docs/make_spec.py` from the code that reads the files. Durations are written 90s, 10m, 1h30m, 2d or
-HH:MM:SS, sizes 512MiB, 60GiB or 60GB, grids XxY. `torusrun schema run` and `torusrun schema site` print the first two
-as JSON schema.
+HH:MM:SS, sizes 512MiB, 60GiB or 60GB, grids X, XxY or XxYxZ. `torusrun schema run` and `torusrun schema site` print
+the first two as JSON schema.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +15,13 @@ from training.recipe.reading import record
 from training.recipe.train import Train
 
 SCHEMA = 2
+MOST_LEVELS = 3
 TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=True)
 
 
 @dataclass(frozen=True)
 class Config:
-    """One attempt of a run; `grid` is (X, Y) with rank = y * X + x.
+    """One attempt of a run; `grid` has one to three levels, the first varies fastest: rank = x + X * (y + Y * z).
 
     `token` is the secret of the attempt. Whoever knows it can speak as a rank, so no message shows it.
     `done` is the file that rank 0 writes when the training is complete.
@@ -28,7 +30,7 @@ class Config:
     schema: int
     run: str
     attempt: Annotated[int, Limits(at_least=1)]
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     interface: str | None
     rendezvous: Path
     rendezvous_timeout_s: Annotated[float, Limits(above=0, at_most=1e9)]
@@ -64,8 +66,9 @@ def _check_schema(document: object) -> None:
 
 
 def _check(config: Config, world: int) -> None:
-    x_ranks, y_ranks = config.grid
-    if x_ranks < 1 or y_ranks < 1 or x_ranks * y_ranks != world:
-        raise ConfigError(f"grid {x_ranks} x {y_ranks} does not hold the {world} ranks of WORLD_SIZE")
+    if not 1 <= len(config.grid) <= MOST_LEVELS:
+        raise ConfigError(f"grid must have 1 to {MOST_LEVELS} levels, not {len(config.grid)}")
+    if min(config.grid) < 1 or math.prod(config.grid) != world:
+        raise ConfigError(f"grid {' x '.join(map(str, config.grid))} does not hold the {world} ranks of WORLD_SIZE")
     for key, message, _ in fits.misfits(config.train, world):
         raise ConfigError(f"{key} {message}")

@@ -30,7 +30,12 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
         {name: share for name, share in site.topology.slow.items() if _matters(name, site.topology, wanted)},
         {name: count for name, count in site.topology.dead_gpus.items() if _matters(name, site.topology, wanted)},
     )
-    tree = _tree(site.topology, list(wanted), site.command_timeout_s)
+    return of_tree(tree_of(site.topology, list(wanted), site.command_timeout_s), site, faults)
+
+
+def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
+    """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
+    assert site.topology
     share = site.topology.uplink
     if site.topology.source == "names" and site.topology.rack_nodes:
         return _whole_racks(tree, site, faults, share)
@@ -73,7 +78,8 @@ def node_type(node: Node) -> NodeType:
     )
 
 
-def _tree(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
+def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
+    """What the source says; `hosts` are all that a source that knows names only can tell of. Raises SiteError."""
     if topology.source == "names":
         return names.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
     if topology.source == "switches":

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+
+WIDTH = 100  # of what stands beside a name
 
 if TYPE_CHECKING:
     from orchestrator.plans.forecast import Stand
@@ -28,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.plans.grid import with_expected_grid
     from orchestrator.plans.outlook import outlook
     from orchestrator.plans.plan import plan
 
@@ -37,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     placed = outlook(planned, asked.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
         _write(Path(args.svg), placed.svg())
+    planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
     if args.json:
         parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
@@ -82,11 +87,12 @@ def _later(planned: Plan) -> str:
 
 def _words(planned: Plan) -> str:
     run, site, grid = planned.run, planned.site, planned.grid
+    why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
-        "grid": f"{grid}: {grid.y} rows of {grid.x} ranks",
+        "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
         **(_command(planned) if run.command else _training(planned)),
         "folder": str(planned.folder),

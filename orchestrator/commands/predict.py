@@ -77,13 +77,14 @@ def _asked(args: argparse.Namespace) -> Any:
         return reports.Published.made()
     if args.file is not None:
         from orchestrator.plans.forecast import Otherwise, forecast_of, stood
+        from orchestrator.plans.grid import with_expected_grid
         from orchestrator.plans.plan import plan
 
-        planned = plan(args.file, site=args.site, settings=args.settings)
-        stand = stood(planned, asked.hosts(args.hosts)) if args.hosts else None
-        return reports.RunForecast(
-            forecast_of(planned, stand, Otherwise(args.network, args.gpu, args.workload, args.images_per_s))
-        )
+        planned, stand = plan(args.file, site=args.site, settings=args.settings), None
+        if args.hosts:
+            planned, stand = stood(planned, asked.hosts(args.hosts))
+        other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
+        return reports.RunForecast(forecast_of(with_expected_grid(planned), stand, other))
     from orchestrator.predict.compute import device
     from orchestrator.predict.networks import network
 

@@ -17,7 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_id(parser)
     parser.add_argument("--time", metavar="DURATION", help="another time limit than before, as in 2h")
     parser.add_argument("--nodes", metavar="N", type=int, help="on so many nodes")
-    parser.add_argument("--grid", metavar="XxY", help="in another grid of ranks; one of another size needs --nodes")
+    parser.add_argument(
+        "--grid", metavar="GRID", help="in another grid of ranks, as in 4x2 or auto; one of another size needs --nodes"
+    )
     parser.add_argument(
         "--exclude",
         metavar="HOST",

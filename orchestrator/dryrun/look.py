@@ -22,6 +22,7 @@ from orchestrator.job.contained import start
 from orchestrator.job.prepare import launch_order, program_of
 from orchestrator.job.rank import given
 from orchestrator.placement.mapping import Placement, place
+from orchestrator.plans.grid import with_expected_grid
 from orchestrator.plans.plan import Plan
 from orchestrator.programs.program import Program
 from orchestrator.runs import layout
@@ -68,8 +69,11 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     attempt = run.attempt(1)
     planned, asked, script = proposed(plan, after)
     image, code = create.check(plan)
+    plan = with_expected_grid(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
     starter, notes = assumed.launcher(plan)
+    if plan.chosen:
+        notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     found = _runtime(plan, notes) if image else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)

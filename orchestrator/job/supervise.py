@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from orchestrator import defect, process, schedulers
 from orchestrator.containers import runtime
-from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.errors import TorusrunError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.job import gather, stage
@@ -26,8 +26,9 @@ from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopReason, verdict
 from orchestrator.placement.mapping import Placement, place
+from orchestrator.plans.attempt import with_former_grid
 from orchestrator.plans.kept import read_attempt
-from orchestrator.plans.order import arranged
+from orchestrator.plans.order import ordered
 from orchestrator.plans.plan import Plan
 from orchestrator.runs import awaited, claim, ledger
 from orchestrator.runs.claim import Superseded
@@ -74,7 +75,8 @@ class Supervisor:
         self.parent = os.getppid()
         self.folder = run
         self.attempt = attempt
-        self.plan: Plan = read_attempt(run, attempt.number).plan
+        self.planned = read_attempt(run, attempt.number)
+        self.plan: Plan = self.planned.plan
         self.told: StopReason | None = None
         self.short = ""  # what the scheduler did not give, in words
         self.ledger_size = 0
@@ -110,8 +112,9 @@ class Supervisor:
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image and (end := self._ready(image)):
             return end
-        grid = (placement.grid.x, placement.grid.y)
-        ledger.append(self.folder.ledger, Started(self.attempt.number, job, tuple(placement.hosts), grid))
+        reason = self.plan.chosen.reason if self.plan.chosen else ""
+        began = Started(self.attempt.number, job, tuple(placement.hosts), placement.grid.dims, reason)
+        ledger.append(self.folder.ledger, began)
         started = process.start(
             command(self.plan, self.attempt, starter),
             own_group=True,
@@ -191,18 +194,15 @@ class Supervisor:
         self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
-        return place(self.plan.grid, self._ordered(hosts), self.plan.ranks_per_node)
-
-    def _ordered(self, hosts: list[str]) -> Sequence[str]:
-        """The hosts by the network where the site tells of it. An order is no reason to lose an allocation."""
-        try:
-            arrangement = arranged(self.plan, hosts)
-        except SiteError as error:
-            reason = f"the hosts keep the scheduler's order: {error}"
+        found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
+        if found.unordered:
+            reason = f"the hosts keep the scheduler's order: {found.unordered}"
             print(f"torusrun: {reason}", file=sys.stderr, flush=True)
             ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
-            return hosts
-        return arrangement.hosts if arrangement else hosts
+        self.plan = found.plan
+        if self.plan.chosen:
+            print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
+        return place(self.plan.grid, found.hosts, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
         reason = f"told to end by {signal.Signals(number).name} from outside"

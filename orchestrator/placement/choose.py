@@ -1,24 +1,40 @@
-"""Choose a grid: place every shape that fits, and compute the time of its all-reduce (`timing`)."""
+"""Choose the grid of a run: place its shapes of one to three levels on the hosts, and compare their all-reduces.
+
+Every shape is timed as if the network were regular, the best of them are placed by construction, and the best of those
+are placed for good (`arrange`), so that a choice takes as long as the same grid takes when it is asked for by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from orchestrator.cluster.model import Cluster
-from orchestrator.placement.arrange import Arrangement, arrange
+from orchestrator.cost import regular
+from orchestrator.cost.all_reduce import Backend
+from orchestrator.cost.network import Level, Network
+from orchestrator.cost.shapes import shapes
+from orchestrator.placement.arrange import EFFORT, LARGE, Arrangement, arrange
+from orchestrator.placement.exact import LARGEST
+from orchestrator.placement.fabric import Fabric, fabric
+from orchestrator.placement.reason import reason
 from orchestrator.placement.timing import timing
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
-MOST = 24  # shapes that are placed, by construction alone
+FEW_NODES = 32  # up to which all shapes are placed by construction
+CONSTRUCTED = 4  # beyond, of each regular network
+CLOSE = 1.01  # times as long: of such shapes the one with the fewest levels is taken, with a node for a row
+PLACED = ((LARGEST, 8), (LARGE, 3))  # (up to so many nodes, so many shapes are placed for good); beyond 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A shape with the time of its all-reduce."""
+    """A shape on its hosts, the time of its all-reduce, and in a few words why it is there."""
 
     arrangement: Arrangement
     total_s: float
+    reason: str = ""
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -29,31 +45,94 @@ def choices(
     hosts: Sequence[str],
     ranks_per_node: int,
     cluster: Cluster,
-    gradient_bytes: int = GRADIENT_BYTES,
-    levels: int = 2,
+    gradient_bytes: float = GRADIENT_BYTES,
+    backend: Backend = "nccl",
     nodes: int | None = None,
 ) -> list[Choice]:
-    """The shapes of `levels` levels (2, or 3: node, group of nodes, groups), the cheapest first.
+    """The best shapes of one to three levels: the simplest of the fastest, then the others by their time.
 
-    `nodes` of the hosts are used, all by default.
+    `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
+    cluster does not know one of them.
     """
     count = nodes or len(dict.fromkeys(hosts))
-    found = [
-        _timed(arrange(dims, hosts, ranks_per_node, cluster, effort=0), cluster, gradient_bytes)
-        for dims in shapes(count, ranks_per_node, levels)
-    ]
-    return sorted(found, key=lambda choice: (choice.total_s, choice.dims))
+    candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend)
+
+    def placed(dims: tuple[int, ...], effort: int) -> Choice:
+        found = arrange(dims, hosts, ranks_per_node, cluster, effort)
+        return Choice(found, timing(found.rings, cluster, found.hosts, backend)(gradient_bytes))
+
+    constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
+    kept = sorted(
+        (
+            placed(choice.dims, EFFORT)
+            for choice in constructed[: next((shapes for most, shapes in PLACED if count <= most), 2)]
+        ),
+        key=_rank,
+    )
+    close_s = kept[0].total_s * CLOSE
+    chosen = min(
+        kept, key=lambda choice: (choice.total_s > close_s, len(choice.dims), choice.dims[0] != ranks_per_node)
+    )
+    kept.remove(chosen)
+    simple = _row_per_node(count, ranks_per_node)
+    by_node = next(choice for choice in (chosen, *kept, *constructed) if choice.dims == simple)
+    words = reason(chosen.arrangement, chosen.total_s, by_node.total_s, cluster)
+    return [replace(chosen, reason=words), *kept]
 
 
-def shapes(nodes: int, ranks_per_node: int, levels: int) -> list[tuple[int, ...]]:
-    """Shapes in which whole nodes make up a row, at most MOST, those nearest to square among nodes kept."""
-    rows = [d for d in range(1, nodes + 1) if nodes % d == 0]
-    rows.sort(key=lambda d: abs(d * d * ranks_per_node * ranks_per_node - nodes * ranks_per_node))
-    kept = sorted({1, *rows[:MOST]})
-    if levels == 3:
-        return [(ranks_per_node, d, nodes // d) for d in kept if 1 < d < nodes]
-    return [(d * ranks_per_node, nodes // d) for d in kept]
+def best(
+    hosts: Sequence[str],
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float = GRADIENT_BYTES,
+    backend: Backend = "nccl",
+    nodes: int | None = None,
+) -> Choice:
+    """The fastest shape with its hosts in order: what `grid: auto` takes."""
+    return choices(hosts, ranks_per_node, cluster, gradient_bytes, backend, nodes)[0]
 
 
-def _timed(arrangement: Arrangement, cluster: Cluster, gradient_bytes: int) -> Choice:
-    return Choice(arrangement, timing(arrangement.rings, cluster, arrangement.hosts).nccl_s(gradient_bytes))
+def _rank(choice: Choice) -> tuple[float, int, tuple[int, ...]]:
+    return round(choice.total_s, 12), len(choice.dims), choice.dims
+
+
+def _row_per_node(nodes: int, ranks_per_node: int) -> tuple[int, ...]:
+    return tuple(size for size in (ranks_per_node, nodes) if size > 1) or (1,)
+
+
+def _candidates(
+    hosts: Sequence[str], nodes: int, ranks_per_node: int, cluster: Cluster, gradient_bytes: float, backend: Backend
+) -> list[tuple[int, ...]]:
+    """The shapes worth placing: all, or those that would be the best on a regular network."""
+    every = shapes(nodes * ranks_per_node)
+    if nodes <= FEW_NODES:
+        return every
+    tree = fabric(cluster, cluster.only(hosts))
+    found = [every[0], _row_per_node(nodes, ranks_per_node)]
+    for links in _regular(tree, nodes, ranks_per_node, cluster):
+        costs = {dims: regular.all_reduce(links, dims, backend)(gradient_bytes) for dims in every}
+        found += sorted(every, key=lambda dims: (costs[dims], dims))[:CONSTRUCTED]
+    return list(dict.fromkeys(found))
+
+
+def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) -> Iterator[Network]:
+    """The hosts as racks of their mean size: with the uplinks' mean bandwidth, and with that of the narrowest."""
+    inside, latency_s = cluster.node.intra_node, cluster.node.inter_node.latency_s
+    node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
+    host_bytes_per_s = min(tree.host_bytes_per_s)
+    if not tree.uplinks:
+        yield Network((node, Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)))
+        return
+    racks = min(nodes, len(set(tree.paths)))
+    rack = -(-nodes // racks)
+    waits = [switch.uplink.latency_s for switch in cluster.switches if switch.uplink and switch.name in tree.uplinks]
+    shares = [bandwidth / below for bandwidth, below in zip(tree.uplink_bytes_per_s, tree.below, strict=True)]
+    for share in sorted({fmean(shares), min(shares)}):
+        yield Network(
+            (
+                node,
+                Level("rack", rack, host_bytes_per_s, latency_s, ranks_per_node),
+                Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
+            ),
+            nodes * ranks_per_node,
+        )

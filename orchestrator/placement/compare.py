@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.cluster.model import Cluster
+from orchestrator.cost.all_reduce import Backend
 from orchestrator.placement.arrange import Arrangement
 from orchestrator.placement.load import loads
 from orchestrator.placement.timing import timing
@@ -36,9 +37,11 @@ class OrderRow:
         }
 
 
-def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed: int = 0) -> Iterator[OrderRow]:
+def rows(
+    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, seed: int = 0
+) -> Iterator[OrderRow]:
     """The order by the network, alphabetical order, the median of some random ones, and the two bounds."""
-    found = partial(_row, arrangement, cluster, gradient_bytes)
+    found = partial(_row, arrangement, cluster, gradient_bytes, backend)
     chance = random.Random(seed)
     shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
     yield found("by the network", arrangement.hosts)
@@ -52,11 +55,16 @@ def rows(arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, seed
 
 
 def _row(
-    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, order: str, hosts: Sequence[str]
+    arrangement: Arrangement,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    order: str,
+    hosts: Sequence[str],
 ) -> OrderRow:
     found = loads(arrangement.rings, cluster, hosts)
     hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
-    took_s = timing(arrangement.rings, cluster, hosts).nccl_s(gradient_bytes)
+    took_s = timing(arrangement.rings, cluster, hosts, backend)(gradient_bytes)
     return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
 
 

@@ -1,40 +1,64 @@
-"""The logical X x Y arrangement of ranks."""
+"""The logical arrangement of ranks in one to three levels: rows, columns, racks."""
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 LISTED = 12  # shapes that a message offers
+MOST_LEVELS = 3
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of `x` ranks, columns of `y`; rank = row * x + position in the row."""
+    """`dims` are the ranks in a row, the rows below one another, and such planes: one to three levels.
 
-    x: int
-    y: int
+    The first varies fastest: rank = x + dims[0] * (y + dims[1] * z).
+    """
+
+    dims: tuple[int, ...]
 
     @property
     def ranks(self) -> int:
-        return self.x * self.y
+        return math.prod(self.dims)
+
+    def at(self, rank: int) -> tuple[int, ...]:
+        """The position of a rank on each level."""
+        found = []
+        for size in self.dims:
+            rank, position = divmod(rank, size)
+            found.append(position)
+        return tuple(found)
 
     def __str__(self) -> str:
-        return f"{self.x}x{self.y}"
+        return "x".join(map(str, self.dims))
+
+    @property
+    def words(self) -> str:
+        """'2 groups of 16 rows of 4 ranks'."""
+        row, *above = self.dims
+        if not above:
+            return f"one ring of {row} ranks"
+        groups = [f"{count} {name} of " for count, name in zip(above, ("rows", "groups"), strict=False)]
+        return "".join(reversed(groups)) + f"{row} ranks"
 
 
-def choose(ranks: int, ranks_per_node: int, asked: tuple[int, int] | None) -> Grid:
-    """The requested grid; by default, one row per node.
+def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid | None:
+    """The grid that a run names; None for `auto` on several nodes, where it is chosen for the hosts.
 
-    Raises ValueError, listing shapes that do fit, when the grid asked for does not hold exactly `ranks`.
+    `auto` on one node is one row. Raises ValueError, listing shapes that fit, when `dims` do not hold exactly `ranks`.
     """
-    grid = Grid(*asked) if asked else Grid(ranks_per_node, ranks // ranks_per_node)
+    if not dims:
+        return Grid((ranks_per_node, 1)) if ranks == ranks_per_node else None
+    grid = Grid(dims)
     if grid.ranks != ranks:
-        rows = divisors(ranks)
-        nearest = sorted(sorted(rows, key=lambda x: abs(math.log(x / grid.x)))[:LISTED])
-        fitting = ", ".join(f"{x}x{ranks // x}" for x in nearest)
-        most = f" (the nearest of {len(rows)})" if len(rows) > LISTED else ""
-        raise ValueError(f"a grid of {grid} has {grid.ranks} ranks, the run has {ranks}; these fit: {fitting}{most}")
+        fitting = list(_shapes(ranks, len(dims)))
+        nearest = sorted(heapq.nsmallest(LISTED, fitting, key=lambda shape: _distance(shape, dims)))
+        listed = ", ".join(str(Grid(shape)) for shape in nearest)
+        most = f" (the nearest of {len(fitting)})" if len(fitting) > LISTED else ""
+        raise ValueError(f"a grid of {grid} has {grid.ranks} ranks, the run has {ranks}; these fit: {listed}{most}")
     return grid
 
 
@@ -42,3 +66,17 @@ def divisors(number: int) -> list[int]:
     """All divisors of a positive number, in order."""
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})
+
+
+def _shapes(ranks: int, levels: int) -> Iterator[tuple[int, ...]]:
+    """All shapes of so many levels that hold the ranks."""
+    if levels == 1:
+        yield (ranks,)
+        return
+    for first in divisors(ranks):
+        for rest in _shapes(ranks // first, levels - 1):
+            yield (first, *rest)
+
+
+def _distance(shape: tuple[int, ...], wanted: tuple[int, ...]) -> float:
+    return sum(abs(math.log(size / other)) for size, other in zip(shape[:-1], wanted[:-1], strict=True))

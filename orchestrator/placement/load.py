@@ -60,10 +60,6 @@ class Loads:
         uplinks = [load for load in self.links if load.kind == "uplink"]
         return max(uplinks, key=lambda load: load.s_per_byte, default=None)
 
-    def phase_s_per_byte(self, level: int) -> float:
-        """How long a level alone takes per byte of gradient: the largest of the loads of its own."""
-        return max((load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links), default=0.0)
-
 
 def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
     """The loads of every link, level by level, with the host `names[p]` on position p.
@@ -74,7 +70,7 @@ def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
 
 
 def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
-    """The loads of every link for any parts of the traffic, such as `phases`, in `LinkLoad.levels`.
+    """The loads of every link for any parts of the traffic, in `LinkLoad.levels`.
 
     A link is loaded by the busier of its two directions.
     """

@@ -1,4 +1,4 @@
-"""A grid on hosts: rank -> (host, local rank, x, y), and the check that a rank runs in its place."""
+"""A grid on hosts: rank -> (host, local rank, place in the grid), and the check that a rank runs in its place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from orchestrator.placement.grid import Grid
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank's place."""
+    """One rank's place; `at` is its position on each level of the grid."""
 
     rank: int
     host: str
     local_rank: int
-    x: int
-    y: int
+    at: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,13 @@ class Placement:
         return list(dict.fromkeys(slot.host for slot in self.slots))
 
     def as_json(self) -> dict[str, Any]:
-        slots = [[s.rank, s.host, s.local_rank, s.x, s.y] for s in self.slots]
-        return {"schema": 1, "grid": [self.grid.x, self.grid.y], "slots": slots}
+        slots = [[s.rank, s.host, s.local_rank, *s.at] for s in self.slots]
+        return {"schema": 1, "grid": list(self.grid.dims), "slots": slots}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Placement:
-        return cls(Grid(*value["grid"]), tuple(Slot(*slot) for slot in value["slots"]))
+        slots = tuple(Slot(rank, host, local_rank, tuple(at)) for rank, host, local_rank, *at in value["slots"])
+        return cls(Grid(tuple(value["grid"])), slots)
 
 
 def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
@@ -56,7 +56,7 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
     return Placement(
         grid,
         tuple(
-            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, rank % grid.x, rank // grid.x)
+            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, grid.at(rank))
             for rank in range(grid.ranks)
         ),
     )

@@ -7,6 +7,7 @@ from itertools import groupby
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement
 from orchestrator.placement.drawing import Drawing, Rack, drawing
+from orchestrator.placement.grid import Grid
 
 BAR = 24
 WIDEST = 72
@@ -15,11 +16,17 @@ WIDEST = 72
 def picture(arrangement: Arrangement, cluster: Cluster) -> str:
     """The rows of nodes, equal ones drawn once, above the racks; '<' marks the hottest link."""
     drawn = drawing(arrangement, cluster)
-    torus = arrangement.rings.torus
-    x, y = arrangement.rings.dims[0], arrangement.rings.dims[-1]
-    title = "rows of the grid, left to right" if torus and torus[0] > 1 else "nodes in the order of the ring of columns"
-    head = f"{x} ranks to a row, {y} to a column, {arrangement.rings.ranks_per_node} to a node; {title}"
+    grid, per_node = Grid(arrangement.rings.dims), arrangement.rings.ranks_per_node
+    head = f"{grid.words}, {per_node} ranks to a node; {_title(arrangement)}"
     return "\n".join([head, *_rows(drawn), "", *_racks(drawn, arrangement), *_hottest_host(arrangement)])
+
+
+def _title(arrangement: Arrangement) -> str:
+    """What a line of the drawing is."""
+    torus = arrangement.rings.torus
+    if not torus or torus[0] == 1:
+        return "nodes in the order of ranks"
+    return "a row to a line" if len(arrangement.rings.dims) < 3 else "a group to a line"
 
 
 def _rows(drawn: Drawing) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from orchestrator.placement.problem import PlacementProblem
+from orchestrator.placement.problem import Cost, PlacementProblem, rounded
 
 STRICT = 1000.0  # weight of the excess over the floor, beside the total
 
@@ -25,6 +25,14 @@ class Swapper:
         self.carried = problem.uplink_bytes(kinds)
         self.cost, self.floor, self.weight = problem.uplink_cost, floor, weight
         self.host_cost, self.egress = problem.host_cost, problem.egress
+        self.alike = len(set(problem.host_cost)) == 1
+
+    def real_cost(self) -> Cost:
+        """The cost of the answer, from the loads as they are kept where no host's link differs."""
+        if not self.alike:
+            return self.problem.cost(self.kinds)
+        largest = max((c * b for c, b in zip(self.cost, self.carried, strict=True)), default=0.0)
+        return rounded(max(self.problem.host_bound, largest), sum(self.carried))
 
     def changes(self, p: int, q: int) -> dict[int, float]:
         """How the bytes over every uplink change when p and q exchange their hosts."""
@@ -80,7 +88,7 @@ def descend(problem: PlacementProblem, kinds: Sequence[int], tries: int) -> list
                 improved = True
             if tries <= 0:
                 break
-        if improved and (cost := problem.cost(state.kinds)) < best_cost:
+        if improved and (cost := state.real_cost()) < best_cost:
             best, best_cost = list(state.kinds), cost
     return best
 
@@ -124,6 +132,6 @@ def anneal(
             places[wanted][places[wanted].index(q)] = p
             places[state.kinds[p]][places[state.kinds[p]].index(p)] = q
             state.exchange(p, q, delta)
-            if gain > 0 and (cost := problem.cost(state.kinds)) < best_cost:
+            if gain > 0 and (cost := state.real_cost()) < best_cost:
                 best, best_cost = list(state.kinds), cost
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,13 @@ from dataclasses import dataclass, replace
 from orchestrator import schedulers
 from orchestrator.cluster import hostlist
 from orchestrator.errors import SiteError, UserError
+from orchestrator.placement.grid import Grid
 from orchestrator.plans.fits import Misfit, misfits
-from orchestrator.plans.plan import Plan
+from orchestrator.plans.plan import ChosenGrid, Plan
 from orchestrator.runs import ledger
 from orchestrator.runs.changes import Changes
-from orchestrator.runs.events import Event, Submitting
-from orchestrator.spec.kinds import NODES, seconds
+from orchestrator.runs.events import Event, Started, Submitting
+from orchestrator.spec.kinds import GRID, NODES, seconds
 from orchestrator.spec.kinds import grid as as_grid
 
 MOST_EXCLUDED = 10_000
@@ -44,12 +46,28 @@ def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes) 
         plan.run,
         time_s=plan.run.time_s if total.time_s is None else total.time_s,
         nodes=plan.run.nodes if total.nodes is None else total.nodes,
-        grid=total.grid or plan.run.grid,
+        grid=plan.run.grid if total.grid is None else total.grid,
     )
     derived = AttemptPlan(number, replace(plan, run=run), changes, total.exclude)
     if changes != Changes():
         _check(derived)
     return derived
+
+
+def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
+    """The plan of an attempt, whose grid is that of the attempt before it where the run leaves it to the job.
+
+    Only the same grid resumes to the same bits. A grid that does not hold the ranks is not taken, nor is one where the
+    user asks for another choice (--grid auto).
+    """
+    plan = planned.plan
+    if plan.has_grid or planned.changes.grid is not None:
+        return plan
+    before = [event for event in history if isinstance(event, Started) and event.attempt < planned.number]
+    if not before or not before[-1].grid or math.prod(before[-1].grid) != plan.ranks:
+        return plan
+    reason = f"auto: as in attempt {before[-1].attempt}, since only the same grid gives the same bits"
+    return replace(plan, chosen=ChosenGrid(Grid(before[-1].grid), reason))
 
 
 def changed_before(history: Sequence[Event], number: int) -> Changes:
@@ -106,7 +124,7 @@ def _named(misfit: Misfit, made: Changes) -> str:
         why = misfit.message.removeprefix(f"'{misfit.key}'").lstrip(": ")
         return f"{options[misfit.key]}: {why}"
     cause = options.get("nodes") or " ".join(options.values())
-    return f"{cause}: {misfit.message}{'; give --grid as well' if misfit.key == 'grid' else ''}"
+    return f"{cause}: {misfit.message}{'; give --grid as well, as in --grid auto' if misfit.key == 'grid' else ''}"
 
 
 def _options(made: Changes) -> Iterator[tuple[str, str]]:
@@ -115,5 +133,5 @@ def _options(made: Changes) -> Iterator[tuple[str, str]]:
         yield "time", f"--time {made.time_s:g}s"
     if made.nodes is not None:
         yield "nodes", f"--nodes {made.nodes}"
-    if made.grid:
-        yield "grid", f"--grid {made.grid[0]}x{made.grid[1]}"
+    if made.grid is not None:
+        yield "grid", f"--grid {GRID.write(made.grid)}"

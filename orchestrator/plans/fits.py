@@ -8,7 +8,7 @@ from typing import NamedTuple
 from orchestrator import schedulers
 from orchestrator.containers import source
 from orchestrator.errors import UserError
-from orchestrator.placement.grid import choose
+from orchestrator.placement.grid import asked
 from orchestrator.plans import fits_command
 from orchestrator.schedulers.interface import not_plain
 from orchestrator.spec.load import Loaded
@@ -59,7 +59,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("nodes", f"'nodes': {most}")
         return
     try:
-        choose(ranks, ranks_per_node, run.grid)
+        asked(ranks, ranks_per_node, run.grid)
     except ValueError as error:
         yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
     if not run.command:

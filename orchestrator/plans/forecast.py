@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.cluster import profile
+from orchestrator.cluster.expected import expected, on_one_switch
 from orchestrator.cluster.model import Cluster
-from orchestrator.cluster.tree import Faults, Tree, cluster_of
+from orchestrator.cost import regular
+from orchestrator.cost.all_reduce import Backend
+from orchestrator.cost.network import Level, Network
 from orchestrator.errors import UserError
 from orchestrator.placement.arrange import arrange
+from orchestrator.placement.choose import best
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
+from orchestrator.plans.gradient import backend_of
+from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 from orchestrator.predict.compute import Device, device, device_for, measured
-from orchestrator.predict.forecast import Asked, Forecast, forecast
-from orchestrator.predict.network import Level, Network
+from orchestrator.predict.forecast import Asked, Communication, Forecast, forecast
 from orchestrator.predict.networks import network, with_ranks_per_node
-from orchestrator.predict.schemes import Cost
 from orchestrator.predict.workload import Workload, workload, workload_of
 
 Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
@@ -34,7 +38,7 @@ class Otherwise:
 
 
 def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
-    """What `plan` will take, on its hosts where they are known.
+    """What `plan`, whose grid is decided, will take, on its hosts where they are known.
 
     Raises UserError where no rate is known.
     """
@@ -42,20 +46,42 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
     trained = workload(other.workload) if other.workload else workload_of(plan.run.train)
-    named = network(other.network) if other.network else None
+    backend: Backend = "nccl" if other.gpu else backend_of(plan)
+    named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
+    found = _on_network(plan, named, trained, backend) if named else _on_hosts(plan, stand, trained, backend)
     return forecast(
         Asked(
             nodes=plan.run.nodes,
             ranks=plan.ranks,
-            grid=(plan.grid.x, plan.grid.y),
+            grid=plan.grid.dims,
             batch=plan.run.train.batch,
             epochs=plan.run.train.epochs,
             workload=trained,
             device=_device(plan, trained, other),
-            network=with_ranks_per_node(named, plan.ranks_per_node) if named else _links(plan),
-            placed_s=None if named else _placed_s(plan, stand, trained),
+            network=named or _links(plan),
+            communication=found,
         )
     )
+
+
+def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
+    """On a regular network, with the ranks in node order."""
+    used = links.holding(plan.ranks)
+    fastest = regular.best(used, trained.gradient_bytes, backend)
+    return Communication(regular.all_reduce(used, plan.grid.dims, backend), *fastest, "ranks in node order")
+
+
+def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
+    """On given hosts, or on such as the site will probably give."""
+    if stand:
+        (order, known), placed = stand, "hosts as placed"
+    else:
+        hosts = expected(plan.site, plan.run.nodes)
+        order, known = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, hosts.cluster).hosts, hosts.cluster
+        placed = hosts.assumed
+    all_reduce_s = timing(Rings(plan.grid.dims, plan.ranks_per_node), known, order, backend)
+    chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend)
+    return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed)
 
 
 def _links(plan: Plan) -> Network:
@@ -68,35 +94,20 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
-def stood(plan: Plan, hosts: Sequence[str]) -> Stand:
-    """`hosts` in the order in which the ranks would fill them; without a topology all hang on one switch.
+def stood(plan: Plan, hosts: Sequence[str]) -> tuple[Plan, Stand]:
+    """The plan with its grid, and `hosts` as its ranks would fill them; without a topology all hang on one switch.
 
     Asks the topology's source once. Raises UserError for too few hosts.
     """
     names = list(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
-    if known := profile.cluster(plan.site, names):
-        return arrange((plan.grid.x, plan.grid.y), names, plan.ranks_per_node, known).hosts, known
-    return _on_one_switch(plan, names[: plan.run.nodes])
-
-
-def _on_one_switch(plan: Plan, names: Sequence[str]) -> Stand:
-    node = profile.node_type(plan.site.node)
-    return names, cluster_of(Tree({"switch": names}), node, 1.0, Faults(), "one switch")
-
-
-def _placed_s(plan: Plan, stand: Stand | None, trained: Workload) -> Cost | None:
-    """Link by link, where hosts are given or the library is known: gloo has rings only.
-
-    NCCL may choose trees for the columns, which the formulas know and the links do not.
-    """
-    gloo = not trained.overlaps and not plan.site.node.gpus
-    if not stand and not gloo:
-        return None
-    order, known = stand or _on_one_switch(plan, [str(number) for number in range(plan.run.nodes)])
-    found = timing(Rings((plan.grid.x, plan.grid.y), plan.ranks_per_node), known, order)
-    return found.gloo_s if gloo else found.nccl_s
+    known = profile.cluster(plan.site, names)
+    plan = with_grid(plan, names, known)
+    if known:
+        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known)
+    one = on_one_switch(plan.site, tuple(names[: plan.run.nodes]), "the site has no topology")
+    return plan, (one.names, one.cluster)
 
 
 def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:

@@ -1,25 +1,56 @@
-"""The hosts of a plan in the order of the network."""
+"""The hosts of a job in the order of the network, and the grid that is laid on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orchestrator.errors import SiteError
 from orchestrator.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.placement.arrange import Arrangement
+    from orchestrator.cluster.model import Cluster
 
 
-def arranged(plan: Plan, hosts: Sequence[str]) -> Arrangement | None:
-    """The hosts in the order of the network, or None where nothing is known of it or they are not as many as planned.
+@dataclass(frozen=True)
+class OrderedHosts:
+    """Hosts in the order in which ranks fill them, and their plan with its grid.
 
-    Raises SiteError when the topology cannot be had, or does not know one of the hosts.
+    `unordered` says why they keep the scheduler's order although the site has a topology, '' where they do not.
     """
-    if plan.site.topology is None or len(set(hosts)) < plan.run.nodes:
-        return None
+
+    plan: Plan
+    hosts: tuple[str, ...]
+    unordered: str = ""
+
+
+def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
+    """Order the hosts that the scheduler gave, and choose the grid where the run leaves it to the job.
+
+    Asks the topology's source once. Where it cannot tell, the hosts keep their order: that is no reason to lose an
+    allocation. Raises SiteError for too few hosts.
+    """
+    names = tuple(dict.fromkeys(hosts))
+    if len(names) < plan.run.nodes:
+        raise SiteError(f"the scheduler gave {len(names)} hosts ({', '.join(names)}); the run takes {plan.run.nodes}")
+    if plan.site.topology is None and plan.has_grid:
+        return OrderedHosts(plan, names)
+    try:
+        return _by_the_network(plan, names)
+    except SiteError as error:
+        from orchestrator.plans.grid import with_grid
+
+        return OrderedHosts(with_grid(plan, names, None, str(error)), names, str(error))
+
+
+def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     from orchestrator.cluster.profile import cluster  # costs most of what starting `status` may cost
     from orchestrator.placement.arrange import arrange
+    from orchestrator.plans.grid import with_grid
 
-    known = cluster(plan.site, hosts)
-    return arrange((plan.grid.x, plan.grid.y), hosts, plan.ranks_per_node, known) if known else None
+    known: Cluster | None = cluster(plan.site, names)
+    plan = with_grid(plan, names, known)
+    if known is None:
+        return OrderedHosts(plan, names)
+    return OrderedHosts(plan, arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts)

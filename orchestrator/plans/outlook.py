@@ -13,9 +13,11 @@ from orchestrator.errors import UserError
 from orchestrator.placement import compare
 from orchestrator.placement.arrange import Arrangement, arrange
 from orchestrator.placement.binding import Binding, bindings
-from orchestrator.placement.choose import GRADIENT_BYTES, Choice, choices
+from orchestrator.placement.choose import Choice, choices
 from orchestrator.placement.picture import picture
 from orchestrator.placement.svg import svg
+from orchestrator.plans.gradient import backend_of, gradient_of, summed
+from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 
 SHOWN = 3
@@ -23,14 +25,14 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Outlook:
-    """A plan placed on hosts, beside what else was possible: other grids, and three levels in place of two."""
+    """A plan placed on hosts, beside what else was possible: the best grids of one to three levels."""
 
-    name: str
+    plan: Plan
     cluster: Cluster
     arrangement: Arrangement
     compared: tuple[compare.OrderRow, ...]
     grids: tuple[Choice, ...]
-    levels: tuple[Choice, ...]
+    summed: str
 
     def text(self) -> str:
         """For a terminal."""
@@ -38,7 +40,7 @@ class Outlook:
             [
                 picture(self.arrangement, self.cluster),
                 "",
-                "one all-reduce of the gradients of ResNet-50 in half precision (51.1 MB), predicted:",
+                f"one all-reduce of {self.summed}, predicted:",
                 compare.table(self.compared),
                 self._certificate(),
                 "",
@@ -58,14 +60,12 @@ class Outlook:
 
     def _others(self) -> list[str]:
         lines = ["the same all-reduce in other shapes:"]
-        for choice in (*self.grids[:SHOWN], *self.levels[:1]):
-            dims = "x".join(map(str, choice.dims))
-            note = "   (three levels: the training has two)" if len(choice.dims) > 2 else ""
-            lines.append(f"  {dims:14}{choice.total_s * 1e3:8.2f} ms{note}")
+        for choice in self.grids[:SHOWN]:
+            lines.append(f"  {'x'.join(map(str, choice.dims)):14}{choice.total_s * 1e3:8.2f} ms")
         return lines
 
     def svg(self) -> str:
-        return svg(self.arrangement, self.cluster, self.name)
+        return svg(self.arrangement, self.cluster, self.plan.run.name)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +85,7 @@ class Outlook:
                 }
                 for load in self.arrangement.loads.links
             ],
-            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in (*self.grids, *self.levels)],
+            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in self.grids],
         }
 
 
@@ -99,13 +99,14 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
     given = list(dict.fromkeys(hosts))
     if len(given) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
-    arrangement = arrange((plan.grid.x, plan.grid.y), given, plan.ranks_per_node, known)
-    used = arrangement.hosts
+    plan = with_grid(plan, given, known)
+    arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
+    (size_bytes, _), backend = gradient_of(plan.run), backend_of(plan)
     return Outlook(
-        plan.run.name,
+        plan,
         known,
         arrangement,
-        tuple(compare.rows(arrangement, known, GRADIENT_BYTES)),
-        tuple(choices(used, plan.ranks_per_node, known)),
-        tuple(choices(used, plan.ranks_per_node, known, levels=3)),
+        tuple(compare.rows(arrangement, known, size_bytes, backend)),
+        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes)),
+        summed(plan.run),
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.containers import source
-from orchestrator.placement.grid import Grid, choose
+from orchestrator.errors import UserError
+from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.spec.load import load
@@ -26,8 +27,16 @@ HANG_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
+class ChosenGrid:
+    """The grid of a run with `grid: auto`, and why it is this one."""
+
+    grid: Grid
+    reason: str
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What every verb looks at: spec, site and grid."""
+    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen."""
 
     run_id: str
     run: RunSpec
@@ -35,6 +44,7 @@ class Plan:
     folder: Path
     python: str
     spec_text: str = ""
+    chosen: ChosenGrid | None = None
 
     @property
     def ranks_per_node(self) -> int:
@@ -45,8 +55,20 @@ class Plan:
         return self.run.nodes * self.ranks_per_node
 
     @property
+    def _decided(self) -> Grid | None:
+        return self.chosen.grid if self.chosen else asked(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def has_grid(self) -> bool:
+        """Whether the grid is decided. That of `auto` on several nodes is chosen for the hosts (`plans/grid.py`)."""
+        return self._decided is not None
+
+    @property
     def grid(self) -> Grid:
-        return choose(self.ranks, self.ranks_per_node, self.run.grid)
+        """The grid, once it is decided. Raises UserError before."""
+        if self._decided is None:
+            raise UserError("'grid' is auto: it is chosen once the hosts are known")
+        return self._decided
 
     @property
     def code(self) -> Path | None:
@@ -71,12 +93,14 @@ class Plan:
         return {**self.site.env, **self.run.env}
 
     def as_json(self) -> dict[str, Any]:
+        """For the run folder; `grid` is "auto" where the job has to choose it."""
         return {
             "schema": SCHEMA,
             "run": self.run_id,
             "folder": str(self.folder),
             "python": self.python,
-            "grid": [self.grid.x, self.grid.y],
+            "grid": list(self._decided.dims) if self._decided else "auto",
+            **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),

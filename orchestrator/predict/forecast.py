@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from orchestrator.predict import epochs, schemes
+from orchestrator.cost.all_reduce import Cost
+from orchestrator.cost.network import Network
+from orchestrator.predict import epochs
 from orchestrator.predict.compute import BACKWARD_SHARE, Device
-from orchestrator.predict.network import Network
-from orchestrator.predict.schemes import Cost
 from orchestrator.predict.step import step
 from orchestrator.predict.workload import Workload
 
@@ -19,18 +19,28 @@ AT_ONCE = "gradients go all at once after backward"
 
 
 @dataclass(frozen=True)
+class Communication:
+    """The all-reduce of a run, the fastest grid with the time for all gradients there, and where the ranks are."""
+
+    all_reduce_s: Cost
+    best_grid: tuple[int, ...]
+    best_s: float
+    placed: str
+
+
+@dataclass(frozen=True)
 class Asked:
     """The properties of a run that its time depends on."""
 
     nodes: int
     ranks: int
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     batch: int
     epochs: int
     workload: Workload
     device: Device
     network: Network
-    placed_s: Cost | None = None  # the all-reduce where the hosts are known, or the library is; else the network's
+    communication: Communication
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class Forecast:
     """The predicted times of a run."""
 
     ranks: int
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     best_grid: tuple[int, ...]
     forward_s: float
     backward_s: float
@@ -67,14 +77,11 @@ class Forecast:
 
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances."""
-    links = asked.network.holding(asked.ranks)
-    all_reduce_s = asked.placed_s or schemes.grid(links, *asked.grid).cost_s
-    best = schemes.best_grid(links, asked.workload.gradient_bytes)
     local = asked.batch / asked.ranks
     one = step(
         asked.device,
         local,
-        all_reduce_s,
+        asked.communication.all_reduce_s,
         network=asked.workload.layers,
         bytes_per_parameter=asked.workload.bytes_per_parameter,
         overlap=asked.workload.overlaps,
@@ -86,13 +93,13 @@ def forecast(asked: Asked) -> Forecast:
     return Forecast(
         ranks=asked.ranks,
         grid=asked.grid,
-        best_grid=best.dims,
+        best_grid=asked.communication.best_grid,
         forward_s=local * asked.device.image_s * (1 - BACKWARD_SHARE),
         backward_s=local * asked.device.image_s * BACKWARD_SHARE,
         fixed_s=asked.device.fixed_s,
         exposed_s=one.exposed_s,
-        all_reduce_s=all_reduce_s(asked.workload.gradient_bytes),
-        best_grid_all_reduce_s=best.cost_s(asked.workload.gradient_bytes),
+        all_reduce_s=asked.communication.all_reduce_s(asked.workload.gradient_bytes),
+        best_grid_all_reduce_s=asked.communication.best_s,
         groups=one.buckets,
         step_s=one.total_s,
         steps=steps,
@@ -119,7 +126,7 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
-        f"links: {links}; {'hosts as placed' if asked.placed_s else 'ranks in node order'}; nobody else on them",
+        f"links: {links}; {asked.communication.placed}; nobody else on them",
         f"{GROUPED if asked.workload.overlaps else AT_ONCE}; one validation pass an epoch",
         "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
         "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cost.network import Network
+from orchestrator.cost.shapes import divisors
 from orchestrator.predict import schemes
 from orchestrator.predict.compute import Device
-from orchestrator.predict.network import Network
 from orchestrator.predict.step import step
 from orchestrator.predict.sweep import BYTES
 
@@ -41,7 +42,11 @@ def compare(network: Network, device: Device, batch: int) -> list[Compared]:
     found = []
     for gpus in sorted({record[0] for record in RECORDS}):
         links = network.holding(gpus)
-        ours = schemes.best_grid(links, BYTES, "ring"), schemes.best_grid(links, BYTES), _quiet(links, device, batch)
+        ours = (
+            schemes.best_grid(links, BYTES, schemes.RING),
+            schemes.best_grid(links, BYTES),
+            _quiet(links, device, batch),
+        )
         theirs = [(x, y, whose) for count, x, y, whose in RECORDS if count == gpus]
         named = zip(ours, ("best with ring columns", "best", "least exposed"), strict=True)
         mine = [(best.dims[0], best.dims[1], whose) for best, whose in named]
@@ -51,17 +56,17 @@ def compare(network: Network, device: Device, batch: int) -> list[Compared]:
 
 def _quiet(links: Network, device: Device, batch: int) -> schemes.Scheme:
     """The grid that exposes least in a step: the tail of a step is a small message, and asks for few hops."""
-    shapes = [schemes.grid(links, x, links.ranks // x) for x in schemes.divisors(links.ranks)[1:-1]]
+    shapes = [schemes.grid(links, (x, links.ranks // x)) for x in divisors(links.ranks)[1:-1]]
     return min(shapes, key=lambda scheme: step(device, batch, scheme.cost_s).exposed_s)
 
 
 def _compared(links: Network, device: Device, batch: int, x: int, y: int, whose: str) -> Compared:
-    scheme = schemes.grid(links, x, y)
+    scheme = schemes.grid(links, (x, y))
     return Compared(
         links.ranks,
         (x, y),
         whose,
-        schemes.grid(links, x, y, "ring").cost_s(BYTES),
+        schemes.grid(links, (x, y), schemes.RING).cost_s(BYTES),
         scheme.cost_s(BYTES),
         step(device, batch, scheme.cost_s).exposed_s,
     )

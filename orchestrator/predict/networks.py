@@ -8,9 +8,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cost.network import Level, Network
 from orchestrator.errors import UserError
 from orchestrator.predict import constants
-from orchestrator.predict.network import Level, Network
 
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")

@@ -9,10 +9,26 @@ from orchestrator.predict import constants, epochs
 from orchestrator.predict.compute import Device, device, measured
 from orchestrator.predict.networks import network
 from orchestrator.predict.records import Duration, PublishedRun
-from orchestrator.predict.schemes import Scheme, double_tree, flat_ring, grid, halving_doubling, leaders, nccl
+from orchestrator.predict.schemes import (
+    Scheme,
+    double_tree,
+    flat_ring,
+    grid,
+    halving_doubling,
+    leaders,
+    nccl,
+    plain_ring,
+)
 from orchestrator.predict.step import EXACT, Grouping, Step, step
 
-NAMED = {"ring": flat_ring, "tree": double_tree, "halving": halving_doubling, "leaders": leaders, "nccl": nccl}
+NAMED = {
+    "ring": flat_ring,
+    "tree": double_tree,
+    "halving": halving_doubling,
+    "leaders": leaders,
+    "nccl": nccl,
+    "plain": plain_ring,
+}
 
 
 def rows() -> list[PublishedRun]:
@@ -87,4 +103,4 @@ def _scheme(written: Mapping[str, Any]) -> Scheme:
     if word in NAMED:
         return NAMED[word](links)
     x, y = map(int, word.split("x"))
-    return grid(links, x, y)
+    return grid(links, (x, y))

@@ -1,20 +1,25 @@
-"""The all-reduce schemes by name, as one function of bytes; and the best shape of each."""
+"""The all-reduce schemes by name, as one function of bytes, one phase after the other; and the best shape of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.predict.collectives import halving, hierarchical, levels, ring, torus, tree
-from orchestrator.predict.collectives.links import chain
-from orchestrator.predict.network import Network
+from orchestrator.cost import regular
+from orchestrator.cost.all_reduce import Cost
+from orchestrator.cost.nccl import Algorithm
+from orchestrator.cost.network import Network
+from orchestrator.cost.shapes import divisors, shapes
+from orchestrator.predict.collectives import halving, hierarchical
 
-Cost = Callable[[float], float]
 FAR_BYTES = 1e9
+RING: tuple[Algorithm, ...] = ("ring",)
+TREE: tuple[Algorithm, ...] = ("tree",)
+BOTH: tuple[Algorithm, ...] = ("ring", "tree")
 
 
 def affine(cost_s: Cost) -> Cost:
-    """The same cost, a + b n for every scheme here, without walking the network again for every n."""
+    """The same cost, a + b n, without walking the network again for every n."""
     start_s = cost_s(0.0)
     byte_s = (cost_s(FAR_BYTES) - start_s) / FAR_BYTES
     return lambda size_bytes: start_s + byte_s * size_bytes
@@ -33,12 +38,23 @@ class Scheme:
 
 
 def flat_ring(network: Network) -> Scheme:
-    along = chain(network, network.ranks)
-    return Scheme("ring", (), affine(lambda size: ring.all_reduce_s(size, along)))
+    """NCCL's ring."""
+    return Scheme("ring", (), regular.all_reduce(network, (network.ranks,), "nccl", RING).unchunked_s)
 
 
 def double_tree(network: Network) -> Scheme:
-    return Scheme("tree", (), affine(lambda size: tree.all_reduce_s(size, network)))
+    """NCCL's tree."""
+    return Scheme("tree", (), regular.all_reduce(network, (network.ranks,), "nccl", TREE).unchunked_s)
+
+
+def nccl(network: Network) -> Scheme:
+    """What NCCL 2.4 and later choose from: a flat ring or the double tree, by size."""
+    return Scheme("nccl", (), regular.all_reduce(network, (network.ranks,), "nccl").unchunked_s)
+
+
+def plain_ring(network: Network) -> Scheme:
+    """A ring without NCCL's protocols: 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan, 2009, from memory)."""
+    return Scheme("plain", (), affine(lambda size: regular.ring_s(size, network)))
 
 
 def halving_doubling(network: Network) -> Scheme:
@@ -49,41 +65,24 @@ def leaders(network: Network) -> Scheme:
     return Scheme("leaders", (), affine(lambda size: hierarchical.all_reduce_s(size, network)))
 
 
-def grid(network: Network, x: int, y: int, column: torus.Column = "best") -> Scheme:
-    if column == "best":
-        rings, trees = grid(network, x, y, "ring").cost_s, grid(network, x, y, "tree").cost_s
-        return Scheme("torus", (x, y), lambda size: min(rings(size), trees(size)))
-    return Scheme("torus", (x, y), affine(lambda size: torus.all_reduce_s(size, network, x, y, column)))
+def grid(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
+    """The torus of one to three levels."""
+    return Scheme("torus", dims, regular.all_reduce(network, dims, "nccl", algorithms).unchunked_s)
 
 
-def nccl(network: Network) -> Scheme:
-    """What NCCL 2.4 and later choose from: a flat ring or the double tree, by size."""
-    rings, trees = flat_ring(network).cost_s, double_tree(network).cost_s
-    return Scheme("nccl", (), lambda size: min(rings(size), trees(size)))
-
-
-def cascade(network: Network, dims: tuple[int, ...]) -> Scheme:
-    return Scheme("levels", dims, affine(lambda size: levels.all_reduce_s(size, network, dims)))
-
-
-def best_grid(network: Network, size_bytes: float, column: torus.Column = "best") -> Scheme:
+def best_grid(network: Network, size_bytes: float, algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
     """The X x Y with the least time for one all-reduce of `size_bytes`, two or more each way where that is possible."""
     ranks = network.ranks
     rows = divisors(ranks)[1:-1] or divisors(ranks)
-    return _best((grid(network, x, ranks // x, column) for x in rows), size_bytes)
+    return _best((grid(network, (x, ranks // x), algorithms) for x in rows), size_bytes)
 
 
-def best_cascade(network: Network, size_bytes: float) -> Scheme:
-    """The best three levels with ring stages."""
-    ranks = network.ranks
-    shapes = ((a, b, ranks // (a * b)) for a in divisors(ranks) for b in divisors(ranks // a))
-    return _best((cascade(network, shape) for shape in shapes), size_bytes)
-
-
-def divisors(number: int) -> list[int]:
-    """All of them, in order."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return small + [number // d for d in reversed(small) if d * d != number]
+def best_levels(network: Network, size_bytes: float) -> Scheme:
+    """The best three levels; of two or one where the ranks have no three factors."""
+    every = shapes(network.ranks)
+    deepest = max(map(len, every))
+    found = _best((grid(network, dims) for dims in every if len(dims) == deepest), size_bytes)
+    return Scheme("levels", found.dims, found.cost_s)
 
 
 def _best(schemes: Iterator[Scheme], size_bytes: float) -> Scheme:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.cost.all_reduce import Cost
 from orchestrator.predict.compute import Device
 from orchestrator.predict.overlap import tensors
-from orchestrator.predict.schemes import Cost
 from training.recipe.facts import Tensor
 from training.sync.buckets import exact, shapes
 

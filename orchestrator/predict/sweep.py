@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from orchestrator.cost.network import Network
 from orchestrator.predict import schemes
 from orchestrator.predict.collectives import bounds
 from orchestrator.predict.compute import Device
-from orchestrator.predict.network import Network
 from orchestrator.predict.overlap.tensors import resnet50
 from orchestrator.predict.schemes import Scheme
 from orchestrator.predict.step import step
@@ -84,7 +84,7 @@ def _size(network: Network, device: Device, batch: int) -> Size:
         schemes.halving_doubling(network),
         schemes.leaders(network),
         schemes.best_grid(network, BYTES),
-        schemes.best_cascade(network, BYTES),
+        schemes.best_levels(network, BYTES),
     )
     best = min(every, key=lambda scheme: scheme.cost_s(BYTES))
     step_s = step(device, batch, best.cost_s).total_s

@@ -31,7 +31,7 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORUSRUN_RUN": run_id,
         "TORUSRUN_ATTEMPT": str(attempt),
-        "TORUSRUN_GRID": f"{placement.grid.x}x{placement.grid.y}",
+        "TORUSRUN_GRID": str(placement.grid),
         "TORUSRUN_NODES": str(len(hosts)),
     }
 

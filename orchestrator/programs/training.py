@@ -47,7 +47,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "schema": CONFIG_SCHEMA,
         "run": plan.run_id,
         "attempt": attempt.number,
-        "grid": [plan.grid.x, plan.grid.y],
+        "grid": list(plan.grid.dims),
         "interface": plan.site.node.interface,
         "rendezvous": str(attempt.rendezvous),
         "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,

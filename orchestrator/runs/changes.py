@@ -13,11 +13,11 @@ LONGEST_TIME_S = 1e10
 
 @dataclass(frozen=True)
 class Changes:
-    """None and () mean: as before. `grid` is (X, Y)."""
+    """None means: as before; a `grid` of () is auto again. Excluded hosts are added to those of earlier attempts."""
 
     time_s: float | None = None
     nodes: int | None = None
-    grid: tuple[int, int] | None = None
+    grid: tuple[int, ...] | None = None
     exclude: tuple[str, ...] = ()
 
     def then(self, later: Changes) -> Changes:
@@ -25,13 +25,14 @@ class Changes:
         return Changes(
             self.time_s if later.time_s is None else later.time_s,
             self.nodes if later.nodes is None else later.nodes,
-            later.grid or self.grid,
+            self.grid if later.grid is None else later.grid,
             tuple(dict.fromkeys((*self.exclude, *later.exclude))),
         )
 
     def as_json(self) -> dict[str, Any]:
         """Only what is changed."""
-        kept = {"time_s": self.time_s, "nodes": self.nodes, "grid": self.grid and list(self.grid)}
+        grid = self.grid if self.grid is None else list(self.grid) or "auto"
+        kept = {"time_s": self.time_s, "nodes": self.nodes, "grid": grid}
         return {
             **{key: value for key, value in kept.items() if value is not None},
             **({"exclude": list(self.exclude)} if self.exclude else {}),
@@ -47,8 +48,9 @@ class Changes:
             raise ValueError("'time_s' is no time limit")
         if nodes is not None and (type(nodes) is not int or not 0 < nodes <= MOST_NODES):
             raise ValueError("'nodes' is no number of nodes")
-        if grid is not None and as_grid(grid) is None:
+        size = () if grid == "auto" else as_grid(grid)
+        if grid is not None and size is None:
             raise ValueError("'grid' is no grid")
         if exclude is not None and (type(exclude) is not list or not all(type(host) is str for host in exclude)):
             raise ValueError("'exclude' is no list of hosts")
-        return cls(None if time_s is None else float(time_s), nodes, as_grid(grid), tuple(exclude or ()))
+        return cls(None if time_s is None else float(time_s), nodes, size, tuple(exclude or ()))

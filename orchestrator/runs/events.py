@@ -101,12 +101,16 @@ class Refused(Event):
 
 @dataclass(frozen=True)
 class Started(Event):
-    """The job began on these hosts, in the order in which ranks fill them."""
+    """The job began on these hosts, in the order in which ranks fill them.
+
+    `grid_reason` says why a grid that the run leaves to the job is this one.
+    """
 
     kind = "started"
     job: str = field(metadata=_as(_job_id))
     hosts: tuple[str, ...] = field(metadata=_as(_texts))
-    grid: tuple[int, int] | None = field(default=None, metadata=_as(as_grid))
+    grid: tuple[int, ...] | None = field(default=None, metadata=_as(as_grid))
+    grid_reason: str = field(default="", metadata=_as(_text))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SiteError
+from orchestrator.placement.grid import MOST_LEVELS
 from orchestrator.runs.files import damaged, read_object, required
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.kinds import seconds
@@ -18,11 +20,11 @@ LONGEST_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class Planned:
-    """What watching a run needs to know of its plan."""
+    """What watching a run needs to know of its plan; `grid` is None where the job chooses it."""
 
     run: str
     scheduler: str
-    grid: tuple[int, int]
+    grid: tuple[int, ...] | None
     ranks: int
     command_timeout_s: float
     site: str = ""  # its name, or that of its file; '' where the plan does not say it
@@ -57,9 +59,10 @@ def read(path: Path) -> Planned | None:
     if kept.get("schema") != SCHEMA:
         raise SiteError(f"{path}: this is schema {str(kept.get('schema'))[:20]}; this torusrun reads schema {SCHEMA}")
     site: dict[str, Any] = required(path, kept, "site", dict)
-    grid: list[Any] = required(path, kept, "grid", list)
+    grid: list[Any] | str = required(path, kept, "grid", list, str)
     ranks: int = required(path, kept, "ranks", int)
-    if (size := as_grid(grid)) is None or size[0] * size[1] != ranks:
+    size = as_grid(grid)
+    if grid != "auto" and (size is None or math.prod(size) != ranks):
         raise damaged(path, "its grid and its number of ranks do not fit together")
     try:
         timeout_s = min(seconds(required(path, site, "command_timeout", str)), LONGEST_TIMEOUT_S)
@@ -76,9 +79,10 @@ def _site_name(named: object) -> str:
     return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
 
 
-def as_grid(value: object) -> tuple[int, int] | None:
-    """A value as a grid, None where it is none."""
-    if type(value) is not list or len(value) != 2 or any(type(n) is not int or n < 1 for n in value):
+def as_grid(value: object) -> tuple[int, ...] | None:
+    """A value as a grid of one to three levels, None where it is none."""
+    if type(value) is not list or not 1 <= len(value) <= MOST_LEVELS:
         return None
-    x, y = value
-    return (x, y) if x * y <= LARGEST_RANKS else None
+    if any(type(n) is not int or n < 1 for n in value) or math.prod(value) > LARGEST_RANKS:
+        return None
+    return tuple(value)

@@ -23,13 +23,13 @@ def attempts(run: RunFolder) -> list[int]:
     return sorted(int(name) for name in names if NUMBER.fullmatch(name))
 
 
-def placed(attempt: Attempt) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
+def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
     """The grid and the hosts that an attempt was placed on; None and () where it was not, or nobody can tell."""
     try:
         kept = read_object(attempt.placement) or {}
     except SiteError:
         return None, ()
     slots = kept.get("slots")
-    hosts = [slot[1] for slot in slots if type(slot) is list and len(slot) == 5] if type(slots) is list else []
+    hosts = [slot[1] for slot in slots if type(slot) is list and len(slot) > 3] if type(slots) is list else []
     whole = all(type(host) is str for host in hosts)
     return as_grid(kept.get("grid")), tuple(dict.fromkeys(hosts)) if whole else ()

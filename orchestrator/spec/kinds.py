@@ -27,7 +27,8 @@ UNITS_BYTES = {
     "TB": 10**12,
 }
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-GRID_PATTERN = r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})"
+GRID_PATTERN = r"(auto|[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2})"
+AUTO: tuple[int, ...] = ()  # a grid that is chosen for the hosts
 UMASK_PATTERN = r"0?0[2367][2367]"
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in [...] of a pattern: characters that end a line or move a cursor
 LONGEST_LINE = 4000  # characters
@@ -145,12 +146,13 @@ def share(text: str) -> float:
     return SHARES.checked(float(match[1]) / int(match[2] or 1), "; write it as 1/3 or 0.5")
 
 
-def grid(text: str) -> tuple[int, int]:
-    """'4x2' as (4, 2): rows of 4 ranks, 2 of them."""
-    match = re.fullmatch(GRID_PATTERN, text)
-    if not match:
-        raise ValueError("is not a grid; write XxY, as in 4x2: rows of 4 ranks, 2 rows")
-    return int(match[1]), int(match[2])
+def grid(text: str) -> tuple[int, ...]:
+    """'4x2' as (4, 2): rows of 4 ranks, 2 of them. One to three levels; 'auto' is AUTO."""
+    if not re.fullmatch(GRID_PATTERN, text):
+        raise ValueError(
+            "is not a grid; write auto, 8 (one ring of 8 ranks), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)"
+        )
+    return AUTO if text == "auto" else tuple(map(int, text.split("x")))
 
 
 def umask(text: str) -> int:
@@ -167,7 +169,7 @@ DURATION = Kind("a duration", rf"^([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])
 SIZE = Kind("a size", rf"^{NUMBER} ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
 RATE = Kind("a bandwidth", rf"^{NUMBER} ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
 SHARE = Kind("a share", rf"^{NUMBER}(e-?[0-9]+)?(/[0-9]+)?$", share, repr)
-GRID = Kind("a grid", f"^{GRID_PATTERN}$", grid, lambda xy: f"{xy[0]}x{xy[1]}")
+GRID = Kind("a grid", f"^{GRID_PATTERN}$", grid, lambda dims: "x".join(map(str, dims)) or "auto")
 UMASK = Kind("a umask", f"^{UMASK_PATTERN}$", umask, lambda mask: f"{mask:03o}")
 NAME = text_kind(
     "a name",

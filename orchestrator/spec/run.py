@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from orchestrator.spec.about import about
 from orchestrator.spec.kinds import (
+    AUTO,
     DURATION,
     GRID,
     LINE,
@@ -33,8 +34,12 @@ class RunSpec:
     ranks_per_node: Annotated[int, PER_NODE] | None = field(
         default=None, metadata=about("ranks on a node; default: the site's node.ranks")
     )
-    grid: Annotated[tuple[int, int], GRID] | None = field(
-        default=None, metadata=about("XxY: X ranks in a row, Y in a column; default: X = ranks per node")
+    grid: Annotated[tuple[int, ...], GRID] | None = field(
+        default=AUTO,
+        metadata=about(
+            "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: what is fastest on the "
+            "hosts that the job is given"
+        ),
     )
     time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
     hang_timeout_s: Annotated[float, DURATION] | None = field(

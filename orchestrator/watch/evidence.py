@@ -85,7 +85,7 @@ def _placement(attempt: Attempt) -> dict[str, list[int]]:
         return {}
     placed: dict[str, list[int]] = {}
     for slot in slots if type(slots) is list else []:
-        if type(slot) is not list or len(slot) != 5 or type(slot[0]) is not int or type(slot[1]) is not str:
+        if type(slot) is not list or len(slot) < 4 or type(slot[0]) is not int or type(slot[1]) is not str:
             return {}
         placed.setdefault(slot[1], []).append(slot[0])
     return placed

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.cluster.hostlist import fold
 from orchestrator.errors import SiteError
+from orchestrator.placement.grid import Grid
 from orchestrator.states import State
 from orchestrator.watch.columns import EMPTY, Column, TableRow, table
 from orchestrator.watch.pace import short
@@ -56,7 +57,7 @@ def _cells(view: View) -> tuple[str, ...]:
 
 
 def _details(view: View) -> str:
-    grid = f"grid {view.grid[0]}x{view.grid[1]}" if view.grid else "grid unknown"
+    grid = f"grid {Grid(view.grid)}" if view.grid else "grid auto" if view.grid_reason else "grid unknown"
     day = "%Y-%m-%d %H:%M"
     when = time.strftime(day, time.localtime(view.submitted_s)) if view.submitted_s is not None else "unknown"
     where = f", on {folded(view.hosts)}" if view.hosts else ""

@@ -19,9 +19,11 @@ from orchestrator.watch.view import TAIL_BYTES, View
 def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     """What a run was and how it ended, as (name, value)."""
     table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
-    if view.grid:
-        x, y = view.grid
-        table += [("grid", f"{x} x {y}"), ("ranks", f"{view.ranks} on {folded(view.hosts) or 'no hosts yet'}")]
+    if view.grid or view.grid_reason:
+        grid = " x ".join(map(str, view.grid or ())) or "auto"
+        table.append(("grid", f"{grid}: {view.grid_reason}" if view.grid_reason else grid))
+    if view.ranks:
+        table.append(("ranks", f"{view.ranks} on {folded(view.hosts) or 'no hosts yet'}"))
     if view.step is not None:
         of = f" of {view.total_steps}" if view.total_steps is not None else ""
         table.append(("steps", f"{view.step}{of}, attempt {view.attempt}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from orchestrator.watch.plain import plain
 from orchestrator.watch.progress import progress
 
 TAIL_BYTES = 16_384
+NOT_CHOSEN = "the job chooses it once it knows its hosts"
 RUN_ID = re.compile(r"[\w.-]+")
 
 
@@ -35,7 +37,8 @@ class View:
     `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
     submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
     `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
-    (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing.
+    (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
+    that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
     """
 
     run: str
@@ -44,7 +47,7 @@ class View:
     attempt: int
     job: str | None
     scheduler: str
-    grid: tuple[int, int] | None
+    grid: tuple[int, ...] | None
     ranks: int | None
     hosts: tuple[str, ...]
     step: int | None
@@ -63,6 +66,7 @@ class View:
     loss: float | None = None
     newest_result: str = ""
     network: str = ""
+    grid_reason: str = ""
 
     @property
     def remarks(self) -> str:
@@ -152,7 +156,7 @@ class Record:
         at = progress(rows, self.attempt, started.time_s if started else None, running_s)
         if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
             suspected = suspicion(self.folder.attempt(self.attempt), now_s)
-        grid, hosts = self._place()
+        grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
@@ -161,7 +165,7 @@ class Record:
             self.job,
             self.scheduler,
             grid,
-            grid[0] * grid[1] if grid else None,
+            math.prod(grid) if grid else self.plan.ranks if self.plan else None,
             hosts or status.hosts,
             at.step,
             at.total_steps,
@@ -179,6 +183,7 @@ class Record:
             at.loss,
             at.newest_result,
             self._network(),
+            plain(grid_reason),
         )
 
     def _network(self) -> str:
@@ -197,15 +202,16 @@ class Record:
             return [], [f"{error}; the progress is not known"]
         return rows, [f"{self.folder.metrics}: {bad} of its last lines cannot be read"] if bad else []
 
-    def _place(self) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
-        """The grid and the hosts: as planned and as the ledger says, or as the ranks were placed."""
+    def _place(self) -> tuple[tuple[int, ...] | None, tuple[str, ...], str]:
+        """The grid, the hosts and why this grid: as planned and as the ledger says, or as the ranks were placed."""
         started = last(self.events, Started, self.attempt)
-        grid = self.plan.grid if self.plan else None
+        grid = (self.plan.grid if self.plan else None) or (started.grid if started else None)
         hosts = started.hosts if started else ()
+        reason = started.grid_reason if started else "" if grid or not self.plan else NOT_CHOSEN
         if (grid and hosts) or not self.damage:
-            return grid, hosts
+            return grid, hosts, reason
         placed_grid, placed_hosts = remains.placed(self.folder.attempt(self.attempt))
-        return grid or placed_grid, hosts or placed_hosts
+        return grid or placed_grid, hosts or placed_hosts, reason
 
     def _end_words(self) -> list[str]:
         if not self.end_damage:

@@ -38,6 +38,24 @@ def test_ranks_stand_in_the_order_of_the_network(place: Slurm, launcher: str) ->
         assert start["host"] == started["hosts"][rank // 2], "every rank compared its place with the placement"
 
 
+def test_the_job_chooses_the_grid_for_its_hosts_and_a_resumed_run_keeps_it(place: Slurm) -> None:
+    site = place.site("racks.yaml", topology='{source: switches, switches: {ra: "node[1,3]", rb: "node[2,4]"}}')
+    told = "command: [sh, -c, 'echo grid $TORUSRUN_GRID; test $TORUSRUN_ATTEMPT = 2']"
+    place.put("auto.yaml", f"name: auto\nsite: {site}\nnodes: 4\ncode: none\n{told}\n")
+    expected = json.loads(place.torusrun("plan", "auto.yaml", "--json").stdout)
+    assert "racks of the site" in expected["grid_reason"]
+    said = place.torusrun("submit", "auto.yaml", "--wait")
+    assert said.returncode == 1, said.stdout + said.stderr
+    run = Path(place.view(said.stdout.split()[0])["folder"])
+    resumed = place.torusrun("resume", run.name, "--wait")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    first, second = ledger(run, "started")
+    assert first["grid"] == second["grid"] == place.view(run)["grid"] == expected["grid"]
+    assert "on these 4 hosts" in first["grid_reason"] and "auto: as in attempt 1" in second["grid_reason"]
+    logs = (run / "attempts/2/logs/rank-0007.log").read_text()
+    assert logs == f"grid {'x'.join(map(str, second['grid']))}\n"
+
+
 def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
     """The lab's topology.conf has two racks; hosts are given across them."""
     place.put("hosts", "node1\nnode3\nnode2\nnode4\n")

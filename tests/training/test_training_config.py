@@ -40,7 +40,11 @@ MISTAKES = [
     (change(train=change(device="tpu")), "train.device must be one of auto, cpu, cuda, not 'tpu'"),
     (change(train=change(batch=63)), "train.batch 63 does not divide by 4 ranks"),
     (change(grid=[3, 2]), "grid 3 x 2 does not hold the 4 ranks"),
-    (change(grid=[4]), "grid must be two integers"),
+    (change(grid=[4.0]), "grid must be a list of integers"),
+    (change(grid=4), "grid must be a list of integers, not 4"),
+    (change(grid=[]), "grid must have 1 to 3 levels, not 0"),
+    (change(grid=[1, 2, 2, 1]), "grid must have 1 to 3 levels, not 4"),
+    (change(grid=[2, 2, 2]), "grid 2 x 2 x 2 does not hold the 4 ranks"),
     (change(grid=[-2, -2]), "grid -2 x -2"),
     (change(interface=3), "interface must be a string or null"),
     (change(schema=1), "schema 1 is not known; this training reads schema 2"),
@@ -104,6 +108,8 @@ def test_a_missing_key(tmp_path: Path) -> None:
 def test_a_good_one(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, {"interface": None}), world=4)
     assert isinstance(loaded, Config) and loaded.grid == (2, 2) and loaded.interface is None
+    for dims in ((4,), (2, 1, 2)):
+        assert load(written(tmp_path, {"grid": list(dims)}), world=4).grid == dims
     assert loaded.token == TOKEN and loaded.done == tmp_path / "attempts/1/done.json"
     assert loaded.train.optimizer.lr == 0.2 and loaded.checkpoints == tmp_path / "checkpoints"
 

@@ -7,17 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cluster.model import Cluster, Link, NodeType
+from orchestrator.cluster.model import Cluster, Link
 from orchestrator.errors import SiteError
 from orchestrator.placement.arrange import arrange, solve
 from orchestrator.placement.bound import cut_bound_s_per_byte
 from orchestrator.placement.fabric import fabric
-from orchestrator.placement.load import link_loads, loads
-from orchestrator.placement.phases import phases
+from orchestrator.placement.load import loads
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
-from orchestrator.predict.collectives import torus
-from orchestrator.predict.network import Level, Network
 from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
 
 small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)
@@ -157,57 +154,19 @@ def test_a_host_that_the_topology_does_not_know() -> None:
         arrange((4, 2), ["r0n00", "x9"], 4, racks([2]))
 
 
-@given(st.sampled_from([(4, 4), (8, 2), (2, 8), (2, 2, 4), (4, 2, 2)]), st.integers(0, 5))
-def test_the_phases_together_load_every_link_as_the_levels_do(dims: tuple[int, ...], seed: int) -> None:
-    cluster = racks([3, 5]) if dims[0] == 2 else racks([1, 3])
-    rings = Rings(dims, 2 if len(names(cluster)) == 8 else 4)
-    order = shuffled(cluster, seed)
-    parts = phases(rings)
-    assert sum(part.steps for part in parts) == 2 * sum(size - 1 for size in dims)
-    split, whole = link_loads([part.flows for part in parts], cluster, order), loads(rings, cluster, order)
-    for mine, theirs in zip(split.links, whole.links, strict=True):
-        assert mine.bytes_per_byte == pytest.approx(theirs.bytes_per_byte)
-
-
-@given(
-    st.sampled_from([(4, 4), (8, 2), (16, 1), (8, 8), (4, 16), (16, 4), (2, 32)]),
-    st.floats(0, 1e-4),
-    st.floats(1e8, 1e12),
-)
-def test_in_one_rack_the_timing_equals_the_formulas_of_the_prediction(
-    dims: tuple[int, int], latency_s: float, inside: float
-) -> None:
-    """Two computations that share no code: links loaded one by one here, terms of the published formulas there."""
-    ranks = dims[0] * dims[1]
-    node = NodeType(4, (), Link(1e10, latency_s), Link(inside, latency_s / 3))
-    one = replace(
-        racks([ranks // 4]),
-        node=node,
-        hosts=tuple(replace(h, network=node.inter_node) for h in racks([ranks // 4]).hosts),
-    )
-    found = timing(Rings(dims, 4), one, names(one))
-    links = Network((Level("node", 4, inside, latency_s / 3), Level("cluster", ranks // 4, 1e10, latency_s, 4)))
-    for size in (0.0, 1e6, 1e9):
-        formula_s = torus.all_reduce_s(size, links, *dims, "ring")
-        assert found.nccl_s(size) == pytest.approx(formula_s, rel=1e-9, abs=1e-12)
-        if dims[0] == 4:  # every ring has hops of one kind
-            assert found.gloo_s(size) == pytest.approx(formula_s, rel=1e-9, abs=1e-12)
-        assert found.gloo_s(size) <= (formula_s + 4 * latency_s) * (1 + 1e-9)
-
-
 def test_between_racks_a_hop_waits_for_the_uplinks_too() -> None:
     two = racks([2, 2])
     far = replace(two, switches=tuple(replace(s, uplink=s.uplink and Link(1e9, 1e-3)) for s in two.switches))
     ordered, mixed = (["r0n00", "r0n01", "r1n00", "r1n01"], ["r0n00", "r1n00", "r0n01", "r1n01"])
-    assert timing(Rings((4, 4), 4), far, ordered).gloo_s(0) == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 2 * 2e-3)), (
+    assert timing(Rings((4, 4), 4), far, ordered, "gloo")(0) == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 2 * 2e-3)), (
         "three hops in the row; in the column three for the slowest chunk, of which two cross two uplinks each"
     )
-    assert timing(Rings((4, 4), 4), far, mixed).gloo_s(0) == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 3 * 2e-3))
+    assert timing(Rings((4, 4), 4), far, mixed, "gloo")(0) == pytest.approx(2 * (3 * 3e-6 + 3 * 5e-6 + 3 * 2e-3))
 
 
 def test_the_links_between_nodes_limit_a_row_over_two_nodes() -> None:
     """Rows of 8 over two nodes: a chunk has two slow hops, and a link has seven chunks to carry."""
     two = racks([2])
-    found = timing(Rings((8, 1), 4), two, names(two)).phases[0]
+    found = timing(Rings((8, 1), 4), two, names(two), "gloo").phases[0]
     assert found.link_s_per_byte == pytest.approx(7 / 8 / 25e9)
     assert found.chunk_s_per_byte == pytest.approx((2 * 7 / 8 / 25e9 + 5 * 7 / 8 / 50e9) / 7)

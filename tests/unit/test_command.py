@@ -105,7 +105,7 @@ def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: 
 
 
 def test_every_rank_gets_the_environment_of_torchrun() -> None:
-    placement = place(Grid(2, 2), ["n1", "n2"], 2)
+    placement = place(Grid((2, 2)), ["n1", "n2"], 2)
     third = {**ranks_environment(placement, 3, "run-1", 2), **master_environment(placement, 3, "10.0.0.1", 29500)}
     assert {name: third[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")} == {
         "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2",
@@ -114,3 +114,5 @@ def test_every_rank_gets_the_environment_of_torchrun() -> None:
     assert third["GROUP_WORLD_SIZE"] == third["PET_NNODES"] == "2"
     assert (third["MASTER_ADDR"], third["MASTER_PORT"]) == ("10.0.0.1", "29500")
     assert third["TORCHELASTIC_RESTART_COUNT"] == "1" and third["TORUSRUN_GRID"] == "2x2"
+    of_three_levels = place(Grid((2, 1, 2)), ["n1", "n2"], 2)
+    assert ranks_environment(of_three_levels, 2, "x", 2)["TORUSRUN_GRID"] == "2x1x2"

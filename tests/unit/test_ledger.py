@@ -94,7 +94,7 @@ def written(path: Path, *lines: str) -> Path:
         {"event": "submitting", "name": "x", "after": "/runs/x"}, {"event": "submitting", "name": "x", "after": [5]},
         {"event": "submitting", "name": "x", "after_any": [5]},
         {"event": "submitting", "name": "x", "changes": {"nodes": 0}},
-        {"event": "submitting", "name": "x", "changes": {"grid": [2]}},
+        {"event": "submitting", "name": "x", "changes": {"grid": [2, 0]}},
         {"event": "submitting", "name": "x", "changes": {"exclude": "n1"}},
     ],
 )  # fmt: skip
@@ -146,8 +146,10 @@ def test_a_refused_attempt_counts_only_if_it_was_submitted_again(tmp_path: Path)
 
 
 HOSTS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
-GRIDS = st.none() | st.tuples(st.integers(1, 99), st.integers(1, 99))
-CHANGES = st.builds(Changes, st.none() | st.floats(0.001, 1e8), st.none() | st.integers(1, 99), GRIDS, HOSTS)
+GRIDS = st.none() | st.lists(st.integers(1, 99), min_size=1, max_size=3).map(tuple)
+CHANGES = st.builds(
+    Changes, st.none() | st.floats(0.001, 1e8), st.none() | st.integers(1, 99), GRIDS | st.just(()), HOSTS
+)
 JOBS = st.from_regex(events.JOB_ID, fullmatch=True)
 NUMBERS = st.integers(1, events.LARGEST_ATTEMPT)
 TIMES = {"time_s": st.integers(0, 10**10).map(float)}
@@ -155,7 +157,7 @@ EVENTS = st.one_of(
     st.builds(Submitting, NUMBERS, st.text(), HOSTS, HOSTS, st.none() | st.text(), CHANGES, **TIMES),
     st.builds(Submitted, NUMBERS, JOBS, st.text(), st.booleans(), **TIMES),
     st.builds(Refused, NUMBERS, st.text(), **TIMES),
-    st.builds(Started, NUMBERS, JOBS, HOSTS, GRIDS, **TIMES),
+    st.builds(Started, NUMBERS, JOBS, HOSTS, GRIDS, st.text(), **TIMES),
     st.builds(Unordered, NUMBERS, st.text(), **TIMES),
     st.builds(CancelRequested, NUMBERS, **TIMES),
     st.builds(Ended, NUMBERS, st.sampled_from([state for state in State if state.over]), st.text(), **TIMES),

@@ -1,14 +1,18 @@
 """Grids and placements: every rank has one slot, hosts keep their order, an error names a wrong slot."""
 
+import itertools
+import math
+from operator import mul
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.job.rank import fabric
 from orchestrator.placement.files import hostfile
-from orchestrator.placement.grid import Grid, choose
+from orchestrator.placement.grid import Grid, asked
 from orchestrator.placement.mapping import Placement, misplaced, place
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
@@ -19,29 +23,59 @@ def test_every_rank_has_one_place_and_hosts_keep_their_order(
     hosts: list[str], per_node: int, data: st.DataObject
 ) -> None:
     ranks = len(hosts) * per_node
-    x = data.draw(st.sampled_from([x for x in range(1, ranks + 1) if ranks % x == 0]))
-    placement = place(Grid(x, ranks // x), hosts, per_node)
+    dims = data.draw(st.sampled_from([*_shapes(ranks, 1), *_shapes(ranks, 2), *_shapes(ranks, 3)]))
+    placement = place(Grid(dims), hosts, per_node)
     assert placement.hosts == hosts
     assert [s.rank for s in placement.slots] == list(range(ranks))
     assert len({(s.host, s.local_rank) for s in placement.slots}) == ranks
-    assert len({(s.x, s.y) for s in placement.slots}) == ranks
-    assert all(s.rank == s.y * x + s.x for s in placement.slots)
+    assert len({s.at for s in placement.slots}) == ranks
+    x, y, _ = (*dims, 1, 1)[:3]
+    assert all(s.rank == sum(map(mul, s.at, (1, x, x * y))) for s in placement.slots)
     assert Placement.from_json(placement.as_json()) == placement
     assert hostfile(placement).split() == [s.host for s in placement.slots]
 
 
-def test_the_error_of_a_grid_that_does_not_fit_lists_grids_that_fit() -> None:
-    with pytest.raises(ValueError, match="these fit: 1x8, 2x4, 4x2, 8x1"):
-        choose(8, 2, (3, 3))
+def _shapes(ranks: int, levels: int) -> list[tuple[int, ...]]:
+    sizes = itertools.product([d for d in range(1, ranks + 1) if ranks % d == 0], repeat=levels)
+    return [dims for dims in sizes if math.prod(dims) == ranks]
+
+
+@pytest.mark.parametrize(
+    ("dims", "fitting"),
+    [
+        ((3, 3), "3x3 has 9 ranks, the run has 8; these fit: 1x8, 2x4, 4x2, 8x1"),
+        ((4,), "4 has 4 ranks, the run has 8; these fit: 8"),
+        ((2, 2, 4), "these fit: 1x1x8, 1x2x4, 1x4x2, 1x8x1, 2x1x4, 2x2x2, 2x4x1, 4x1x2, 4x2x1, 8x1x1"),
+    ],
+)
+def test_the_error_of_a_grid_that_does_not_fit_lists_grids_that_fit(dims: tuple[int, ...], fitting: str) -> None:
+    with pytest.raises(ValueError, match=fitting):
+        asked(8, 2, dims)
+
+
+@given(st.integers(1, 3000), st.lists(st.integers(1, 100), min_size=1, max_size=3))
+def test_every_grid_that_an_error_offers_fits_and_has_as_many_levels(ranks: int, wrong: list[int]) -> None:
+    assume(math.prod(wrong) != ranks)
+    with pytest.raises(ValueError) as refused:
+        asked(ranks, 1, tuple(wrong))
+    listed = str(refused.value).partition("these fit: ")[2].partition(" (the nearest")[0].split(", ")
+    offered = [tuple(map(int, text.split("x"))) for text in listed]
+    assert 0 < len(offered) <= 12 and len(set(offered)) == len(offered)
+    assert all(math.prod(dims) == ranks and len(dims) == len(wrong) for dims in offered)
+
+
+def test_the_levels_of_a_grid_are_told_from_the_outside_in() -> None:
+    words = [Grid(dims).words for dims in ((8,), (4, 2), (4, 16, 2))]
+    assert words == ["one ring of 8 ranks", "2 rows of 4 ranks", "2 groups of 16 rows of 4 ranks"]
 
 
 def test_too_few_hosts_are_refused() -> None:
     with pytest.raises(SiteError, match=r"gave 1 hosts \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
-        place(Grid(2, 2), ["n1", "n1"], 2)
+        place(Grid((2, 2)), ["n1", "n1"], 2)
 
 
 def test_the_error_of_a_misplaced_rank_names_both_places() -> None:
-    placement = place(Grid(2, 2), ["n1", "n2"], 2)
+    placement = place(Grid((2, 2)), ["n1", "n2"], 2)
     assert misplaced(placement, 2, "n2", 0) is None
     assert misplaced(placement, 2, "n2.cluster.org", 0) is None
     wrong = misplaced(placement, 2, "n1", 0) or ""

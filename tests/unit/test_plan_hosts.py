@@ -1,6 +1,7 @@
 """`torusrun plan --hosts`: what would go where, in words, drawn, and as JSON; and the order that a job takes."""
 
 import json
+import math
 import random
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,7 +10,8 @@ import pytest
 
 from orchestrator import process
 from orchestrator.cli import main
-from orchestrator.plans.order import arranged
+from orchestrator.errors import SiteError
+from orchestrator.plans.order import ordered
 from orchestrator.plans.plan import plan
 
 SITE = """scheduler: slurm
@@ -55,7 +57,7 @@ def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [(each["gpu"], each["hca"]) for each in shown["local_ranks"]] == [
         (0, "mlx5_0"), (1, "mlx5_0"), (2, "mlx5_1"), (3, "mlx5_1")
     ]  # fmt: skip
-    assert any(grid["dims"] == [4, 8] for grid in shown["grids"])
+    assert {math.prod(grid["dims"]) for grid in shown["grids"]} == {32}
     assert json.loads(said(capsys, files / "run.yaml", "--json"))["placement"] is None
 
 
@@ -118,8 +120,9 @@ def test_errors_name_what_is_wrong_with_the_hosts(
 def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
     planned = plan(files / "run.yaml")
     scheduled = (files / "hosts").read_text().split()
-    found = arranged(planned, scheduled)
-    assert found and found.hosts != tuple(scheduled)
-    assert found == arranged(planned, scheduled), "every attempt on the same hosts has the same order"
-    assert arranged(plan(files / "run.yaml", site="slurm"), scheduled) is None
-    assert arranged(planned, scheduled[:3]) is None, "too few hosts are refused where ranks are placed"
+    found = ordered(planned, scheduled)
+    assert found.hosts != tuple(scheduled) and found.plan == planned
+    assert found == ordered(planned, scheduled), "every attempt on the same hosts has the same order"
+    assert ordered(plan(files / "run.yaml", site="slurm"), scheduled).hosts == tuple(scheduled)
+    with pytest.raises(SiteError, match=r"the scheduler gave 3 hosts \(.*\); the run takes 8"):
+        ordered(planned, scheduled[:3])

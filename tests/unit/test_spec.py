@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
+from orchestrator.errors import UserError
 from orchestrator.plans.plan import plan
-from orchestrator.spec.kinds import bytes_, grid, seconds
+from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value
 from orchestrator.spec.run import RunSpec
@@ -34,8 +35,9 @@ def test_sizes(text: str, value: int) -> None:
     assert bytes_(text) == value
 
 
-def test_a_grid_is_row_length_by_column_length() -> None:
-    assert grid("4x2") == (4, 2)
+@pytest.mark.parametrize(("text", "dims"), [("8", (8,)), ("4x2", (4, 2)), ("4x16x2", (4, 16, 2)), ("auto", ())])
+def test_a_grid_has_one_to_three_levels_or_is_auto(text: str, dims: tuple[int, ...]) -> None:
+    assert grid(text) == dims and GRID.write(dims) == text
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
@@ -51,7 +53,7 @@ options = st.booleans() | st.integers(-(10**9), 10**9) | finite | values
         site=texts,
         nodes=st.integers(1, 10**5),
         ranks_per_node=st.none() | st.integers(1, 64),
-        grid=st.none() | st.tuples(st.integers(1, 9999), st.integers(1, 9999)),
+        grid=st.lists(st.integers(1, 9999), max_size=3).map(tuple),
         time_s=st.integers(1, 10**9).map(lambda n: n / 1000),
         queue=st.none() | texts.filter(lambda text: not text.startswith("-")),
         env=st.dictionaries(st.from_regex(r"X[A-Z0-9_]{0,8}", fullmatch=True), values),
@@ -153,7 +155,10 @@ def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
     assert plan("../beside/run.yaml", site="./own.yaml").ranks == 2
 
 
-def test_the_grid_defaults_to_rows_as_long_as_a_node(home: Path, tmp_path: Path) -> None:
+def test_the_grid_is_auto_by_default_and_on_one_node_a_single_row(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RUN)
-    planned = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
-    assert str(planned.grid) == "4x16"
+    assert str(plan(tmp_path / "run.yaml", site="slurm").grid) == "4x1"
+    several = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
+    assert not several.has_grid and (several.as_json()["grid"], several.as_json()["ranks"]) == ("auto", 64)
+    with pytest.raises(UserError, match="'grid' is auto: it is chosen once the hosts are known"):
+        several.grid.words  # noqa: B018

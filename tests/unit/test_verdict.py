@@ -20,7 +20,7 @@ from orchestrator.runs.folder import Attempt
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State
 
-PLACED = place(Grid(2, 2), ["n1", "n2"], 2)
+PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)
 CUT_OFF = 69
 # Open MPI 4.1.4, a node powered off; Slurm 22.05.8; recorded.

@@ -16,7 +16,7 @@ WORDS: dict[Any, str] = {
     float: "a number",
     str: "a string",
     Path: "a path",
-    tuple[int, int]: "two integers",
+    tuple[int, ...]: "a list of integers",
     str | None: "a string or null",
 }
 
@@ -92,8 +92,8 @@ def _fits(hint: Any, value: Any) -> bool:
     """Whether a JSON value is of this type; true is no integer, and an integer is a number."""
     if get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(one, value) for one in get_args(hint))
-    if hint == tuple[int, int]:
-        return isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value)
+    if hint == tuple[int, ...]:
+        return isinstance(value, list) and all(type(item) is int for item in value)
     if hint is Path:
         return isinstance(value, str) and value != ""
     return type(value) is hint or (hint is float and type(value) is int)
@@ -102,7 +102,7 @@ def _fits(hint: Any, value: Any) -> bool:
 def _converted(hint: Any, value: Any) -> Any:
     if hint in (float, Path):
         return hint(value)
-    return tuple(value) if hint == tuple[int, int] else value
+    return tuple(value) if hint == tuple[int, ...] else value
 
 
 def _in_words(hint: Any) -> str:

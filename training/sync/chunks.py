@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor  # the prediction cuts as the training does, and has no torch
 
 SMALLEST_CHUNK_BYTES = 64 * 1024
 MOST_DOUBLINGS = 3

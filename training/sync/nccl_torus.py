@@ -56,7 +56,8 @@ class NcclTorus:
         staged = self._staged(vector)
         self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
         ways, begin = [], 0
-        for chunk in split(staged.buffer, chunk_weights(staged.buffer.nbytes), self.ranks):
+        weights = chunk_weights(staged.buffer.nbytes) if len(self._dims) > 1 else [1]
+        for chunk in split(staged.buffer, weights, self.ranks):
             span = slice(begin, begin + chunk.numel())
             ways.append(staged.around(span, span, self._reduce(chunk, 0), self._last_phase))
             begin = span.stop

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from orchestrator.predict.network import Network
+from orchestrator.cost.network import Network
 
 
 def cut_s(size_bytes: float, network: Network) -> float:

@@ -7,7 +7,7 @@ When the partners are behind another link, all ranks of a unit send over it at t
 
 from __future__ import annotations
 
-from orchestrator.predict.network import Network
+from orchestrator.cost.network import Network
 
 
 def all_reduce_s(size_bytes: float, network: Network) -> float:

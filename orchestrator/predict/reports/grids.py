@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cost.network import Network
 from orchestrator.predict import grids
 from orchestrator.predict.compute import Device
 from orchestrator.predict.grids import Compared
-from orchestrator.predict.network import Network
 from orchestrator.predict.text import ms, table
 
 

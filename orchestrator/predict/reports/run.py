@@ -27,7 +27,7 @@ class RunForecast:
         best = "x".join(map(str, f.best_grid))
         first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
         rows = {
-            "grid": f"{f.grid[0]}x{f.grid[1]}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; "
+            "grid": f"{'x'.join(map(str, f.grid))}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; "
             f"the best grid is {best}, {ms(f.best_grid_all_reduce_s)} ms",
             "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
             f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cost.network import Network
 from orchestrator.predict import plot, sweep
 from orchestrator.predict.compute import Device
-from orchestrator.predict.network import Network
 from orchestrator.predict.sweep import BYTES, Size
 from orchestrator.predict.text import ms, table
 

@@ -1,0 +1,42 @@
+"""What the phases of an all-reduce ask of the links.
+
+The ranks are a grid of one to three levels. Down the levels every group reduce-scatters, the last level all-reduces,
+and back up every group all-gathers. All groups of a level work at the same time, so a phase is as slow as its slowest
+group and its busiest link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TreeLinks:
+    """The all-reduce of a group as NCCL's double binary tree: a chain in each node, two trees over the nodes."""
+
+    chain: int  # ranks of a group in a node
+    nodes: int
+    near_s: float  # latency of a hop within a node
+    far_s: float  # of the slowest hop between nodes
+    link_s_per_byte: float  # the busiest link, per byte of gradient
+
+
+@dataclass(frozen=True)
+class PhaseLinks:
+    """One phase. Bytes are per byte of gradient; hops are those from the first to the last rank of a group."""
+
+    ranks: int  # of a group
+    share: float  # what a rank holds when the phase begins
+    times: int  # how often a chunk goes round: 2 for an all-reduce, 1 for half of one
+    near_hops: int
+    far_hops: int
+    hops_s: float  # their latency in all
+    link_s_per_byte: float  # the busiest link with rings
+    chunk_s: float  # latency of the slowest chunk's way
+    chunk_s_per_byte: float  # and its transfers
+    tree: TreeLinks | None = None  # of an all-reduce
+
+
+def one_rank(share: float, times: int) -> PhaseLinks:
+    """A phase of groups of one rank, which takes no time."""
+    return PhaseLinks(1, share, times, 0, 0, 0.0, 0.0, 0.0, 0.0)

@@ -1,0 +1,33 @@
+"""What the all-reduce of a plan sums, and by which library."""
+
+from __future__ import annotations
+
+from orchestrator.cost.all_reduce import Backend
+from orchestrator.errors import UserError
+from orchestrator.placement.choose import GRADIENT_BYTES
+from orchestrator.plans.plan import Plan
+from orchestrator.predict.workload import workload_of
+from orchestrator.spec.run import RunSpec
+
+
+def gradient_of(run: RunSpec) -> tuple[float, str]:
+    """The bytes that one all-reduce of a run sums, and what they are; ResNet-50's where the run's are not known."""
+    if not run.command:
+        try:
+            trained = workload_of(run.train)
+        except UserError:
+            pass
+        else:
+            return trained.gradient_bytes, f"the gradients of {trained.name}"
+    return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
+
+
+def summed(run: RunSpec) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(run)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def backend_of(plan: Plan) -> Backend:
+    """What sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if plan.site.node.gpus else "gloo"
