@@ -77,7 +77,9 @@ def test_garbage_is_passed_over_and_rows_are_what_metrics_may_hold(kind: str, co
         assert metrics._row(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
 
 
-NAMES = st.text(max_size=120) | st.sampled_from(["step", "total_steps", "loss", "t", "batch", "epoch", "event", "self"])
+NAMES = st.text(max_size=120) | st.sampled_from(
+    ["step", "total_steps", "samples", "total:samples", "loss", "t", "batch", "epoch", "event", "self"]
+)
 NUMBERS = st.floats() | st.integers(-(10**20), 10**20) | st.none() | st.booleans() | st.text(max_size=3)
 
 

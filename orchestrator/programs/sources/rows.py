@@ -17,6 +17,7 @@ LARGEST = 1e15  # as in runs/metrics.py, which reads the rows again
 LONGEST_NAME = 100
 FOREIGN = re.compile(r"[^A-Za-z0-9_./-]")
 OURS = {"step", "t", "attempt", "event", "self"}  # not to be taken for what torusrun writes itself
+COUNTS = {"total_steps", "samples", "total_samples"}  # whole numbers in runs/metrics.py
 STEPS = ("step", "global_step")
 EVALUATED = re.compile(r"(^|[/_.-])(val|valid|validation|eval|evaluation|test)([/_.-]|$)")
 LOSS = re.compile(r"(^|[/_.-])loss$")
@@ -29,7 +30,7 @@ def row(step: int, t: float, values: Mapping[str, object]) -> Row:
         name = FOREIGN.sub("_", key)[:LONGEST_NAME]
         if not name or name in OURS or name in made or type(value) not in (int, float):
             continue
-        if name == "total_steps":
+        if name in COUNTS:
             if (total := whole(value)) is not None:
                 made[name] = total
         elif len(made) < MOST_NUMBERS + 2:
