@@ -23,10 +23,12 @@ def with_names(cls: type[Any], root: Root) -> Root:
     return _written_out(cls, root) if isinstance(root, yaml.MappingNode) else root
 
 
-def has_short_form(cls: type[Any]) -> bool:
-    """Whether a value alone may be written for a `cls`: it has a key `name`, and no other key is required."""
+def short_key(cls: type[Any]) -> str | None:
+    """The key of a `cls` whose value may be written alone: `name`, or one declared `short`, if no key is required."""
     fields = dataclasses.fields(cls)
-    return any(key_of(field) == NAME for field in fields) and all(map(may_be_left_out, fields))
+    if not all(map(may_be_left_out, fields)):
+        return None
+    return next((key_of(field) for field in fields if key_of(field) == NAME or field.metadata.get("short")), None)
 
 
 def near_key(key: str, cls: type[Any]) -> str:
@@ -43,9 +45,9 @@ def _keys(cls: type[Any]) -> list[str]:
 
 
 def _written_out(cls: type[Any], node: yaml.Node) -> Any:
-    if isinstance(node, yaml.ScalarNode) and not is_null(node) and has_short_form(cls):
+    if isinstance(node, yaml.ScalarNode) and not is_null(node) and (short := short_key(cls)):
         at = node.start_mark, node.end_mark
-        key = yaml.ScalarNode("tag:yaml.org,2002:str", NAME, *at)
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", short, *at)
         return yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], *at)
     if not isinstance(node, yaml.MappingNode):
         return node

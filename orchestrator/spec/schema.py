@@ -8,7 +8,7 @@ import typing
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from orchestrator.spec.kinds import Kind
-from orchestrator.spec.names import has_short_form
+from orchestrator.spec.names import short_key
 from training.recipe.key import described, key_of, may_be_left_out
 from training.recipe.limits import Constraint
 
@@ -59,9 +59,9 @@ def _union(args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
-    """A record, or its name alone where that stands for it."""
-    record = _record(cls)
-    return {"anyOf": [record, record["properties"]["name"]]} if has_short_form(cls) else record
+    """A record, or the value of its short key alone where that stands for it."""
+    record, short = _record(cls), short_key(cls)
+    return {"anyOf": [record, record["properties"][short]]} if short else record
 
 
 def _limited(base: type[Any], constraint: Constraint) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from orchestrator.predict.overlap.tensors import ready_s, resnet50
 from training.sync.buckets import exact, shapes
+from training.sync.buckets.layout import Layout
+from training.sync.buckets.measured_cost import MeasuredCost
 
 ALPHA, BETA, BEND = st.floats(0, 1e-2), st.floats(0, 1e-8), st.floats(0.3, 1)
 
@@ -72,3 +74,25 @@ def test_every_gradient_is_in_one_bucket(sizes: list[float], count: int) -> None
     for name in get_args(shapes.Shape):
         buckets = shapes.by_shape(name, sizes, count)
         assert sum(buckets) == len(sizes) and all(each > 0 for each in buckets)
+
+
+def test_a_measured_cost_goes_through_its_measurements_and_on_beyond_them() -> None:
+    cost = MeasuredCost([(100, 1.0), (200, 3.0), (300, 2.0), (400, 5.0)])
+    assert [cost(size) for size in (1, 100, 150, 200, 300, 500)] == [1.0, 1.0, 2.0, 3.0, 3.0, 7.0]
+    assert MeasuredCost([(100, 1.0)])(1e6) == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e8), st.floats(0, 10)), min_size=1, max_size=8, unique_by=lambda row: row[0]))
+def test_more_bytes_never_cost_less(table: list[tuple[float, float]]) -> None:
+    cost = MeasuredCost(sorted(table))
+    sizes = sorted([size * factor for size, _ in table for factor in (0.5, 1.0, 1.7)])
+    costs = [cost(size) for size in sizes]
+    assert all(more >= less - 1e-9 for less, more in zip(costs, costs[1:], strict=False))
+
+
+def test_a_layout_names_the_gradients_of_each_bucket() -> None:
+    assert Layout((2, 0, 1), (1, 2)).buckets == [(2,), (0, 1)]
+    assert Layout.one(3).buckets == [(2, 1, 0)]
+    for order, counts in (((0, 0, 1), (3,)), ((0, 1), (1,)), ((0, 1), (2, 0)), ((0, 2), (2,))):
+        with pytest.raises(ValueError, match="do not hold each"):
+            Layout(order, counts)

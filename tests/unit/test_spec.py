@@ -18,7 +18,7 @@ from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.write import as_written
-from training.recipe.train import ModelKeys, OptimizerKeys, Train
+from training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
 
 RUN = "name: digits\nsite: local\n"
 
@@ -82,6 +82,12 @@ def test_a_name_alone_is_a_section_with_that_name() -> None:
     assert spec.train.optimizer == OptimizerKeys("sgd", lr=0.5), "a key can be set beside a name that stands alone"
     assert spec.train.schedule.name == "polynomial"
     assert str(marks["train.model.name"]) == "run.yaml:3:16"
+
+
+def test_the_all_reduce_alone_is_how_ranks_average_their_gradients() -> None:
+    assert read(RunSpec, RUN + "train: {sync: flat}\n", "run.yaml")[0].train.sync == SyncKeys(all_reduce="flat")
+    with pytest.raises(SpecError, match="torus, flat, hierarchical, ddp"):
+        read(RunSpec, RUN + "train: {sync: round}\n", "run.yaml")
 
 
 def test_a_name_alone_leaves_what_is_written_by_an_alias_elsewhere() -> None:

@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def key(default: T, help_: str, *, unit: str | None = None, source: str | None = None) -> T:
-    """A dataclass field with its `default`, what it means, what it is counted in, and where it is published."""
-    metadata = {"help": help_, "unit": unit, "source": source}
+def key(default: T, help_: str, *, unit: str | None = None, source: str | None = None, short: bool = False) -> T:
+    """A dataclass field with its `default`, what it means, what it is counted in, and where it is published.
+
+    The value of a `short` key may be written in place of its whole section.
+    """
+    metadata = {"help": help_, "unit": unit, "source": source, "short": short}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)

@@ -88,6 +88,7 @@ class SyncKeys:
     all_reduce: Literal["torus", "flat", "hierarchical", "ddp"] = key(
         "torus",
         "the all-reduce: torus (over the grid), flat, hierarchical, or ddp (torch's own DistributedDataParallel)",
+        short=True,
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",

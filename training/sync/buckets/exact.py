@@ -2,8 +2,9 @@
 
 f[j] is when the first j gradients are reduced, r_j when gradient j is ready, S_j the bytes of the first j, T the time
 of an all-reduce. A bucket holds gradients that become ready one after the other, and buckets are reduced one at a time.
-Of two plans that end at the same time, the one with fewer buckets is taken. Source: derived; a property test
-compares it with brute force.
+Every f[j] is the least there is: where a bucket of the plan ends, no other plan has reduced these gradients earlier, so
+that a step that differs from the measured ones has the most reserve. Of equal plans, the one with fewer buckets is
+taken. Source: derived; a property test compares it with brute force.
 """
 
 from __future__ import annotations
