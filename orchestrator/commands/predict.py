@@ -82,9 +82,9 @@ def _asked(args: argparse.Namespace) -> Any:
 
         planned, stand = plan(args.file, site=args.site, settings=args.settings), None
         if args.hosts:
-            planned, stand = stood(planned, asked.hosts(args.hosts))
+            planned, stand = stood(planned, asked.hosts(args.hosts), args.workload)
         other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
-        return reports.RunForecast(forecast_of(with_expected_grid(planned), stand, other))
+        return reports.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other))
     from orchestrator.predict.compute import device
     from orchestrator.predict.networks import network
 

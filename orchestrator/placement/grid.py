@@ -40,7 +40,7 @@ class Grid:
         """'2 groups of 16 rows of 4 ranks'."""
         row, *above = self.dims
         if not above:
-            return f"one ring of {row} ranks"
+            return f"{row} ranks in one group"
         groups = [f"{count} {name} of " for count, name in zip(above, ("rows", "groups"), strict=False)]
         return "".join(reversed(groups)) + f"{row} ranks"
 

@@ -45,7 +45,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
-    trained = workload(other.workload) if other.workload else workload_of(plan.run.train)
+    trained = workload(other.workload) if other.workload else workload_of(plan.run.train, plan.site.node.gpus > 0)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
     named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
     found = _on_network(plan, named, trained, backend) if named else _on_hosts(plan, stand, trained, backend)
@@ -94,7 +94,7 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
-def stood(plan: Plan, hosts: Sequence[str]) -> tuple[Plan, Stand]:
+def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:
     """The plan with its grid, and `hosts` as its ranks would fill them; without a topology all hang on one switch.
 
     Asks the topology's source once. Raises UserError for too few hosts.
@@ -103,7 +103,7 @@ def stood(plan: Plan, hosts: Sequence[str]) -> tuple[Plan, Stand]:
     if len(names) < plan.run.nodes:
         raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
     known = profile.cluster(plan.site, names)
-    plan = with_grid(plan, names, known)
+    plan = with_grid(plan, names, known, workload=workload)
     if known:
         return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known)
     one = on_one_switch(plan.site, tuple(names[: plan.run.nodes]), "the site has no topology")

@@ -6,12 +6,17 @@ from orchestrator.cost.all_reduce import Backend
 from orchestrator.errors import UserError
 from orchestrator.placement.choose import GRADIENT_BYTES
 from orchestrator.plans.plan import Plan
-from orchestrator.predict.workload import workload_of
+from orchestrator.predict.workload import workload, workload_of
 from orchestrator.spec.run import RunSpec
 
 
-def gradient_of(run: RunSpec) -> tuple[float, str]:
-    """The bytes that one all-reduce of a run sums, and what they are; ResNet-50's where the run's are not known."""
+def gradient_of(run: RunSpec, named: str | None = None) -> tuple[float, str]:
+    """The bytes that one all-reduce sums, and what they are: of the workload `named`, else of the run.
+
+    ResNet-50's where the run's are not known. Raises UserError for a name that is not known.
+    """
+    if named:
+        return workload(named).gradient_bytes, f"the gradients of {named}"
     if not run.command:
         try:
             trained = workload_of(run.train)
@@ -22,9 +27,9 @@ def gradient_of(run: RunSpec) -> tuple[float, str]:
     return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
 
 
-def summed(run: RunSpec) -> str:
+def summed(run: RunSpec, named: str | None = None) -> str:
     """'51.1 MB (the gradients of ...)'."""
-    size_bytes, whose = gradient_of(run)
+    size_bytes, whose = gradient_of(run, named)
     return f"{size_bytes / 1e6:.3g} MB ({whose})"
 
 

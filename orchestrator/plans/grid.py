@@ -13,17 +13,21 @@ from orchestrator.plans.gradient import backend_of, gradient_of, summed
 from orchestrator.plans.plan import ChosenGrid, Plan
 
 
-def with_expected_grid(plan: Plan) -> Plan:
-    """The plan with the grid for hosts such as the site will probably give; the job chooses again for those it gets."""
+def with_expected_grid(plan: Plan, workload: str | None = None) -> Plan:
+    """The plan with the grid for hosts such as the site will probably give; the job chooses again for those it gets.
+
+    The grid is the best for the gradients of `workload`, by default for the run's.
+    """
     if plan.has_grid:
         return plan
     hosts = expected(plan.site, plan.run.nodes)
-    return _chosen(
-        plan, hosts.names, hosts.cluster, f"{hosts.assumed}; the job chooses again for the hosts it is given"
-    )
+    where = f"{hosts.assumed}; the job chooses again for the hosts it is given"
+    return _chosen(plan, hosts.names, hosts.cluster, where, workload)
 
 
-def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown: str = "") -> Plan:
+def with_grid(
+    plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown: str = "", workload: str | None = None
+) -> Plan:
     """The plan with the grid for these hosts, of which it may use a part.
 
     Without a `cluster` all hosts are taken to be below one switch; `unknown` says why, if not for want of a topology.
@@ -32,13 +36,13 @@ def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown
     if plan.has_grid:
         return plan
     if cluster:
-        return _chosen(plan, hosts, cluster, f"on these {plan.run.nodes} hosts")
+        return _chosen(plan, hosts, cluster, f"on these {plan.run.nodes} hosts", workload)
     one = on_one_switch(plan.site, tuple(hosts), unknown or "the site has no topology")
-    return _chosen(plan, one.names, one.cluster, one.assumed)
+    return _chosen(plan, one.names, one.cluster, one.assumed, workload)
 
 
-def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str) -> Plan:
-    size_bytes, _ = gradient_of(plan.run)
+def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str, workload: str | None) -> Plan:
+    size_bytes, _ = gradient_of(plan.run, workload)
     choice = best(hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes)
-    reason = f"auto: {choice.reason}; for {summed(plan.run)} {where}"
+    reason = f"auto: {choice.reason}; for {summed(plan.run, workload)} {where}"
     return replace(plan, chosen=ChosenGrid(Grid(choice.dims), reason))

@@ -40,8 +40,8 @@ def workload(name: str) -> Workload:
     return workload_of(Train(model=ModelKeys(name)))
 
 
-def workload_of(train: Train) -> Workload:
-    """What a recipe trains, in single precision and without overlap, as training/sync does. Raises UserError."""
+def workload_of(train: Train, gpus: bool = False) -> Workload:
+    """What a recipe trains, as `training.sync` reduces it on GPUs or on CPUs. Raises UserError."""
     data = data_facts(train)
     model = model_facts(train, data) if data else None
     if data is None or model is None:
@@ -51,7 +51,10 @@ def workload_of(train: Train) -> Workload:
         )
     beside = Tensor(model.statistics + BESIDE_GRADIENTS, 0)
     layers = (*reversed(model.tensors), beside)
-    return Workload(train.model.name, layers, data.train_samples, data.test_samples, 4.0, overlaps=False)
+    wire_bytes = 4.0 if train.sync.wire == "fp32" else 2.0
+    alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)
+    overlaps = train.sync.all_reduce == "ddp" or not alone
+    return Workload(train.model.name, layers, data.train_samples, data.test_samples, wire_bytes, overlaps)
 
 
 def _known() -> str:

@@ -150,7 +150,7 @@ def grid(text: str) -> tuple[int, ...]:
     """'4x2' as (4, 2): rows of 4 ranks, 2 of them. One to three levels; 'auto' is AUTO."""
     if not re.fullmatch(GRID_PATTERN, text):
         raise ValueError(
-            "is not a grid; write auto, 8 (one ring of 8 ranks), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)"
+            "is not a grid; write auto, 8 (8 ranks in one group), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)"
         )
     return AUTO if text == "auto" else tuple(map(int, text.split("x")))
 

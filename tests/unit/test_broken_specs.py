@@ -48,7 +48,7 @@ BROKEN = [
     ("MM:SS as duration", GOOD + "time: 10:00\n", "3:7", "'10:00' is not a duration"),
     ("no time at all", GOOD + "time: 0s\n", "3:7", "must be more than 0"),
     ("time below the site's margin", GOOD + "time: 5s\n", "3:7", "longer than the site's stop_before (10s)"),
-    ("grid with a colon", GOOD + "grid: 2:2\n", "3:7", "write auto, 8 (one ring of 8 ranks), 4x2 (2 rows"),
+    ("grid with a colon", GOOD + "grid: 2:2\n", "3:7", "write auto, 8 (8 ranks in one group), 4x2 (2 rows"),
     ("grid of zero", GOOD + "grid: 0x4\n", "3:7", "'0x4' is not a grid"),
     ("grid of four levels", GOOD + "grid: 2x2x2x2\n", "3:7", "4x2x3 (3 groups of these)"),
     ("grid of a list", GOOD + "grid: [2, 2]\n", "3:7", "'grid' must be a grid, not a list"),

@@ -28,7 +28,11 @@ class RunForecast:
         first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
         rows = {
             "grid": f"{'x'.join(map(str, f.grid))}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; "
-            f"the best grid is {best}, {ms(f.best_grid_all_reduce_s)} ms",
+            + (
+                f"the best grid is {best}, {ms(f.best_grid_all_reduce_s)} ms"
+                if f.best_grid != f.grid
+                else "the best grid"
+            ),
             "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
             f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}",
             "groups": f"{len(f.groups)}, of {first} tensors",
