@@ -20,6 +20,7 @@ from training.sync.chunks import chunk_weights, split
 from training.sync.mesh import Mesh, wire_bytes
 
 MOST_RANKS = 12
+KEPT_RANKS = 6
 MESHES = sorted(
     (dims for levels in (1, 2, 3) for dims in product(range(1, MOST_RANKS + 1), repeat=levels) if prod(dims) <= 12),
     key=prod,  # one world after the other
@@ -60,11 +61,13 @@ def pools() -> Iterator[dict[int, RankPool]]:
         pool.close()
 
 
-def ask(pools: dict[int, RankPool], task: Callable[..., Any], name: str, dims: tuple[int, ...], *arguments: Any) -> list[Any]:
-    """Ask the ranks of a mesh; those of the world before are let go."""
+def ask(
+    pools: dict[int, RankPool], task: Callable[..., Any], name: str, dims: tuple[int, ...], *arguments: Any
+) -> list[Any]:
+    """Ask the ranks of a mesh; large worlds are let go when another is asked."""
     world = prod(dims)
     if world not in pools:
-        for other in list(pools):
+        for other in [other for other in pools if other > KEPT_RANKS]:
             pools.pop(other).close()
         pools[world] = RankPool(world)
     return pools[world].ask(task, name, dims, *arguments)
