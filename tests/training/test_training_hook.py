@@ -25,7 +25,7 @@ def test_a_ddp_script_gets_its_gradients_by_the_torus(tmp_path: Path) -> None:
     env = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "training" / "for_scripts"),
-        "TORUSRUN_GRID": "2x2",
+        "TORUSRUN_GRID": "2x1x2",
         "WORLD_SIZE": "4",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29555",  # free: the namespace is new

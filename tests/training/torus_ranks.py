@@ -1,4 +1,4 @@
-"""Real gloo processes that reduce what they are told to, kept alive from one example to the next.
+"""Real gloo processes that do what they are told to, kept alive from one example to the next.
 
 They are forked from a server that has torch loaded already, so eight of them start in a moment.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.sync.all_reduce import AllReduce, build
-
 ANSWER_S = 60.0
 
 
 class RankPool:
-    """`world` processes in one group; `ask` runs a task of this module on all of them."""
+    """`world` processes in one group; `ask` calls a function on all of them."""
 
-    def __init__(self, world: int) -> None:
+    def __init__(self, world: int, timeout_s: float = ANSWER_S) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "torch.distributed"])
         self._folder = tempfile.TemporaryDirectory()
@@ -32,18 +30,19 @@ class RankPool:
         self._processes = []
         for rank in range(world):
             here, there = context.Pipe()
-            arguments = (rank, world, str(Path(self._folder.name) / "store"), there)
+            arguments = (rank, world, str(Path(self._folder.name) / "store"), timeout_s, there)
             process = context.Process(target=serve, args=arguments, daemon=True)
             process.start()
             there.close()
             self._pipes.append(here)
             self._processes.append(process)
 
-    def ask(self, task: str | Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The answers by rank."""
+    def ask(self, task: Callable[..., Any], *arguments: Any, lost: int = 0) -> list[Any]:
+        """What `task` answers on each rank, without the last ones that it is to lose."""
         for pipe in self._pipes:
             pipe.send((task, arguments))
-        return [self._answer(rank, pipe) for rank, pipe in enumerate(self._pipes)]
+        here = self._pipes[: len(self._pipes) - lost]
+        return [self._answer(rank, pipe) for rank, pipe in enumerate(here)]
 
     def close(self) -> None:
         for process in self._processes:
@@ -56,36 +55,10 @@ class RankPool:
         return pipe.recv()
 
 
-def serve(rank: int, world: int, store: str, pipe: Connection) -> None:
+def serve(rank: int, world: int, store: str, timeout_s: float, pipe: Connection) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
+    timeout, file = timedelta(seconds=timeout_s), dist.FileStore(store, world)
+    dist.init_process_group("gloo", store=file, rank=rank, world_size=world, timeout=timeout)
     while True:
         task, arguments = pipe.recv()
-        run = task if callable(task) else TASKS[task]
-        pipe.send(run(rank, *arguments))
-
-
-@cache
-def torus_of(x_ranks: int, y_ranks: int) -> AllReduce:
-    return build("torus", (x_ranks, y_ranks))
-
-
-def reduce(rank: int, x_ranks: int, y_ranks: int, elements: int, seed: int) -> dict[str, Any]:
-    """Reduce random numbers both ways: difference from a flat all-reduce, bits, bytes sent."""
-    torus = torus_of(x_ranks, y_ranks)
-    row_bytes, column_bytes = torus.wire_bytes
-    generator = torch.Generator().manual_seed(seed * 100 + rank)
-    mine = torch.randn(elements, generator=generator)
-    flat = mine.clone()
-    dist.all_reduce(flat)
-    flat /= torus.ranks
-    torus.mean_(mine)
-    return {
-        "difference": (mine - flat).abs().max().item(),
-        "bits": bytes(mine.view(torch.uint8).tolist()),
-        "row_bytes": torus.wire_bytes[0] - row_bytes,
-        "column_bytes": torus.wire_bytes[1] - column_bytes,
-    }
-
-
-TASKS = {"reduce": reduce}
+        pipe.send(task(rank, *arguments))

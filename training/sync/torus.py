@@ -29,7 +29,8 @@ class Torus:
     `wire` is the dtype in which fp32 vectors travel. A mean in 16 bits differs from the exact one by at most
     u (1 + sum of (d-1)/2 over levels of d ranks) times the largest element of any rank, where u is 2^-11 for fp16 and
     2^-8 for bf16: sums are made in fp32, and what travels is rounded once a hop. Vectors that are themselves fp16 or
-    bf16 are rounded once more in each level. Nothing overflows: the wire carries means, never sums.
+    bf16 are rounded once more in each level. Nothing overflows: the wire carries means, never sums. Below fp16's
+    smallest normal number, 6e-5, a rounding is at most 2^-25.
 
     `wire_bytes` counts what this rank has put on the wire so far, by level; see `mesh.wire_bytes`.
     """

@@ -1,0 +1,125 @@
+"""What the ranks of a pool do to test the all-reduces; every rank knows all ranks' numbers, and so the exact mean."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from training.cut_off import PeerLost
+from training.sync import chunks
+from training.sync.all_reduce import build
+from training.sync.nccl_torus import NcclTorus
+from training.sync.pipeline import Pipeline
+from training.sync.wire import DTYPES
+
+# How far rounding moves a number, relative and at least.
+ROUNDING = {"fp32": (2.0**-24, 2.0**-150), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Numbers between `-scale` and `scale`, others on each rank."""
+
+    elements: int
+    dtype: str
+    scale: float
+    seed: int
+
+    def of(self, rank: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed * 100 + rank)
+        return ((2 * torch.rand(self.elements, generator=generator) - 1) * self.scale).to(DTYPES[self.dtype])
+
+    def excess(self, found: Tensor, world: int, wire: str, roundings: float) -> float:
+        """How many times the error that so many roundings allow the largest error is."""
+        exact = sum(self.of(rank).double() for rank in range(world)) / world
+        relative, least = ROUNDING[wire if self.dtype == "fp32" else self.dtype]
+        allowed = roundings * max(relative * self.scale, least)
+        return ((found.double() - exact).abs().max() / allowed).item()
+
+
+@contextmanager
+def built(name: str, dims: Sequence[int], wire: str) -> Iterator[Any]:
+    """An all-reduce, whose threads end with the block. "nccl" is that for NCCL, over gloo's collectives.
+
+    Its groups stay: torch would give new ones of the same ranks the old names, and find the old addresses there.
+    """
+    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire)  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        made._phases.close()
+
+
+def means(
+    rank: int, name: str, dims: Sequence[int], wire: str, vectors: Sequence[Vector], chunk_bytes: int, roundings: float
+) -> dict[str, Any]:
+    """Reduce all vectors at the same time, and again one by one."""
+    chunks.SMALLEST_CHUNK_BYTES = chunk_bytes
+    with built(name, dims, wire) as all_reduce:
+        together, alone = ([vector.of(rank) for vector in vectors] for _ in range(2))
+        for pending in [all_reduce.start(vector) for vector in together]:
+            pending.wait()
+        once_bytes = list(all_reduce.wire_bytes)
+        for vector in alone:
+            all_reduce.mean_(vector)
+    return {
+        "excess": max(
+            v.excess(f, dist.get_world_size(), wire, roundings) for v, f in zip(vectors, together, strict=True)
+        ),
+        "bits": bits(together),
+        "again": bits(alone),
+        "bytes": once_bytes,
+    }
+
+
+def halves(rank: int, name: str, dims: Sequence[int], elements: int, chunk_bytes: int) -> dict[str, Any]:
+    """Reduce to shards, forget all else, and gather; the same twice at once."""
+    chunks.SMALLEST_CHUNK_BYTES = chunk_bytes
+    given = [Vector(elements, "fp32", 1.0, seed) for seed in (1, 2)]
+    with built(name, dims, "fp32") as torus:
+        vectors = [vector.of(rank) for vector in given]
+        for pending in [torus.start_reduce(vector) for vector in vectors]:
+            pending.wait()
+        shards = [torus.shard(vector).clone() for vector in vectors]
+        vectors = [torch.full_like(vector, torch.nan) for vector in vectors]
+        for vector, shard in zip(vectors, shards, strict=True):
+            torus.shard(vector).copy_(shard)
+        for pending in [torus.start_gather(vector) for vector in vectors]:
+            pending.wait()
+        row = torus.row_group
+        row_ranks = dist.get_process_group_ranks(row) if row else [rank]
+    excess = max(v.excess(f, dist.get_world_size(), "fp32", 20) for v, f in zip(given, vectors, strict=True))
+    return {"excess": excess, "bits": bits(vectors), "row": row_ranks, "shard": shards[0].numel()}
+
+
+def lose_one(rank: int, name: str, dims: Sequence[int], how: str) -> list[str]:
+    """The last rank ends, or stops, in the middle of three all-reduces; what waiting for each says to the others."""
+    all_reduce = build(name, tuple(dims))  # type: ignore[arg-type]
+    vectors = [torch.ones(2_000_000) for _ in range(3)]
+    all_reduce.mean_(vectors[0])
+    pending = [all_reduce.start(vector) for vector in vectors]
+    if rank == dist.get_world_size() - 1:
+        os.kill(os.getpid(), getattr(signal, how))
+    said = []
+    for each in pending:
+        try:
+            each.wait()
+        except PeerLost as error:
+            said.append(str(error))
+    return said
+
+
+def bits(vectors: Sequence[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for vector in vectors:
+        digest.update(vector.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,198 @@
+"""Every all-reduce against the exact mean, on real processes, for every mesh of 1 to 12 ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from all_reduce_tasks import Vector, halves, lose_one, means
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from torus_ranks import RankPool
+
+from training.sync.all_reduce import build
+from training.sync.chunks import chunk_weights, split
+from training.sync.mesh import Mesh, wire_bytes
+
+MOST_RANKS = 12
+KEPT_RANKS = 6
+MESHES = sorted(
+    (dims for levels in (1, 2, 3) for dims in product(range(1, MOST_RANKS + 1), repeat=levels) if prod(dims) <= 12),
+    key=prod,  # one world after the other
+)
+# A level of one rank has no phase: some meshes with one show that, and the others are those of fewer levels.
+REDUCED = sorted(
+    [dims for dims in MESHES if 1 not in dims] + [(1,), (1, 1, 1), (1, 3), (3, 1), (2, 1, 2), (1, 2, 2), (2, 2, 1)],
+    key=prod,
+)
+TIMEOUT_S = 3.0
+WHOLE, TINY_CHUNKS = 64 * 1024, 16  # bytes of the smallest chunk
+
+dtypes = st.sampled_from(["fp32", "fp16", "bf16"])
+vectors = st.builds(
+    Vector,
+    elements=st.one_of(st.integers(1, 20), st.integers(1, 3000), st.sampled_from([97, 1021, 70_001])),
+    dtype=dtypes,
+    scale=st.sampled_from([1.0, 6e4, 1e-6]),
+    seed=st.integers(0, 10_000),
+)
+some = settings(
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def named(dims: object) -> str:
+    return "x".join(map(str, dims)) if isinstance(dims, tuple) else str(dims)
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[int, RankPool]]:
+    pools: dict[int, RankPool] = {}
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
+def ask(
+    pools: dict[int, RankPool], task: Callable[..., Any], name: str, dims: tuple[int, ...], *arguments: Any
+) -> list[Any]:
+    """Ask the ranks of a mesh; large worlds are let go when another is asked."""
+    world = prod(dims)
+    if world not in pools:
+        for other in [other for other in pools if other > KEPT_RANKS]:
+            pools.pop(other).close()
+        pools[world] = RankPool(world)
+    return pools[world].ask(task, name, dims, *arguments)
+
+
+@pytest.mark.parametrize("dims", REDUCED, ids=named)
+@some
+@given(
+    together=st.lists(vectors, min_size=1, max_size=3),
+    wire=dtypes,
+    chunk_bytes=st.sampled_from([WHOLE, TINY_CHUNKS]),
+)
+def test_the_torus_gives_all_ranks_the_mean(
+    pools: dict[int, RankPool], dims: tuple[int, ...], together: list[Vector], wire: str, chunk_bytes: int
+) -> None:
+    roundings = 2 + sum((d + 1) / 2 if d > 1 else 0 for d in dims)
+    answers = ask(pools, means, "torus", dims, wire, together, chunk_bytes, roundings)
+    check(answers)
+    sizes = [v.elements * (4 if v.dtype == wire == "fp32" else 2) for v in together]
+    for level in range(len(dims)):
+        sent = sum(answer["bytes"][level] for answer in answers)
+        assert sent == pytest.approx(prod(dims) * wire_bytes(sum(sizes), dims)[level]), f"level {level} sends more"
+
+
+@pytest.mark.parametrize("dims", [(4,), (2, 3), (3, 2), (2, 2, 2), (1, 3, 2)], ids=named)
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+@some
+@given(together=st.lists(vectors, min_size=1, max_size=3), wire=dtypes)
+def test_the_algorithms_to_compare_with_give_the_mean(
+    pools: dict[int, RankPool], name: str, dims: tuple[int, ...], together: list[Vector], wire: str
+) -> None:
+    check(ask(pools, means, name, dims, wire, together, WHOLE, 2 * prod(dims)))
+
+
+@pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (1, 3), (3, 1, 2), (2, 2, 2)], ids=named)
+def test_the_phases_for_nccl_give_the_mean_over_other_collectives(
+    pools: dict[int, RankPool], dims: tuple[int, ...]
+) -> None:
+    together = [Vector(elements, "fp32", 1.0, elements) for elements in (1, 240, 70_001)]
+    check(ask(pools, means, "nccl", dims, "fp32", together, TINY_CHUNKS, 2 * prod(dims)))
+    check_halves(ask(pools, halves, "nccl", dims, 240, TINY_CHUNKS), dims, [240 // dims[0]])
+
+
+@pytest.mark.parametrize("dims", [(1,), (4,), (1, 3), (3, 2), (2, 2, 2), (2, 1, 3)], ids=named)
+@pytest.mark.parametrize("elements", [1, 240, 1021])
+def test_the_two_halves_of_a_torus_give_shards_and_the_mean(
+    pools: dict[int, RankPool], dims: tuple[int, ...], elements: int
+) -> None:
+    shares = [elements // dims[0], -(-elements // dims[0])]
+    check_halves(ask(pools, halves, "torus", dims, elements, TINY_CHUNKS), dims, shares)
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+@pytest.mark.parametrize(
+    "name, dims", [("torus", (2, 2)), ("torus", (2, 2, 2)), ("flat", (4,)), ("hierarchical", (2, 2))]
+)
+def test_a_rank_that_is_lost_in_the_middle_ends_all_others(name: str, dims: tuple[int, ...], how: str) -> None:
+    pool = RankPool(prod(dims), TIMEOUT_S)
+    try:
+        answers = pool.ask(lose_one, name, dims, how, lost=1)
+    finally:
+        pool.close()
+    assert len(answers) == prod(dims) - 1
+    for said in answers:
+        assert said, "a rank has the mean though one gave it nothing"
+        assert all("rank" in each and "lost" in each for each in said)
+    if name == "torus":
+        last = f"rank {prod(dims) - 1} is lost"
+        assert any(last in each for said in answers for each in said), "nobody names the lost rank"
+
+
+@pytest.mark.parametrize("dims", MESHES, ids=named)
+def test_a_mesh_puts_every_rank_into_one_group_of_each_level(dims: tuple[int, ...]) -> None:
+    mesh = Mesh(dims)
+    for level, size in enumerate(dims):
+        groups = mesh.groups(level)
+        assert sorted(rank for group in groups for rank in group) == list(range(mesh.ranks))
+        for group in groups:
+            places = [mesh.coordinates(rank) for rank in group]
+            assert [place[level] for place in places] == list(range(size))
+            assert len({place[:level] + place[level + 1 :] for place in places}) == 1
+            assert all(mesh.group(level, rank) == group and mesh.rank(mesh.coordinates(rank)) == rank for rank in group)
+
+
+@pytest.mark.parametrize("dims", [(), (2, 2, 2, 2), (0, 4), (-1,)])
+def test_a_mesh_of_other_levels_is_refused(dims: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="a grid has 1 to 3 levels of at least 1 rank"):
+        Mesh(dims)
+
+
+def test_a_grid_that_does_not_hold_the_ranks_is_refused() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(ValueError, match="grid 2 x 3 does not hold the 1 ranks"):
+            build("torus", (2, 3))
+    finally:
+        dist.destroy_process_group()
+
+
+@given(elements=st.integers(1, 10**9))
+def test_chunks_are_few_and_not_small(elements: int) -> None:
+    weights = chunk_weights(4 * elements)
+    assert len(weights) <= 9 and weights == weights[::-1]
+    assert len(weights) == 1 or 4 * elements / sum(weights) >= WHOLE
+
+
+@given(
+    elements=st.integers(1, 500), weights=st.lists(st.integers(1, 9), min_size=1, max_size=9), unit=st.integers(1, 7)
+)
+def test_parts_lie_side_by_side(elements: int, weights: list[int], unit: int) -> None:
+    vector = torch.arange(elements * unit)
+    parts = split(vector, weights, unit)
+    assert torch.equal(torch.cat(parts), vector) and all(part.numel() % unit == 0 for part in parts)
+
+
+def check(answers: list[dict[str, Any]]) -> None:
+    worst = max(answer["excess"] for answer in answers)
+    assert worst <= 1, f"the mean is off by {worst} times what rounding explains"
+    assert len({answer["bits"] for answer in answers}) == 1, "ranks differ in bits: their models would drift apart"
+    assert all(answer["again"] == answer["bits"] for answer in answers), "the same numbers gave other bits"
+
+
+def check_halves(answers: list[dict[str, Any]], dims: tuple[int, ...], shares: list[int]) -> None:
+    assert max(answer["excess"] for answer in answers) <= 1
+    assert len({answer["bits"] for answer in answers}) == 1
+    for rank, answer in enumerate(answers):
+        assert answer["shard"] in shares
+        assert answer["row"] == Mesh(dims).group(0, rank)
