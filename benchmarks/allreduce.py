@@ -28,6 +28,7 @@ NODE_BITS_PER_S = 50e6
 PAYLOAD = 1448 / 1514  # of the bytes on a link
 ELEMENTS = 1_000_000  # of 4 bytes
 BYTES = 4 * ELEMENTS
+chunks.SMALLEST_CHUNK_BYTES = 64 * 1024  # the vector is 1/25 of ResNet-50's gradients, the link 1/200 of 10 Gbit/s
 ONE_RACK = {"ra": ["n1", "n2", "n3", "n4"]}
 TWO_RACKS = {"ra": ["n1", "n3"], "rb": ["n2", "n4"]}
 

@@ -22,11 +22,13 @@ from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
+from training.sync import chunks
 from training.sync.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
 ELEMENTS = 1_000_000  # of 4 bytes
 RANKS_PER_NODE = 2
+chunks.SMALLEST_CHUNK_BYTES = 64 * 1024  # a short vector on slow links
 RACKS = {"ra": ["n1", "n3"], "rb": ["n2", "n4"]}
 
 

@@ -18,6 +18,7 @@ from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
 from tests.unit.torus_cases import names, racks
+from training.sync import chunks
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = float(1 << 20)
@@ -149,8 +150,11 @@ def test_chunks_go_through_the_levels_side_by_side() -> None:
 
 
 @pytest.mark.parametrize(("uplink_bits_per_s", "measured_s"), [(100e6, 0.380), (50e6, 0.691)])
-def test_three_levels_on_two_racks_take_what_was_measured(uplink_bits_per_s: float, measured_s: float) -> None:
+def test_three_levels_on_two_racks_take_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, uplink_bits_per_s: float, measured_s: float
+) -> None:
     """2 racks x 2 nodes x 2 ranks, nodes of 200 Mbit/s at 95.7 % goodput, 4 MB over gloo in 8 equal chunks."""
+    monkeypatch.setattr(chunks, "SMALLEST_CHUNK_BYTES", 64 * 1024)
     goodput = 0.957 / 8
     node, uplink = Link(200e6 * goodput, 1e-3), Link(uplink_bits_per_s * goodput)
     two = racks([2, 2])

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor  # the prediction cuts as the training does, and has no torch
 
-SMALLEST_CHUNK_BYTES = 64 * 1024
+SMALLEST_CHUNK_BYTES = 1024 * 1024
 MOST_DOUBLINGS = 3
 
 
 def chunk_weights(vector_bytes: int) -> list[int]:
-    """The sizes of a vector's chunks, relative to the first: 1, 2, 4, 8, 8, 8, 4, 2, 1 from 2.4 MiB on.
+    """The sizes of a vector's chunks, relative to the first: 1, 2, 4, 8, 8, 8, 4, 2, 1 from 38 MiB on.
 
     While the first chunk is in the first levels and the last one in the last, the slowest level has nothing to do: so
-    these two are small, 1/38. Doubling keeps the others few. Shorter vectors take fewer chunks (6 from 0.9 MiB, 3 from
-    256 KiB, else 1), so that a chunk has at least 64 KiB: below, its time is mostly latency.
+    these two are small, 1/38. Doubling keeps the others few. Shorter vectors take fewer chunks (6 from 14 MiB, 3 from
+    4 MiB, else 1), so that a chunk has at least 1 MiB: over gloo each costs about a millisecond where cores are busy,
+    and 1 MiB is as much at 10 Gbit/s.
     """
     weights = [1]
     for doublings in range(1, MOST_DOUBLINGS + 1):
