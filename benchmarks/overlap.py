@@ -30,12 +30,12 @@ from benchmarks.resnet50 import resnet50
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
 from orchestrator.predict.overlap import tensors
-from training.sync.all_reduce import build
+from training.collectives.all_reduce import build
 from training.sync.buckets import shapes
 from training.sync.buckets.layout import Layout, expected_order
+from training.sync.buckets.planner import PROFILED_STEPS, Planner
 from training.sync.ddp import NO_BUFFERS
 from training.sync.gradients import Gradients
-from training.sync.planner import PROFILED_STEPS, Planner
 
 NODES = ["n1", "n2"]
 METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")

@@ -22,8 +22,8 @@ from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
-from training.sync import chunks
-from training.sync.all_reduce import build
+from training.collectives import chunks
+from training.collectives.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
 ELEMENTS = 1_000_000  # of 4 bytes

@@ -27,11 +27,11 @@ from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
 from orchestrator.predict.calibration import Fit, MeasuredTime, fits
 from orchestrator.predict.overlap import tensors
-from training.sync import chunks
+from training.collectives import chunks
+from training.collectives.phases import Way
+from training.collectives.pipeline import Pipeline
+from training.collectives.torus import Torus
 from training.sync.buckets import exact, shapes
-from training.sync.phases import Way
-from training.sync.pipeline import Pipeline
-from training.sync.torus import Torus
 
 NODE_BITS_PER_S = 50e6
 UPLINKS_BITS_PER_S = {"uplink-25": 25e6, "uplink-50": 50e6, "uplink-100": 100e6}

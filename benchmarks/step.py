@@ -17,9 +17,9 @@ from torch.autograd import DeviceType
 from torch.nn import functional
 
 from benchmarks.resnet50 import resnet50
+from training.collectives.all_reduce import build
 from training.optim import lars
 from training.recipe.train import Train
-from training.sync.all_reduce import build
 from training.sync.gradients import Gradients
 
 BATCHES = (16, 32, 64, 128, 256)

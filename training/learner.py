@@ -9,17 +9,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training import steps
-from training.backward import Backward
 from training.config import Config
 from training.cut_off import PeerLost
 from training.data import order
 from training.evaluate import accuracy
-from training.late import Late
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe import fits
+from training.step import ways
+from training.step.backward import Backward
+from training.step.late import Late
 from training.sync import alike
 
 
@@ -35,7 +35,7 @@ class Learner:
         self._data, self.model = parts.data, parts.model
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
         self._backward = Backward(config.train, device)
-        self._steps, self._optimizer = steps.build(config, ranks, parts, self._backward)
+        self._steps, self._optimizer = ways.build(config, ranks, parts, self._backward)
         self._numbers = Late()
         self.progress = Progress()
         self.last_rate = 0.0

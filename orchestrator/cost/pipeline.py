@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from training.sync.chunks import chunk_weights
+from training.collectives.chunks import chunk_weights
 
 Stage = Callable[[float], float]  # bytes of gradient -> seconds
 

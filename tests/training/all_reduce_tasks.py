@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from training.collectives import chunks
+from training.collectives.all_reduce import build
+from training.collectives.nccl_torus import NcclTorus
+from training.collectives.pipeline import Pipeline
+from training.collectives.wire import DTYPES
 from training.cut_off import PeerLost
-from training.sync import chunks
-from training.sync.all_reduce import build
-from training.sync.nccl_torus import NcclTorus
-from training.sync.pipeline import Pipeline
-from training.sync.wire import DTYPES
 
 # How far rounding moves a number, relative and at least.
 ROUNDING = {"fp32": (2.0**-24, 2.0**-150), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}

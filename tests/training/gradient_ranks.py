@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from training_runs import TRAIN, config
 
+from training.collectives import all_reduce
 from training.config import Config
 from training.learner import Learner
 from training.optim.sgd import SGD
@@ -18,7 +19,6 @@ from training.progress import always
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import SyncKeys
-from training.sync import all_reduce
 from training.sync.buckets.layout import Layout
 from training.sync.gradients import Gradients
 from training.sync.missing import MissingGradient

@@ -16,6 +16,8 @@ from gradient_ranks import BATCH, Network, Points
 from torch import nn
 from training_runs import TRAIN, config
 
+from training.collectives.all_reduce import build
+from training.collectives.torus import Torus
 from training.config import Config
 from training.learner import Learner
 from training.optim import cpp
@@ -27,9 +29,7 @@ from training.progress import always
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
-from training.sync.all_reduce import build
 from training.sync.arena import Arena
-from training.sync.torus import Torus
 
 MOMENTUM, DECAY = 0.9, 0.01
 RATES = (0.1, 0.5, 0.3, 0.2)

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torus_ranks import RankPool
 
+from training.collectives.mesh import wire_bytes
 from training.optim import cpp
 from training.optim.lars import build
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
-from training.sync.mesh import wire_bytes
 
 STEPS = 2
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from training.loss_scale import LossScale
+from training.step.loss_scale import LossScale
 
 
 def test_a_scale_and_back_leaves_every_bit() -> None:

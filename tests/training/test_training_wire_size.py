@@ -3,8 +3,8 @@
 import torch.distributed as dist
 
 from orchestrator.predict.workload import workload
+from training.collectives import all_reduce
 from training.models.resnet_digits import build
-from training.sync import all_reduce
 from training.sync.gradients import Gradients
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from training.sync.all_reduce import build
+from training.collectives.all_reduce import build
 
 
 def main(x_ranks: int, y_ranks: int, elements: int, folder: Path) -> None:

@@ -18,7 +18,7 @@ from orchestrator.placement.arrange import arrange
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.timing import timing
 from tests.unit.torus_cases import names, racks
-from training.sync import chunks
+from training.collectives import chunks
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = float(1 << 20)

@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from training.collectives.all_reduce import Pending
 from training.optim.kernel import Kernel, Piece, is_dense
-from training.sync.all_reduce import Pending
 
 
 class Halves(Protocol):
-    """An all-reduce in two halves, as `training.sync.torus.Torus` has them with float32 on the wire."""
+    """An all-reduce in two halves, as `training.collectives.torus.Torus` has them with float32 on the wire."""
 
     ranks: int
 

@@ -1,1 +1,1 @@
-"""Gradient synchronization: the all-reduce over the grid, and the buckets of gradients that travel through it."""
+"""How the ranks of a training come to the same weights: gradients in buckets, averaged while backward runs."""

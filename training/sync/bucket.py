@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from training.sync.all_reduce import AllReduce, Pending
+from training.collectives.all_reduce import AllReduce, Pending
 from training.sync.arena import Arena
 
 

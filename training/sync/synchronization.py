@@ -9,16 +9,16 @@ from typing import Protocol, cast
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from training.collectives import all_reduce
 from training.config import Config
 from training.optim.lars import LARS
 from training.optim.sharded import FirstHalf, Halves
 from training.ranks import Ranks
 from training.recipe.protocols import Optimizer
-from training.sync import all_reduce, plan_file
-from training.sync.buckets import shapes
+from training.sync.buckets import plan_file, shapes
 from training.sync.buckets.layout import Layout, expected_order
+from training.sync.buckets.planner import Planner
 from training.sync.gradients import Gradients
-from training.sync.planner import Planner
 
 
 class Synchronization(Protocol):

@@ -35,7 +35,7 @@ def torus_hook(
     `wire_bytes` counts by level the bytes that this rank sends. Raises ValueError where the grid does not hold the
     ranks, or none is known.
     """
-    torus = _load("sync.all_reduce").build("torus", grid or _grid_of_run())
+    torus = _load("collectives.all_reduce").build("torus", grid or _grid_of_run())
 
     def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text, as these would be
         return torus.start(bucket.buffer()).future(bucket.buffer())

@@ -7,14 +7,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from training.backward import Backward
+from training.collectives import all_reduce
 from training.config import Config
-from training.local_sgd import StateAverage
 from training.parts import Parts
 from training.ranks import Ranks
 from training.recipe.protocols import Optimizer
-from training.sync import all_reduce, synchronization
-from training.sync.planner import Planner
+from training.step.backward import Backward
+from training.step.local_sgd import StateAverage
+from training.sync import synchronization
+from training.sync.buckets.planner import Planner
 from training.sync.synchronization import Synchronization
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.sync import cost_table, plan_file
-from training.sync.buckets import exact
+from training.sync.buckets import cost_table, exact, plan_file
 from training.sync.buckets.layout import Layout
 from training.sync.buckets.measured_cost import MeasuredCost
+from training.sync.buckets.plan_file import KeptPlan
+from training.sync.buckets.ready_times import ReadyTimes
 from training.sync.gradients import Gradients
-from training.sync.plan_file import KeptPlan
-from training.sync.ready_times import ReadyTimes
 
 PROFILED_STEPS = 6
 

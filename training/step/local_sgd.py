@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.collectives.all_reduce import AllReduce
 from training.recipe.protocols import Optimizer
-from training.sync.all_reduce import AllReduce
 from training.sync.arena import Arena
 
 

@@ -1,0 +1,1 @@
+"""One step of a rank: forward and backward, and how the weights then move."""
