@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from training.collectives import all_reduce
 from training.config import Config
@@ -69,7 +71,7 @@ class MeanGradient:
 
     def _move_as_they_arrive(self, rate: float) -> None:
         """Or all at the end, where the optimizer has no `step_part`."""
-        step_part = getattr(self._optimizer, "step_part", None)
+        step_part = _step_part(self._optimizer)
         for parameters in self._sync.arriving():
             if step_part:
                 step_part(parameters, rate)
@@ -93,3 +95,13 @@ class OwnGradient:
 
     def meet(self, stop: bool) -> Tensor:
         return self._average.take(torch.stack([self._loss, torch.full_like(self._loss, float(stop))]))
+
+
+def _step_part(optimizer: Optimizer) -> Callable[[Sequence[Parameter], float], None] | None:
+    """The optimizer's step of some parameters; None where a subclass has a `step` of its own, which is to be called."""
+    for kind in type(optimizer).__mro__:
+        if "step_part" in vars(kind):
+            return getattr(optimizer, "step_part", None)
+        if "step" in vars(kind):
+            return None
+    return None
