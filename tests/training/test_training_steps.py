@@ -13,9 +13,10 @@ from torus_ranks import RankPool
 from training_runs import TRAIN
 
 from training.recipe import fits
-from training.recipe.train import LossScaleKeys, SyncKeys
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys
 
 STEPS = 8
+SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
 SUMS = 2e-6  # what another order of sums changes
 
 
@@ -99,6 +100,10 @@ def test_an_overflow_on_one_rank_is_skipped_by_all(two: RankPool, tmp_path: Path
         ({"sync": SyncKeys(every=2, all_reduce="ddp")}, "above 1 does not go with 'all_reduce: ddp'"),
         ({"sync": SyncKeys(every=2), "precision": "fp16"}, "above 1 does not go with 'precision: fp16'"),
         ({"loss_scale": LossScaleKeys(start=8.0)}, "is for fp16"),
+        (
+            {"optimizer": SHARDED, "sync": SyncKeys(wire="bf16")},
+            "'sharded' needs sync.all_reduce torus, sync.wire fp32",
+        ),
     ],
     ids=str,
 )

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from training.optim.forms import KEY, Choice
 from training.optim.kernel import Piece, Rule
 from training.optim.sharded import Halves, ShardedLARS
+from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
 
@@ -90,11 +91,9 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 def build(model: nn.Module, train: Train) -> LARS:
     """As `train.optimizer` says. Raises ConfigError where shards do not go with the rest of the recipe."""
-    optimizer, sync = train.optimizer, train.sync
-    fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
-    if optimizer.lars.form == "sharded" and not fits:
-        needed = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
-        raise ConfigError(f"{KEY}: 'sharded' needs {needed}; 'auto' does without")
+    optimizer = train.optimizer
+    if not fits.shards_fit(train):
+        raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars)
 
 

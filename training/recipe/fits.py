@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from training.recipe.train import LarsKeys, LossScaleKeys, Train
 
+SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
+
 
 class Misfit(NamedTuple):
     """A key below `train` that does not go with others. `advice` is how to mend it in a file."""
@@ -28,6 +30,15 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
     if train.sync.every > 1:
         yield from _local_sgd(train)
+    if train.optimizer.name == "lars" and not shards_fit(train):
+        yield Misfit("train.optimizer.lars.form", f"'sharded' needs {SHARDS_NEED}", "write 'auto'")
+
+
+def shards_fit(train: Train) -> bool:
+    """Whether LARS, if it is to move shards, can."""
+    sync = train.sync
+    fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
+    return train.optimizer.lars.form != "sharded" or fits
 
 
 def undivided(train: Train, batch: int, ranks: int) -> str | None:
