@@ -31,7 +31,7 @@ class Watcher(core.InfoWatcher):
         super().__init__()
         self.client = client
         self._standing: dict[str, str] = {}
-        self._seen_s: dict[str, float] = {}
+        self._unseen_since_s: dict[str, float] = {}
 
     def stands_for(self, successor: str, job_id: str) -> None:
         """From now on the state of `job_id` is that of the scheduler's job `successor`."""
@@ -53,12 +53,12 @@ class Watcher(core.InfoWatcher):
         for known, status in self.client.poll(list(waiting)).items():
             job_id = waiting[known]
             self._info_dict[job_id] = {"JobID": known, "State": status.state.value, "NodeList": ",".join(status.hosts)}
-            if (
-                status.state is State.LOST
-                and time.time() < self._seen_s.setdefault(job_id, time.time()) + RECORDS_LAG_S
-            ):
+            if status.state is not State.LOST:
+                self._unseen_since_s.pop(job_id, None)
+            elif time.time() < self._unseen_since_s.setdefault(job_id, time.time()) + RECORDS_LAG_S:
                 self._info_dict[job_id]["State"] = State.UNKNOWN.value
-            elif status.state.over:
+                continue
+            if status.state.over:
                 self._finished.add(job_id)
         self._last_status_check = time.time()
 

@@ -14,7 +14,7 @@ from orchestrator.schedulers import environments, executors, remote
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.plugins import ClusterExecutor
-from orchestrator.states import State
+from orchestrator.states import State, Status
 from tests.unit.test_submitit import HereGridEngine, HerePBS
 
 
@@ -187,6 +187,22 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     assert job.state == unsaid.value
     utils.cloudpickle_dump((outcome, "what it gave"), job.paths.result_pickle)
     assert job.state == state.value
+
+
+def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may be unknown for a moment when it is new, and again when its scheduler runs it once more."""
+    said = [State.LOST, State.RUNNING, State.LOST, State.LOST]
+    now_s = [0.0]
+    client = Client(schedulers.get("gridengine"), 10)
+    monkeypatch.setattr(Client, "poll", lambda self, jobs: {job: Status(said.pop(0), "") for job in jobs})
+    monkeypatch.setattr(executors.time, "time", lambda: now_s[0])
+    watcher = executors.Watcher(client)
+    watcher.register_job("7")
+    seen = []
+    for now_s[0] in (0.0, 40.0, 80.0, 111.0):
+        watcher.update()
+        seen.append(watcher._info_dict["7"]["State"])
+    assert seen == ["UNKNOWN", "RUNNING", "UNKNOWN", "LOST"]
 
 
 def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
