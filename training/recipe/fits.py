@@ -28,6 +28,7 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
+    yield from _norm(train, ranks)
     if train.sync.every > 1:
         yield from _local_sgd(train)
     if train.optimizer.name == "lars" and not shards_fit(train):
@@ -46,6 +47,18 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
     if batch >= 1 and batch % (ranks * train.accumulate) == 0:
         return None
     return f"{ranks} ranks" if train.accumulate == 1 else f"{ranks} ranks x {train.accumulate} (accumulate)"
+
+
+def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
+    norm = train.norm
+    if norm.statistics == "last" and norm.momentum is not None:
+        yield Misfit("train.norm.momentum", "is for 'statistics: moving'; 'last' has no averages", "write 'null'")
+    if ranks % norm.ranks:
+        near = max(size for size in range(1, ranks + 1) if ranks % size == 0 and size <= norm.ranks)
+        yield Misfit("train.norm.ranks", f"{ranks} ranks do not divide into groups of {norm.ranks}", f"try {near}")
+    if norm.ranks > 1 and train.sync.every > 1:
+        why = "the ranks of a group must have the same weights"
+        yield Misfit("train.norm.ranks", f"above 1 does not go with 'sync.every' above 1: {why}", "write 1")
 
 
 def _local_sgd(train: Train) -> Iterator[Misfit]:
