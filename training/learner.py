@@ -13,6 +13,7 @@ from training.config import Config
 from training.cut_off import PeerLost
 from training.data import order
 from training.evaluate import accuracy
+from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
@@ -34,6 +35,7 @@ class Learner:
         self._train, self._ranks, self.device = config.train, ranks, device
         self._data, self.model = parts.data, parts.model
         self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
+        self._norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
         self._steps, self._optimizer = ways.build(config, ranks, parts, self._backward)
         self._numbers = Late()
@@ -102,6 +104,7 @@ class Learner:
 
     def accuracy(self) -> float:
         """On the test set, 0 to 1; all ranks must ask together."""
+        self._norms.before_evaluation()
         images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
         with self._backward.precision():
             return accuracy(self.model, images.to(self.device), labels.to(self.device))
@@ -140,8 +143,9 @@ class Learner:
     def check_alike(self) -> None:
         """Raises Diverged on a rank whose weights are not those of the others, and PeerLost on these.
 
-        All ranks must call it together.
+        All ranks must call it together. Statistics of the last batch, which differ, are averaged first.
         """
+        self._norms.before_evaluation()
         others = alike.differing(self.model.state_dict().values())
         if not others:
             return

@@ -49,7 +49,8 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
         raise UserError(
             f"what the {unknown} of your own would take is not known; --workload NAME predicts one of: {_known()}"
         )
-    beside = Tensor(model.statistics + BESIDE_GRADIENTS, 0)
+    statistics = model.statistics if train.norm.statistics == "moving" else 0
+    beside = Tensor(statistics + BESIDE_GRADIENTS, 0)
     layers = (*reversed(model.tensors), beside)
     wire_bytes = 4.0 if train.sync.wire == "fp32" else 2.0
     alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)

@@ -23,6 +23,7 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
+    yield from _norm(train, ranks)
     if train.sync.every > 1:
         yield from _local_sgd(train)
     if train.optimizer.name == "lars" and not shards_fit(train):
@@ -34,6 +35,18 @@ def shards_fit(train: Train) -> bool:
     sync = train.sync
     fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
     return train.optimizer.lars.form != "sharded" or fits
+
+
+def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
+    norm = train.norm
+    if norm.statistics == "last" and norm.momentum is not None:
+        yield Misfit("train.norm.momentum", "is for 'statistics: moving'; 'last' has no averages", "write 'null'")
+    if ranks % norm.ranks:
+        near = max(size for size in range(1, ranks + 1) if ranks % size == 0 and size <= norm.ranks)
+        yield Misfit("train.norm.ranks", f"{ranks} ranks do not divide into groups of {norm.ranks}", f"try {near}")
+    if norm.ranks > 1 and train.sync.every > 1:
+        why = "the ranks of a group must have the same weights"
+        yield Misfit("train.norm.ranks", f"above 1 does not go with 'sync.every' above 1: {why}", "write 1")
 
 
 def _local_sgd(train: Train) -> Iterator[Misfit]:

@@ -139,6 +139,27 @@ class SyncKeys:
 
 
 @dataclass(frozen=True)
+class NormKeys:
+    """Batch normalization, in every layer of the model that has it."""
+
+    statistics: Literal["moving", "last"] = key(
+        "moving",
+        "what evaluation normalizes with: moving averages, averaged over the ranks in every step, or the last batch's "
+        "mean and variance, averaged before evaluations and checkpoints only",
+        source="last: Akiba et al. 2017, arXiv 1711.04325",
+    )
+    momentum: Annotated[float, Limits(above=0, at_most=1)] | None = key(
+        None, "share of the newest batch in the moving averages (torch's convention); null: the model's own"
+    )
+    eps: Annotated[float, Limits(above=0, at_most=1)] | None = key(None, "added to the variance; null: the model's own")
+    ranks: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
+        1,
+        "so many consecutive ranks normalize by the statistics of their batches together",
+        source="Ying et al. 2018, arXiv 1811.06992",
+    )
+
+
+@dataclass(frozen=True)
 class LossScaleKeys:
     """By what fp16 multiplies the loss, so that small gradients survive."""
 
@@ -161,6 +182,7 @@ class Train:
     phases: tuple[PhaseKeys, ...] = key((), "parts of the run with a batch, images or rates of their own")
     evaluate: EvaluateKeys = key(EvaluateKeys(), "when the test set is seen")
     sync: SyncKeys = key(SyncKeys(), "how the ranks average their gradients")
+    norm: NormKeys = key(NormKeys(), "batch normalization")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")

@@ -28,14 +28,22 @@ class DDPGradients:
     `module` is what computes the forward pass.
     """
 
-    def __init__(self, module: nn.Module, apart: AllReduce, *, rank: int = 0, missing_is_zero: bool = False) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        apart: AllReduce,
+        *,
+        statistics: Sequence[Tensor] | None = None,
+        rank: int = 0,
+        missing_is_zero: bool = False,
+    ) -> None:
         self._named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self._ddp = DistributedDataParallel(
             module, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero, **NO_BUFFERS
         )
         self.module: nn.Module = self._ddp
         self._rank, self._missing_is_zero = rank, missing_is_zero
-        self._extras = Extras(module)
+        self._extras = Extras(module, statistics)
         self._bucket = Bucket((), self._extras.like, apart, torch.float32)
         self._extras.lay(self._bucket.others)
 

@@ -12,11 +12,13 @@ class Extras:
     """Numbers in fp32 that are known before backward begins, averaged over the ranks.
 
     Running statistics of batch normalization travel, so that all ranks hold the same model and one rank's checkpoint
-    is the whole state. `like` are tensors of the shapes that they need; `lay` says where they lie.
+    is the whole state: the `statistics`, or all buffers of floating point where they are None. `like` are tensors of
+    the shapes that they need; `lay` says where they lie.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    def __init__(self, model: nn.Module, statistics: Sequence[Tensor] | None = None) -> None:
+        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._statistics = floats if statistics is None else list(statistics)
         self._views: list[Tensor] = []
         device = next(model.parameters()).device
         self.like = [*self._statistics, torch.zeros(2, device=device)]  # the loss and the request

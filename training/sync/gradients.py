@@ -33,7 +33,8 @@ class Gradients:
     Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
     reduce their buckets in the order of the layout: one that is complete early waits for those before it. Parameters
     that need no gradient when this is made are left out. The extras travel in the bucket that is reduced first, or
-    before all buckets through `apart`. Raises ValueError where parameters have several dtypes, or none learns.
+    before all buckets through `apart`; `statistics` are those that do, None for all. Raises ValueError where parameters
+    have several dtypes, or none learns.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Gradients:
         all_reduce: AllReduce,
         layout: Layout | None = None,
         *,
+        statistics: Sequence[Tensor] | None = None,
         apart: AllReduce | None = None,
         rank: int = 0,
         missing_is_zero: bool = False,
@@ -52,7 +54,7 @@ class Gradients:
             raise ValueError("the parameters that learn must be of one dtype, and there must be some")
         self.module, self.all_reduce, self._apart = module, all_reduce, apart
         self._rank, self._missing_is_zero = rank, missing_is_zero
-        self._extras = Extras(module)
+        self._extras = Extras(module, statistics)
         self.buckets: list[Bucket] = []
         self._views: list[Tensor] = []
         self._seen: set[int] = set()

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from training.collectives import all_reduce
 from training.config import Config
+from training.norm.statistics import travelling
 from training.optim.lars import LARS
 from training.optim.sharded import FirstHalf, Halves
 from training.ranks import Ranks
@@ -40,16 +41,17 @@ class Synchronization(Protocol):
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
     """For all ranks at the same time; the planner, if there is one, is to be asked before every step."""
     keys, zero = config.train.sync, config.train.sync.missing == "zero"
+    statistics = travelling(model, config.train.norm)
     if keys.all_reduce == "ddp":
         from training.sync.ddp import DDPGradients
 
         flat = all_reduce.build("flat", config.grid)
-        return DDPGradients(model, flat, rank=ranks.rank, missing_is_zero=zero), None
+        return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank, missing_is_zero=zero), None
     reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
     if config.train.optimizer.name == "lars" and config.train.optimizer.lars.form == "sharded":
         reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all else
-    gradients = Gradients(model, reduce, apart=apart, rank=ranks.rank, missing_is_zero=zero)
+    gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank, missing_is_zero=zero)
     buckets = keys.buckets
     if buckets == "auto":
         buckets = "exact" if gradients.parameters[0].device.type == "cuda" else "one"

@@ -1,0 +1,161 @@
+"""What ranks of a RankPool do with batch normalization: the tasks of test_training_norm.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from gradient_ranks import BATCH, Points
+from torch import Tensor, nn
+from torch.nn import functional
+from training_runs import TRAIN, config
+
+from training.config import Config
+from training.data import order
+from training.learner import Learner
+from training.norm.convert import convert
+from training.norm.statistics import layers, running
+from training.optim.sgd import SGD
+from training.parts import Parts
+from training.progress import always
+from training.ranks import Ranks
+from training.recipe.reading import record
+from training.recipe.train import NormKeys, SyncKeys
+from training.sync import synchronization
+from training.sync.ddp import DDPGradients
+from training.sync.gradients import Gradients
+
+SHAPES = ((6, 5), (4, 3, 7), (4, 3, 6, 5))  # inputs of one rank: vectors, sequences, images
+OFFSET = 1000.0  # a mean that is large against the spread: E[x^2] - E[x]^2 in float32 would be noise
+
+
+def layer(shape: tuple[int, ...]) -> nn.Module:
+    """Batch normalization for inputs of a shape, with a scale and a shift that show."""
+    torch.manual_seed(5)
+    kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)]
+    made: nn.Module = kind(shape[1], momentum=0.3)
+    nn.init.uniform_(made.weight, 0.5, 2.0)  # type: ignore[arg-type]
+    nn.init.uniform_(made.bias, -1.0, 1.0)  # type: ignore[arg-type]
+    return made
+
+
+def inputs(rank: int, shape: tuple[int, ...]) -> Tensor:
+    """A rank's inputs, with means and spreads of its own."""
+    return OFFSET + rank + (1 + rank) * torch.randn(shape, generator=torch.Generator().manual_seed(rank))
+
+
+def passed(layer: nn.Module, some: Tensor) -> dict[str, list[float]]:
+    """A training step's worth of a layer: what comes out, what goes back, and what it keeps."""
+    some = some.clone().requires_grad_()
+    output = layer(some)
+    (output * torch.linspace(-1, 1, output[0].numel()).view_as(output[0]) * (some.detach() - OFFSET)).sum().backward()
+    kept = {"weight": layer.weight.grad, "bias": layer.bias.grad, **dict(layer.named_buffers())}
+    return {name: flat([tensor]) for name, tensor in {"output": output, "inputs": some.grad, **kept}.items()}  # type: ignore[dict-item]
+
+
+def grouped(rank: int, size: int) -> list[dict[str, list[float]]]:
+    """Of layers over groups of `size` ranks: one pass each."""
+    made = [layer(shape) for shape in SHAPES]
+    convert(nn.ModuleList(made), NormKeys(ranks=size), Ranks(rank, torch.distributed.get_world_size(), rank))
+    return [passed(one, inputs(rank, shape)) for one, shape in zip(made, SHAPES, strict=True)]
+
+
+class Normalized(nn.Module):
+    """Two layers with batch normalization between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layers(inputs)  # type: ignore[no-any-return]
+
+
+def learner(rank: int, folder: str, norm: dict[str, Any], sync: dict[str, Any]) -> Learner:
+    """A rank that learns `Points`."""
+    model, world = Normalized(), torch.distributed.get_world_size()
+    read = record(Config, config(Path(folder), (world, 1)))
+    train = replace(TRAIN, batch=BATCH, norm=NormKeys(**norm), sync=SyncKeys(**sync))
+    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(BATCH))
+    return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
+
+
+def trained(rank: int, folder: str, steps: int, norm: dict[str, Any], sync: dict[str, Any]) -> dict[str, Any]:
+    """Weights and statistics after some steps."""
+    one = learner(rank, folder, norm, sync)
+    for _ in range(steps):
+        one.step(stop=False)
+    return {"weights": flat(one.model.parameters()), "statistics": flat(one.model.buffers())}
+
+
+def trained_alone(steps: int) -> dict[str, Any]:
+    """The same by plain torch in one process."""
+    model, data = Normalized(), Points()
+    optimizer = SGD(model, 0.9, 1e-4)
+    for step in range(steps):
+        samples = order.rank_batch(
+            step * BATCH, batch=BATCH, rank=0, world=1, samples=data.train_samples, seed=TRAIN.seed
+        )
+        some, labels = data.train_batch(samples)
+        model.zero_grad()
+        functional.cross_entropy(model(some), labels, label_smoothing=TRAIN.label_smoothing).backward()
+        optimizer.step(0.1)
+    return {"weights": flat(model.parameters()), "statistics": flat(model.buffers())}
+
+
+def silent_evaluation(rank: int, folder: str) -> bool:
+    """Whether a forward pass in evaluation mode needs no other rank: rank 0 makes one alone."""
+    one = learner(rank, folder, {"ranks": 2}, {})
+    one.step(stop=False)
+    one.model.eval()
+    return rank > 0 or bool(one.model(torch.zeros(1, 5)).isfinite().all())
+
+
+def numbers_on_the_way(rank: int, folder: str, statistics: str, sync: dict[str, Any]) -> int:
+    """How many numbers are all-reduced in a step beside the gradients."""
+    model, world = Normalized(), torch.distributed.get_world_size()
+    read = record(Config, config(Path(folder), (world, 1)))
+    norm = NormKeys(statistics=statistics)  # type: ignore[arg-type]
+    made, _ = synchronization.build(
+        replace(read, train=replace(TRAIN, norm=norm, sync=SyncKeys(**sync))), Ranks(rank, world, rank), model
+    )
+    assert isinstance(made, (Gradients, DDPGradients))
+    buckets = [made._bucket] if isinstance(made, DDPGradients) else made.buckets
+    return sum(view.numel() for bucket in buckets for view in bucket.others)
+
+
+def last_statistics(rank: int, folder: str, steps: int) -> dict[str, Any]:
+    """What a rank holds before and after its statistics are averaged, once and again, and after one more step."""
+    one, other = (learner(rank, folder, {"statistics": "last"}, {}) for _ in range(2))
+    for _ in range(steps):
+        one.step(stop=False)
+        other.step(stop=False)
+    held = running(layers(one.model))
+    found = {"own": flat(held)}
+    one.check_alike()
+    found["mean"] = flat(held)
+    state = {name: copied(part) for name, part in one.state().items()}
+    one.check_alike()
+    found["again"] = flat(held)
+    resumed = learner(rank, folder, {"statistics": "last"}, {})
+    resumed.restore(state)
+    for each in (one, other, resumed):
+        each.step(stop=False)
+    found["after"] = [flat(each.model.state_dict().values()) for each in (one, other, resumed)]
+    return found
+
+
+def copied(state: Any) -> Any:
+    return (
+        {name: copied(value) for name, value in state.items()}
+        if isinstance(state, dict)
+        else (state.clone() if isinstance(state, Tensor) else state)
+    )
+
+
+def flat(tensors: Any) -> list[float]:
+    numbers: list[float] = torch.cat([tensor.detach().double().flatten() for tensor in tensors]).tolist()
+    return numbers

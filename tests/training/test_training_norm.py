@@ -1,0 +1,138 @@
+"""Batch normalization over groups of ranks and with the statistics of the last batch: against one process alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import norm_ranks
+import pytest
+import torch
+from torch import nn
+from torus_ranks import RankPool
+from training_runs import TRAIN
+
+from training.norm.convert import convert
+from training.norm.statistics import travelling
+from training.ranks import Ranks
+from training.recipe import fits
+from training.recipe.reading import ConfigError
+from training.recipe.train import NormKeys, SyncKeys
+
+RANKS, GROUP, STEPS = 4, 2, 6
+LOSS_AND_STOP = 2
+SUMS = 2e-6  # what another order of sums changes
+ALONE = Ranks(0, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[RankPool]:
+    pool = RankPool(RANKS)
+    yield pool
+    pool.close()
+
+
+def test_two_groups_of_two_ranks_are_two_processes_with_the_whole_batch_of_each(four: RankPool) -> None:
+    answers = four.ask(norm_ranks.grouped, GROUP)
+    for first in range(0, RANKS, GROUP):
+        ours = answers[first : first + GROUP]
+        for number, shape in enumerate(norm_ranks.SHAPES):
+            whole = torch.cat([norm_ranks.inputs(rank, shape) for rank in range(first, first + GROUP)])
+            alone = norm_ranks.passed(norm_ranks.layer(shape), whole)
+            found = [each[number] for each in ours]
+            for name in ("output", "inputs"):
+                together = [value for each in found for value in each[name]]
+                assert together == pytest.approx(alone[name], rel=1e-3, abs=2e-3), f"{name} of {shape}"
+            for name in ("weight", "bias"):
+                total = [sum(values) for values in zip(*(each[name] for each in found), strict=True)]
+                assert total == pytest.approx(alone[name], rel=1e-3, abs=2e-3), f"gradient of {name} of {shape}"
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                for each in found:
+                    assert each[name] == pytest.approx(alone[name], rel=1e-5), f"{name} of {shape}"
+
+
+@pytest.mark.parametrize("sync", [{}, {"buckets": "equal"}, {"all_reduce": "ddp"}], ids=str)
+def test_a_training_over_all_ranks_is_that_of_one_process(four: RankPool, tmp_path: Path, sync: dict[str, Any]) -> None:
+    answers = four.ask(norm_ranks.trained, str(tmp_path), STEPS, {"ranks": RANKS}, sync)
+    assert all(answer == answers[0] for answer in answers), "ranks must hold the same bits"
+    alone = norm_ranks.trained_alone(STEPS)
+    for name in alone:
+        assert answers[0][name] == pytest.approx(alone[name], abs=SUMS)
+    apart = four.ask(norm_ranks.trained, str(tmp_path), STEPS, {}, sync)[0]
+    assert apart["weights"] != pytest.approx(alone["weights"], abs=100 * SUMS), "or this test would see no difference"
+
+
+def test_evaluation_asks_no_other_rank(four: RankPool, tmp_path: Path) -> None:
+    assert four.ask(norm_ranks.silent_evaluation, str(tmp_path)) == [True] * RANKS
+
+
+@pytest.mark.parametrize("sync", [{}, {"all_reduce": "ddp"}, {"buckets": "equal", "wire": "bf16"}], ids=str)
+def test_of_the_last_batchs_statistics_nothing_travels_with_the_gradients(
+    four: RankPool, tmp_path: Path, sync: dict[str, Any]
+) -> None:
+    statistics = 2 * 16
+    for kind, numbers in (("last", LOSS_AND_STOP), ("moving", statistics + LOSS_AND_STOP)):
+        assert four.ask(norm_ranks.numbers_on_the_way, str(tmp_path), kind, sync) == [numbers] * RANKS, kind
+
+
+def test_the_last_batchs_statistics_are_averaged_when_they_are_needed_and_change_nothing_later(
+    four: RankPool, tmp_path: Path
+) -> None:
+    answers = four.ask(norm_ranks.last_statistics, str(tmp_path), STEPS)
+    own = [answer["own"] for answer in answers]
+    assert len({tuple(each) for each in own}) == RANKS, "between evaluations each rank has those of its own batch"
+    mean = torch.tensor(own, dtype=torch.float64).mean(0).float().double().tolist()
+    for answer in answers:
+        assert answer["mean"] == mean and answer["again"] == mean
+        averaged, never, resumed = answer["after"]
+        assert averaged == never, "whoever averages in between must train as if he had not"
+        assert resumed == never, "a resumed training must have the bits of an undisturbed one"
+
+
+def test_buffers_that_are_no_statistics_travel_all_the_same() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model[0].register_buffer("average", torch.zeros(2))
+    assert [tensor is model[0].average for tensor in travelling(model, NormKeys(statistics="last"))] == [True]
+    assert len(travelling(model, NormKeys())) == 3
+
+
+def test_the_last_batch_replaces_what_was_there_bit_by_bit() -> None:
+    fresh, used = nn.BatchNorm1d(5), nn.BatchNorm1d(5)
+    convert(nn.ModuleList([fresh, used]), NormKeys(statistics="last"), ALONE)
+    used(1e6 * torch.randn(9, 5))
+    batch = torch.randn(9, 5)
+    fresh(batch), used(batch)
+    assert torch.equal(fresh.running_mean, used.running_mean) and torch.equal(fresh.running_var, used.running_var)
+    assert torch.allclose(fresh.running_var, batch.var(0)) and torch.allclose(fresh.running_mean, batch.mean(0))
+
+
+def test_momentum_and_eps_are_those_of_the_recipe_or_the_models_own() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, eps=1e-3, momentum=0.2))
+    norms = convert(model, NormKeys(), ALONE)
+    common = {"layers": 1, "statistics": "moving", "ranks": 1}
+    assert norms.facts() == {**common, "momentum": 0.2, "eps": 1e-3}
+    norms = convert(model, NormKeys(momentum=0.05, eps=2e-5), ALONE)
+    assert norms.facts() == {**common, "momentum": 0.05, "eps": 2e-5}
+
+
+def test_a_model_without_batch_normalization_cannot_be_told_how() -> None:
+    with pytest.raises(ConfigError, match="the model has no batch normalization"):
+        convert(nn.Linear(2, 2), NormKeys(eps=1e-3), ALONE)
+    assert convert(nn.Linear(2, 2), NormKeys(), ALONE).facts()["layers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"norm": NormKeys(ranks=3)}, "4 ranks do not divide into groups of 3"),
+        ({"norm": NormKeys(ranks=8)}, "4 ranks do not divide into groups of 8"),
+        ({"norm": NormKeys(statistics="last", momentum=0.1)}, "is for 'statistics: moving'"),
+        ({"norm": NormKeys(ranks=2), "sync": SyncKeys(every=2)}, "above 1 does not go with 'sync.every'"),
+    ],
+    ids=str,
+)
+def test_keys_that_do_not_go_together(changes: dict[str, Any], says: str) -> None:
+    (misfit,) = fits.misfits(replace(TRAIN, **changes), RANKS)
+    assert says in misfit.message and misfit.advice

@@ -1,0 +1,78 @@
+"""A model's batch normalization as `train.norm` says, and the statistics that evaluation uses."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from training.collectives.groups import own_group
+from training.norm.over_ranks import share_statistics
+from training.norm.statistics import layers, running
+from training.ranks import Ranks
+from training.recipe.reading import ConfigError
+from training.recipe.train import NormKeys
+
+
+class Norms:
+    """The batch normalization of a model, once `convert` has changed it."""
+
+    def __init__(self, modules: list[_BatchNorm], keys: NormKeys) -> None:
+        self._modules, self._keys = modules, keys
+
+    @torch.no_grad()
+    def before_evaluation(self) -> None:
+        """Before an evaluation, and before weights are compared or kept: where the last batch counts, average it.
+
+        All ranks must call it together. Each then has the mean of all means, and the mean of all variances, as PFN did
+        it (Akiba et al. 2017, arXiv 1711.04325): how far the means of the ranks lie apart is left out, though the
+        variance of all samples together has it. Training is not changed, for the next batch replaces the statistics.
+        Called twice it changes nothing: a float64 holds the sum of equal float32 exactly.
+        """
+        held = running(self._modules)
+        if self._keys.statistics != "last" or not held:
+            return
+        together = torch.cat([tensor.double() for tensor in held])
+        dist.all_reduce(together)
+        means = torch.split(together / dist.get_world_size(), [tensor.numel() for tensor in held])
+        for tensor, mean in zip(held, means, strict=True):
+            tensor.copy_(mean)
+
+    def facts(self) -> dict[str, object]:
+        """What holds in the layers, for a trace: how many there are, and the values that they have in common."""
+        values = {(module.momentum, module.eps) for module in self._modules}
+        momentum, eps = values.pop() if len(values) == 1 else (None, None)
+        keys = self._keys
+        moving = {"momentum": momentum} if keys.statistics == "moving" else {}
+        return {"layers": len(self._modules), "statistics": keys.statistics, **moving, "eps": eps, "ranks": keys.ranks}
+
+
+def convert(model: nn.Module, keys: NormKeys, ranks: Ranks) -> Norms:
+    """Change the batch normalization of `model` in place; parameters and buffers stay those that they are.
+
+    All ranks must call it together. Raises ConfigError where the keys ask for what the model does not have.
+    """
+    modules = layers(model)
+    if not modules and keys != NormKeys():
+        raise ConfigError("train.norm: the model has no batch normalization (no torch.nn.BatchNorm)")
+    for module in modules:
+        if keys.eps is not None:
+            module.eps = keys.eps
+        if keys.statistics == "last":
+            module.momentum = 1.0  # the newest batch replaces all
+        elif keys.momentum is not None:
+            module.momentum = keys.momentum
+    if keys.ranks > 1:
+        _refuse_others(modules)
+        first = ranks.rank // keys.ranks * keys.ranks
+        group = own_group(list(range(first, first + keys.ranks)))
+        for module in modules:
+            share_statistics(module, group)
+    return Norms(modules, keys)
+
+
+def _refuse_others(modules: list[_BatchNorm]) -> None:
+    for module in modules:
+        if type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+            raise ConfigError(f"train.norm.ranks: {type(module).__name__} has a forward pass of its own; write 1")

@@ -1,0 +1,104 @@
+"""Batch normalization over the batches of several ranks, on gloo and NCCL.
+
+Source: Ying et al. 2018, arXiv 1811.06992, "distributed batch normalization" (from memory). torch.nn.SyncBatchNorm
+computes the same, on GPUs alone.
+
+    mean = E[x],  variance = E[x^2] - mean^2        over the samples of all ranks of the group, and over pixels
+    y    = weight * xhat + bias                     xhat = (x - mean) / sqrt(variance + eps)
+    dx   = weight / sqrt(variance + eps) * (dy - E[dy] - xhat * E[dy * xhat])
+
+E needs one all-reduce of two numbers per channel in the forward pass and one in the backward pass. Weight and bias get
+the gradients of this rank's samples: the ranks average them with all others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from training.collectives.groups import exchange
+
+
+def share_statistics(module: _BatchNorm, group: dist.ProcessGroup) -> None:
+    """From now on `module` normalizes by the batches of all ranks of `group` when it trains.
+
+    Each rank must bring inputs of the same shape, and all ranks of the group must come to the module equally often. In
+    evaluation mode it is what it was, and nothing is communicated.
+    """
+    alone = module.forward
+
+    def forward(inputs: Tensor) -> Tensor:
+        if not module.training:
+            return alone(inputs)
+        module._check_input_dim(inputs)  # type: ignore[no-untyped-call]
+        output: Tensor
+        output, mean, variance = _Normalize.apply(inputs, module.weight, module.bias, module.eps, group)  # type: ignore[no-untyped-call]
+        _keep(module, mean, variance, inputs.numel() // inputs.shape[1] * group.size())
+        return output
+
+    # In place: the optimizer and the model's own attributes know this module.
+    module.forward = forward  # type: ignore[method-assign, assignment]
+
+
+@torch.no_grad()
+def _keep(module: _BatchNorm, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move the running statistics towards those of a batch, the variance without bias, as torch does."""
+    if module.running_mean is None or module.running_var is None or module.num_batches_tracked is None:
+        return
+    module.num_batches_tracked.add_(1)
+    share = module.momentum if module.momentum is not None else 1.0 / float(module.num_batches_tracked)
+    unbiased = variance * (count / max(count - 1, 1))
+    for running, newest in ((module.running_mean, mean), (module.running_var, unbiased)):
+        running.mul_(1 - share).add_(newest, alpha=share)
+
+
+class _Normalize(torch.autograd.Function):
+    """Inputs [B, C, ...] to outputs of the same shape and dtype, and the mean and variance [C] of the whole group."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, group: dist.ProcessGroup
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        own_variance, own_mean = torch.var_mean(inputs.float(), _all_but_channels(inputs), correction=0)
+        # In float64 the difference of the two squares below loses nothing that float32 had.
+        first, second = _mean_over(group, own_mean.double(), own_variance.double() + own_mean.double().square())
+        mean, variance = first.float(), (second - first.square()).clamp(min=0.0).float()
+        ctx.save_for_backward(inputs, weight, mean, torch.rsqrt(variance + eps))
+        ctx.group = group
+        ctx.mark_non_differentiable(mean, variance)
+        output = functional.batch_norm(inputs, mean, variance, weight, bias, training=False, eps=eps)
+        return output, mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+        inputs, weight, mean, scale = ctx.saved_tensors
+        dims, shape = _all_but_channels(inputs), [1, -1, *[1] * (inputs.ndim - 2)]
+        dy = gradient.float()
+        xhat = (inputs.float() - mean.view(shape)) * scale.view(shape)
+        own_sums = dy.sum(dims), (dy * xhat).sum(dims)
+        count = inputs.numel() // inputs.shape[1]
+        first, second = (each.view(shape) / count for each in _mean_over(ctx.group, *own_sums))
+        factor = scale if weight is None else scale * weight
+        dx = (dy - first - xhat * second) * factor.view(shape)
+        wanted = ctx.needs_input_grad
+        return dx.to(inputs.dtype), own_sums[1] if wanted[1] else None, own_sums[0] if wanted[2] else None, None, None
+
+
+def _mean_over(group: dist.ProcessGroup, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """The means of two vectors over the ranks of a group, by one all-reduce of [one, other]."""
+    both = torch.cat([one, other])
+    with exchange(group):
+        dist.all_reduce(both, group=group)
+    mean = both / group.size()
+    return mean[: len(one)], mean[len(one) :]
+
+
+def _all_but_channels(inputs: Tensor) -> list[int]:
+    return [dim for dim in range(inputs.ndim) if dim != 1]
