@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.recipe.train import LarsKeys, LossScaleKeys, Train
+from training.recipe.names import OPTIMIZERS
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, Train
 
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
 
@@ -26,6 +27,7 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.batch", f"{train.batch} does not divide by {by}", f"try {near}")
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
+    yield from _momentum(train.optimizer)
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
     if train.sync.every > 1:
@@ -46,6 +48,26 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
     if batch >= 1 and batch % (ranks * train.accumulate) == 0:
         return None
     return f"{ranks} ranks" if train.accumulate == 1 else f"{ranks} ranks x {train.accumulate} (accumulate)"
+
+
+def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
+    """What a built-in optimizer would not read; one of the user's own may read any key."""
+    if optimizer.name not in OPTIMIZERS.known:
+        return
+    elsewhere = {
+        "nesterov": ("lars.nesterov", {"sgd"}),
+        "lr_in_momentum": ("lars.lr_in_momentum", {"sgd"}),
+        "decay_vectors": ("lars.skip", {"sgd", "rmsprop-warmup"}),
+    }
+    for name, (instead, readers) in elsewhere.items():
+        if getattr(optimizer, name) and optimizer.name not in readers:
+            advice = f"see train.optimizer.{instead}" if optimizer.name == "lars" else "leave it out"
+            yield Misfit(f"train.optimizer.{name}", f"is not for the optimizer {optimizer.name}", advice)
+    inside = {"sgd": optimizer.lr_in_momentum, "lars": optimizer.lars.lr_in_momentum}.get(optimizer.name, False)
+    if optimizer.momentum_correction and not inside:
+        where = "lars: {lr_in_momentum: true}" if optimizer.name == "lars" else "lr_in_momentum: true"
+        why = "is for a learning rate inside the momentum"
+        yield Misfit("train.optimizer.momentum_correction", why, f"write '{where}', or leave it out")
 
 
 def _local_sgd(train: Train) -> Iterator[Misfit]:

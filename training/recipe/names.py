@@ -36,7 +36,13 @@ def is_own(name: str) -> bool:
 
 MODELS = Names({"resnet-digits": "training.models.resnet_digits:build"})
 DATA_SETS = Names({"digits": "training.data.digits:build"})
-OPTIMIZERS = Names({"sgd": "training.optim.sgd:build", "lars": "training.optim.lars:build"})
+OPTIMIZERS = Names(
+    {
+        "sgd": "training.optim.sgd:build",
+        "lars": "training.optim.lars:build",
+        "rmsprop-warmup": "training.optim.rmsprop_warmup:build",
+    }
+)
 SCHEDULES = Names(
     {
         "cosine": "training.schedule.learning_rate:build_cosine",
