@@ -58,5 +58,19 @@ while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
 kill "$timer" 2> /dev/null
 echo over
 # Now that all tasks have ended, the job may go on: two never run at once.
-if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then code=99; fi  # sge_conf(5): run me again, under the same id
+if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then
+  code=99  # sge_conf(5): run me again, under the same id
+  # mpirun ends before its daemons on other nodes. One that still ends when this script does is killed, and then the
+  # job is deleted instead. Each has a qrsh here until its end.
+  for ((waited = 0; waited < 60; waited++)); do
+    left=
+    for pid in $(pgrep -u "$UID" -x qrsh); do
+      known="$(tr '\0' '\n' < "/proc/$pid/environ" | grep -cxF -e "JOB_ID=$JOB_ID" -e "SGE_TASK_ID=$SGE_TASK_ID")"
+      [[ "$known" != 2 ]] || left="$pid"
+    done 2> /dev/null
+    [[ -n "$left" ]] || break
+    sleep 0.5
+  done
+  sleep 1
+fi
 exit "$code"
