@@ -12,7 +12,7 @@ import torch.distributed as dist
 from training.config import Config
 from training.cut_off import PeerLost
 from training.data import order
-from training.evaluate import accuracy
+from training.evaluate import Evaluation, evaluate
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
@@ -102,12 +102,14 @@ class Learner:
         self._backward.run(self.model, *self._next(self.batch))
         self._optimizer.step(0.0)
 
-    def accuracy(self) -> float:
-        """On the test set, 0 to 1; all ranks must ask together."""
+    def evaluate(self) -> Evaluation:
+        """On the test set; all ranks must ask together."""
         self._norms.before_evaluation()
-        images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
+        data, rank, world = self._data, self._ranks.rank, self._ranks.world
+        in_batches = getattr(data, "test_batches", None)
+        batches = in_batches(rank, world) if in_batches else [data.test_shard(rank, world)]
         with self._backward.precision():
-            return accuracy(self.model, images.to(self.device), labels.to(self.device))
+            return evaluate(self.model, batches, self.device, data.classes)
 
     def gather(self) -> None:
         """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""

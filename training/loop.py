@@ -42,7 +42,7 @@ def _train(
     checkpoints: CheckpointFolder | None,
     stop: StopRequest,
 ) -> int:
-    train, meter, accuracy = config.train, Meter(), None
+    train, meter, evaluation = config.train, Meter(), None
     while not learner.finished:
         whole_epochs, before = int(learner.epochs), learner.progress.steps
         with meter.steps(lambda: learner.progress.samples):
@@ -59,13 +59,13 @@ def _train(
             reporter.stop()
             return EXIT_STOPPED
         if int(learner.epochs) > whole_epochs:
-            accuracy = learner.accuracy()
-            reporter.evaluation(accuracy)
-    if accuracy is None:  # resumed after the last step
-        accuracy = learner.accuracy()
+            evaluation = learner.evaluate()
+            reporter.evaluation(evaluation)
+    if evaluation is None:  # resumed after the last step
+        evaluation = learner.evaluate()
     if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
-    reporter.done(accuracy, meter, name_of(learner.progress.steps))
+    reporter.done(evaluation, meter, name_of(learner.progress.steps))
     return EXIT_DONE
 
 

@@ -9,6 +9,7 @@ import torch
 from training import device as devices
 from training.checkpoint.manifest import Checkpoint
 from training.config import Config
+from training.evaluate import Evaluation
 from training.learner import Learner
 from training.meter import Meter
 from training.metrics import Metrics
@@ -49,8 +50,8 @@ class Reporter:
             **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
         )
 
-    def evaluation(self, accuracy: float) -> None:
-        self._write("eval", epoch=float(int(self._learner.epochs)), accuracy=round(accuracy, 5))
+    def evaluation(self, evaluation: Evaluation) -> None:
+        self._write("eval", epoch=float(int(self._learner.epochs)), **evaluation.row())
 
     def checkpoint(self, name: str, spent_s: float) -> None:
         self._write("checkpoint", path=name, seconds=round(spent_s, 4))
@@ -69,8 +70,8 @@ class Reporter:
     def stop(self) -> None:
         self._write("stop", reason="SIGTERM")
 
-    def done(self, accuracy: float, meter: Meter, checkpoint: str) -> None:
-        self._write("done", accuracy=round(accuracy, 5), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+    def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
+        self._write("done", **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
     def _write(self, event: str, **values: object) -> None:
         progress = self._learner.progress
