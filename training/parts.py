@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from training.agree import on_all_ranks
+from training.data.view import view_of
 from training.progress import BatchAt, always
 from training.recipe import names
 from training.recipe.build import build, expect
@@ -51,6 +52,10 @@ def settle(optimizer: Optimizer, device: torch.device) -> None:
 def _data(train: Train) -> DataSet:
     data: DataSet = build("train.data", train.data, names.DATA_SETS, seed=train.seed)
     expect("train.data", train.data, data, "a data set", DATA_SET)
+    if not hasattr(data, "look") and (changed := view_of(train.data).changed()):
+        raise ConfigError(f"train.data.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
+    if use := getattr(data, "use", None):
+        use(train.data.workers)
     return data
 
 

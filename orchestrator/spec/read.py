@@ -123,7 +123,7 @@ class _Reader:
         if origin is Literal:
             return self._choice(args, node, path)
         if origin is tuple:
-            return self._sequence(args[0], node, path)
+            return self._sequence(args, node, path)
         if origin is dict:
             return self._table(args, node, path)
         if dataclasses.is_dataclass(hint):
@@ -170,10 +170,13 @@ class _Reader:
         hint = did_you_mean(given, choices)
         return self.wrong(node, f"{shown(path)} must be one of {', '.join(choices)}, not {shown(given)}{hint}")
 
-    def _sequence(self, item: Any, node: yaml.Node, path: str) -> Any:
+    def _sequence(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
+        """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
         if not isinstance(node, yaml.SequenceNode):
             return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}")
-        return tuple(self.value(item, n, f"{path}[{i}]") for i, n in enumerate(node.value))
+        if args[-1] is not ... and len(node.value) != len(args):
+            return self.wrong(node, f"{shown(path)} must have {len(args)} values, not {len(node.value)}")
+        return tuple(self.value(args[0], n, f"{path}[{i}]") for i, n in enumerate(node.value))
 
     def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         table = {}

@@ -46,7 +46,8 @@ def _value(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(args)}
     if origin is tuple:
-        return {"type": "array", "items": _value(args[0])}
+        length = {} if args[-1] is ... else {"minItems": len(args), "maxItems": len(args)}
+        return {"type": "array", "items": _value(args[0]), **length}
     if origin is dict:
         return {"type": "object", "propertyNames": _value(args[0]), "additionalProperties": _value(args[1])}
     return _section(hint) if dataclasses.is_dataclass(hint) else {"type": NAMES[hint]}  # type: ignore[arg-type]

@@ -24,6 +24,9 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         parts = ranks * train.accumulate
         near = max(1, round(train.batch / parts)) * parts
         yield Misfit("train.batch", f"{train.batch} does not divide by {by}", f"try {near}")
+    for key, (low, high) in (("area", train.data.area), ("aspect", train.data.aspect)):
+        if low > high:
+            yield Misfit(f"train.data.{key}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():

@@ -27,7 +27,19 @@ Schedule = Callable[[Moment], float]
 class DataSet(Protocol):
     """Samples to train on, numbered from 0 to `train_samples` - 1, and samples to test on.
 
-    `shape` is that of one sample, labels are numbers from 0 to `classes` - 1.
+    `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. It may also have:
+
+    `look(view: View) -> None`: how images look from the next batch on (`training.data.view`); called before the first
+    step and whenever the view changes. Without it a recipe may not change the view.
+
+    `use(workers: int | None) -> None`: how many threads may decode samples, None for its own choice; called once.
+
+    `prefetch(samples: list[tuple[int, int]]) -> None`: a hint: this rank's samples of the next step, in the same view.
+
+    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: what `test_shard` gives, in batches, for
+    test sets that do not fit in memory. Ranks may have different numbers of them, and images may differ in size.
+
+    `problems() -> list[str]`: a line for every sample that could not be read so far.
     """
 
     train_samples: int

@@ -54,6 +54,8 @@ def _value(hint: Any, value: Any, key: str) -> Any:
         return _choice(args, value, key)
     if origin is dict:
         return _table(args, value, key)
+    if origin is tuple and get_origin(args[0]) is Annotated:
+        return _items(args, value, key)
     if isinstance(hint, type) and is_dataclass(hint):
         return record(hint, value, key)
     if type(None) in args and get_origin(args[0]) is Annotated:
@@ -78,6 +80,15 @@ def _choice(choices: tuple[Any, ...], value: Any, key: str) -> Any:
     if value in choices:
         return value
     raise ConfigError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
+    """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
+    if not isinstance(value, list):
+        raise ConfigError(f"{key} must be a list, not {_json_type(value)}")
+    if args[-1] is not ... and len(value) != len(args):
+        raise ConfigError(f"{key} must have {len(args)} values, not {len(value)}")
+    return tuple(_value(args[0], item, f"{key}[{i}]") for i, item in enumerate(value))
 
 
 def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:

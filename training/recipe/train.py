@@ -15,6 +15,10 @@ from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, is_o
 Option = str | int | float | bool
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
+AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
+PIXELS = Limits(at_least=1, at_most=4096)
+Share = Annotated[float, Limits(above=0, at_most=1.0)]
+Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,25 @@ class ModelKeys:
 
 @dataclass(frozen=True)
 class DataKeys:
-    """The data set."""
+    """The data set, and how its images look; phases may change that."""
 
     name: Annotated[str, DATA_SETS] = key("digits", "the data set")
     options: Options = key({}, "arguments of its builder")
+    size: Annotated[int, PIXELS] | None = key(None, "side of a training image; default: the data set's", unit="pixels")
+    test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
+    area: tuple[Share, Share] = key(
+        AREA, "smallest and largest area of a random crop, as a share of the image", source="torchvision, verified"
+    )
+    aspect: tuple[Ratio, Ratio] = key(
+        ASPECT, "smallest and largest width / height of a random crop", source="torchvision, verified"
+    )
+    augment: bool = key(True, "change training images at random")
+    rectangular: bool = key(
+        False, "test images keep their aspect ratio, in batches of similar ones", source="fast.ai 2018, verified"
+    )
+    workers: Annotated[int, Limits(at_least=1, at_most=256)] | None = key(
+        None, "threads of a rank that decode images; default: the cores that it may use, at most 8"
+    )
 
 
 @dataclass(frozen=True)

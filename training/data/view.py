@@ -1,0 +1,31 @@
+"""How the images of a data set look for a while: their size and their random changes. Phases change it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from training.recipe.train import AREA, ASPECT, DataKeys
+
+
+class View(NamedTuple):
+    """`size` and `test_size` are sides in pixels, None for the data set's own.
+
+    `area` and `aspect` (width / height) are ranges from which random crops are drawn. Without `augment` training
+    images change as little as the data set allows. `rectangular` test images keep their aspect ratio.
+    """
+
+    size: int | None = None
+    test_size: int | None = None
+    area: tuple[float, float] = AREA
+    aspect: tuple[float, float] = ASPECT
+    augment: bool = True
+    rectangular: bool = False
+
+    def changed(self) -> list[str]:
+        """The names of what is not the default."""
+        return [name for name, value, default in zip(self._fields, self, View(), strict=True) if value != default]
+
+
+def view_of(data: DataKeys) -> View:
+    """The view that the keys of `train.data` ask for."""
+    return View(data.size, data.test_size, data.area, data.aspect, data.augment, data.rectangular)
