@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A point of the training, which may lie within a step: what a schedule is a function of."""
+    """The middle of a step, in `steps`, `samples` and `epochs`: what a schedule is a function of.
+
+    `begins` is where the step begins, in epochs.
+    """
 
     steps: float
     samples: float
     epochs: float
+    begins: float
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Progress:
     def middle_of_step(self, batch: int, epoch_samples: int) -> Moment:
         """The middle of the next step, of `batch` samples."""
         samples = self.samples + 0.5 * batch
-        return Moment(self.steps + 0.5, samples, samples / epoch_samples)
+        return Moment(self.steps + 0.5, samples, samples / epoch_samples, self.samples / epoch_samples)
 
     def steps_at(self, samples: int, batch: int) -> int:
         """The steps taken when `samples` have been seen, if all steps to come are of `batch` samples."""

@@ -31,6 +31,12 @@ def short_key(cls: type[Any]) -> str | None:
     return next((key_of(field) for field in fields if key_of(field) == NAME or field.metadata.get("short")), None)
 
 
+def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
+    """Whether `3` may be written for `[3]`, in a list of type `tuple[*items]`: where it holds any count of numbers."""
+    item = typing.get_args(items[0])[0] if typing.get_args(items[0]) else items[0]
+    return items[-1] is ... and item in (int, float)
+
+
 def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have, where X may be a key of one of its sections."""
     if renamed := [key_of(field) for field in dataclasses.fields(cls) if field.metadata.get("former") == key]:

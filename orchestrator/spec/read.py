@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 
 from orchestrator.spec.kinds import Kind, decimal, whole
-from orchestrator.spec.names import near_key, with_names
+from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
 from orchestrator.spec.nodes import checked, compose, form, from_value, is_null, mark_of, override, override_text
 from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean, shown
 from training.recipe.key import key_of, may_be_left_out
@@ -143,25 +143,32 @@ class _Reader:
             return self.wrong(node, f"{shown(path)}: {shown(node.value)} {error}")
 
     def _constrained(self, base: Any, constraint: Constraint, node: yaml.Node, path: str) -> Any:
-        value = self._scalar(base, node, path)
+        value = self.value(base, node, path)
         complaint = None if value is MISSING else constraint.complaint(value)
         if not complaint:
             return value
+        if not isinstance(node, yaml.ScalarNode):
+            return self.wrong(node, f"{shown(path)} {complaint}, not {len(value)}")
         given = node.value if isinstance(constraint, Limits) else shown(node.value)
         hint = did_you_mean(node.value, constraint.known) if isinstance(constraint, Names) else ""
         return self.wrong(node, f"{shown(path)} {complaint}, not {given}{hint}")
 
-    def _any_of(self, kinds: tuple[type, ...], node: yaml.Node, path: str) -> Any:
+    def _any_of(self, kinds: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         """The first of these types that the text can be read as; text in quotes is text."""
-        if not isinstance(node, yaml.ScalarNode):
-            wanted = " or ".join(_NAMES[kind] for kind in kinds)
-            return self.wrong(node, f"{shown(path)} must be {wanted}, not {form(node)}")
-        for kind in (bool, int, float) if node.style not in ("'", '"') else ():
-            try:
-                return _PARSERS[kind](node.value)
-            except ValueError:
-                continue
-        return node.value
+        lists = [kind for kind in kinds if get_origin(kind) is tuple]
+        if lists and isinstance(node, yaml.SequenceNode):
+            return self._sequence(get_args(lists[0]), node, path)
+        if isinstance(node, yaml.ScalarNode):
+            for kind in (bool, int, float) if node.style not in ("'", '"') else ():
+                try:
+                    if kind in kinds:
+                        return _PARSERS[kind](node.value)
+                except ValueError:
+                    continue
+            if str in kinds:
+                return node.value
+        wanted = " or ".join([*(_NAMES[kind] for kind in kinds if kind in _NAMES), *(["a list"] if lists else [])])
+        return self.wrong(node, f"{shown(path)} must be {wanted}, not {form(node)}")
 
     def _choice(self, choices: tuple[str, ...], node: yaml.Node, path: str) -> Any:
         if isinstance(node, yaml.ScalarNode) and node.value in choices:
@@ -171,12 +178,21 @@ class _Reader:
         return self.wrong(node, f"{shown(path)} must be one of {', '.join(choices)}, not {shown(given)}{hint}")
 
     def _sequence(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
-        """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
+        """A list of any length where `args` ends with an ellipsis, else of as many items as `args`.
+
+        A number may stand for a list of one.
+        """
+        if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
+            return (self.value(args[0], node, path),)
         if not isinstance(node, yaml.SequenceNode):
             return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}")
         if args[-1] is not ... and len(node.value) != len(args):
             return self.wrong(node, f"{shown(path)} must have {len(args)} values, not {len(node.value)}")
-        return tuple(self.value(args[0], n, f"{path}[{i}]") for i, n in enumerate(node.value))
+        return tuple(self._item(args[0], n, f"{path}[{i}]") for i, n in enumerate(node.value))
+
+    def _item(self, hint: Any, node: yaml.Node, path: str) -> Any:
+        self.marks[path] = mark_of(node)
+        return self.value(hint, node, path)
 
     def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         table = {}

@@ -8,7 +8,7 @@ import typing
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from orchestrator.spec.kinds import Kind
-from orchestrator.spec.names import short_key
+from orchestrator.spec.names import one_may_stand_alone, short_key
 from training.recipe.key import described, key_of, may_be_left_out
 from training.recipe.limits import Constraint
 
@@ -46,8 +46,7 @@ def _value(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(args)}
     if origin is tuple:
-        length = {} if args[-1] is ... else {"minItems": len(args), "maxItems": len(args)}
-        return {"type": "array", "items": _value(args[0]), **length}
+        return _list(args)
     if origin is dict:
         return {"type": "object", "propertyNames": _value(args[0]), "additionalProperties": _value(args[1])}
     return _section(hint) if dataclasses.is_dataclass(hint) else {"type": NAMES[hint]}  # type: ignore[arg-type]
@@ -56,7 +55,18 @@ def _value(hint: Any) -> dict[str, Any]:
 def _union(args: tuple[Any, ...]) -> dict[str, Any]:
     if type(None) in args:
         return {"anyOf": [_value(args[0]), {"type": "null"}]}
-    return {"type": [NAMES[kind] for kind in args]}
+    scalars = {"type": [NAMES[kind] for kind in args if kind in NAMES]}
+    lists = [_value(kind) for kind in args if kind not in NAMES]
+    return {"anyOf": [scalars, *lists]} if lists else scalars
+
+
+def _list(items: tuple[Any, ...], limits: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Of `tuple[*items]`."""
+    if items[-1] is not ...:
+        limits = {"minItems": len(items), "maxItems": len(items)}
+    item = _value(items[0])
+    several = {"type": "array", "items": item, **(limits or {})}
+    return {"anyOf": [several, item]} if one_may_stand_alone(items) else several
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
@@ -65,5 +75,7 @@ def _section(cls: type[Any]) -> dict[str, Any]:
     return {"anyOf": [record, record["properties"][short]]} if short else record
 
 
-def _limited(base: type[Any], constraint: Constraint) -> dict[str, Any]:
+def _limited(base: Any, constraint: Constraint) -> dict[str, Any]:
+    if get_origin(base) is tuple:
+        return _list(get_args(base), constraint.schema())
     return {"type": NAMES[base], **constraint.schema()}

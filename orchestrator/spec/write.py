@@ -26,4 +26,6 @@ def _value(hint: Any, value: Any) -> Any:
         return extra.write(value)
     if dataclasses.is_dataclass(value):
         return as_written(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [as_written(item) if dataclasses.is_dataclass(item) else item for item in value]
+    return value

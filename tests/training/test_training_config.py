@@ -31,7 +31,13 @@ MISTAKES = [
     (change(train=change(optimizer=change(momentum=1.0))), "train.optimizer.momentum must be at most 0.9999"),
     (change(train=change(optimizer=change(options=[1]))), "train.optimizer.options must be an object, not a list"),
     (change(train=change(optimizer=change(options={"a-b": 1}))), "must be the name of an argument, not 'a-b'"),
-    (change(train=change(optimizer=change(options={"a": [1]}))), "options.a must be a string, a number or a boolean"),
+    (
+        change(train=change(optimizer=change(options={"a": ["b"]}))),
+        "options.a must be a string, a number, a boolean or a",
+    ),
+    (change(train=change(phases={})), "train.phases must be a list, not a number"),
+    (change(train=change(phases=[3])), "train.phases[0] must be an object, not a number"),
+    (change(train=change(phases=[change(until=20)])), "key train.phases[0].lr is missing"),
     (
         change(train=change(model=change(name="vgg"))),
         "train.model.name must be one of resnet-digits, or package.module",

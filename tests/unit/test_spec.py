@@ -18,6 +18,8 @@ from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.write import as_written
+from training.recipe.phases import PhaseKeys
+from training.recipe.reading import record
 from training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
 
 RUN = "name: digits\nsite: local\n"
@@ -43,7 +45,18 @@ def test_a_grid_has_one_to_three_levels_or_is_auto(text: str, dims: tuple[int, .
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
 values = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 finite = st.floats(min_value=1e-9, max_value=1e9)
-options = st.booleans() | st.integers(-(10**9), 10**9) | finite | values
+numbers = st.integers(-(10**9), 10**9) | finite
+options = st.booleans() | numbers | values | st.lists(numbers, max_size=3).map(tuple)
+shares = st.none() | st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1))
+phases = st.builds(
+    PhaseKeys,
+    until=st.floats(1e-3, 1e6),
+    lr=st.none() | st.lists(finite, min_size=1, max_size=2).map(tuple),
+    reach=st.none() | st.floats(1e-3, 1e6),
+    batch=st.none() | st.integers(1, 10**9),
+    rectangular=st.none() | st.booleans(),
+    area=shares,
+)
 
 
 @given(
@@ -62,11 +75,14 @@ options = st.booleans() | st.integers(-(10**9), 10**9) | finite | values
             optimizer=st.builds(OptimizerKeys, lr=finite),
             model=st.builds(ModelKeys, options=st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), options)),
             seed=st.integers(0, 2**31),
+            phases=st.lists(phases, max_size=3).map(tuple),
         ),
     )
 )
 def test_a_spec_survives_writing_and_reading(spec: RunSpec) -> None:
-    assert read_value(RunSpec, json.loads(json.dumps(as_written(spec))), "plan.json") == spec
+    written = json.loads(json.dumps(as_written(spec)))
+    assert read_value(RunSpec, written, "plan.json") == spec
+    assert record(Train, written["train"]) == spec.train, "the ranks read what the plan holds"
 
 
 def test_a_setting_replaces_and_adds() -> None:
@@ -96,11 +112,22 @@ def test_a_name_alone_leaves_what_is_written_by_an_alias_elsewhere() -> None:
     assert spec.env == {"model": "resnet-digits"} and spec.train.model == ModelKeys("resnet-digits")
 
 
-def test_an_option_is_a_number_a_boolean_or_text() -> None:
-    text = RUN + "train: {model: {options: {a: 1, b: 1.5, c: true, d: wide, e: '1', f: yes}}}\n"
+def test_an_option_is_a_number_a_boolean_text_or_a_list_of_numbers() -> None:
+    text = RUN + "train: {model: {options: {a: 1, b: 1.5, c: true, d: wide, e: '1', f: yes, g: [1, 2.5]}}}\n"
     found = read(RunSpec, text, "run.yaml")[0].train.model.options
-    assert found == {"a": 1, "b": 1.5, "c": True, "d": "wide", "e": "1", "f": "yes"}
+    assert found == {"a": 1, "b": 1.5, "c": True, "d": "wide", "e": "1", "f": "yes", "g": (1, 2.5)}
     assert type(found["a"]) is int and type(found["c"]) is bool
+
+
+def test_phases_are_a_list_of_sections_and_a_number_is_a_list_of_one() -> None:
+    text = RUN + "train:\n  phases:\n  - {until: 5, lr: 0.5}\n  - {until: 20, lr: [0.5, 0], area: [0.1, 1]}\n"
+    spec, marks = read(RunSpec, text, "run.yaml")
+    assert spec.train.phases == (PhaseKeys(5.0, lr=(0.5,)), PhaseKeys(20.0, lr=(0.5, 0.0), area=(0.1, 1.0)))
+    assert str(marks["train.phases[1]"]) == "run.yaml:6:5" and str(marks["train.phases[1].area"]) == "run.yaml:6:37"
+    listed = schema(Train, "x")["properties"]["phases"]
+    assert listed["type"] == "array" and listed["items"]["required"] == ["until"]
+    several, alone = listed["items"]["properties"]["lr"]["anyOf"][0]["anyOf"]
+    assert (several["type"], several["minItems"], several["maxItems"], alone["type"]) == ("array", 1, 2, "number")
 
 
 def test_the_schema_takes_a_name_alone_or_a_section() -> None:

@@ -19,6 +19,11 @@ def key(default: T, help_: str, *, unit: str | None = None, source: str | None =
     return field(default=default, metadata=metadata)
 
 
+def needed(help_: str, *, unit: str | None = None) -> Any:
+    """A dataclass field without a default."""
+    return field(metadata={"help": help_, "unit": unit})
+
+
 def key_of(declared: Field[Any]) -> str:
     """The key a field has where a user writes it: `time` for `time_s`."""
     return str(declared.metadata.get("key", declared.name))

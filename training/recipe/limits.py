@@ -50,6 +50,22 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Items:
+    """How many values a list holds."""
+
+    at_least: int
+    at_most: int
+
+    def complaint(self, value: tuple[Any, ...]) -> str | None:
+        if self.at_least <= len(value) <= self.at_most:
+            return None
+        return f"must have {self.at_least} to {self.at_most} values"
+
+    def schema(self) -> dict[str, Any]:
+        return {"minItems": self.at_least, "maxItems": self.at_most}
+
+
+@dataclass(frozen=True)
 class Pattern:
     """Text that matches `pattern` from end to end; `means` says what it is. No message shows a `secret`."""
 

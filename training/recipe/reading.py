@@ -13,6 +13,7 @@ from training.recipe.limits import Constraint, Pattern
 T = TypeVar("T")
 WORDS: dict[Any, str] = {
     int: "an integer",
+    bool: "a boolean",
     float: "a number",
     str: "a string",
     Path: "a path",
@@ -54,11 +55,11 @@ def _value(hint: Any, value: Any, key: str) -> Any:
         return _choice(args, value, key)
     if origin is dict:
         return _table(args, value, key)
-    if origin is tuple and get_origin(args[0]) is Annotated:
+    if origin is tuple and hint not in WORDS:
         return _items(args, value, key)
     if isinstance(hint, type) and is_dataclass(hint):
         return record(hint, value, key)
-    if type(None) in args and get_origin(args[0]) is Annotated:
+    if type(None) in args and hint not in WORDS:
         return None if value is None else _value(args[0], value, key)
     if _fits(hint, value):
         return _converted(hint, value)
@@ -82,6 +83,14 @@ def _choice(choices: tuple[Any, ...], value: Any, key: str) -> Any:
     raise ConfigError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
 
 
+def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{key} must be an object, not {_json_type(value)}")
+    return {
+        _value(args[0], name, f"{key}: the key"): _value(args[1], held, f"{key}.{name}") for name, held in value.items()
+    }
+
+
 def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
     """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
     if not isinstance(value, list):
@@ -91,20 +100,12 @@ def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
     return tuple(_value(args[0], item, f"{key}[{i}]") for i, item in enumerate(value))
 
 
-def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{key} must be an object, not {_json_type(value)}")
-    return {
-        _value(args[0], name, f"{key}: the key"): _value(args[1], held, f"{key}.{name}") for name, held in value.items()
-    }
-
-
 def _fits(hint: Any, value: Any) -> bool:
     """Whether a JSON value is of this type; true is no integer, and an integer is a number."""
     if get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(one, value) for one in get_args(hint))
-    if hint == tuple[int, ...]:
-        return isinstance(value, list) and all(type(item) is int for item in value)
+    if get_origin(hint) is tuple:
+        return isinstance(value, list) and all(_fits(get_args(hint)[0], item) for item in value)
     if hint is Path:
         return isinstance(value, str) and value != ""
     return type(value) is hint or (hint is float and type(value) is int)
@@ -113,8 +114,8 @@ def _fits(hint: Any, value: Any) -> bool:
 def _converted(hint: Any, value: Any) -> Any:
     if hint in (float, Path):
         return hint(value)
-    return tuple(value) if hint == tuple[int, ...] else value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _in_words(hint: Any) -> str:
-    return WORDS.get(hint, "a string, a number or a boolean")
+    return WORDS.get(hint, "a string, a number, a boolean or a list of numbers")

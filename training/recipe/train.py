@@ -11,14 +11,12 @@ from typing import Annotated, Literal
 from training.recipe.key import key
 from training.recipe.limits import Limits, Pattern
 from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, is_own
+from training.recipe.phases import PIXELS, RATE, PhaseKeys, Ratio, Share
 
-Option = str | int | float | bool
+Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
-PIXELS = Limits(at_least=1, at_most=4096)
-Share = Annotated[float, Limits(above=0, at_most=1.0)]
-Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,19 @@ class ScheduleKeys:
     warmup_epochs: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
         1.0, "linear warm-up", unit="epochs", source="Goyal et al. 2017, section 2.2"
     )
+    warmup_from: Annotated[float, RATE] = key(0.0, "learning rate at which the warm-up begins")
+    end_lr: Annotated[float, RATE] = key(0.0, "learning rate at the end of the decay")
     options: Options = key({}, "arguments of its builder")
+
+
+@dataclass(frozen=True)
+class EvaluateKeys:
+    """When the test set is seen. The end of the run is always evaluated."""
+
+    every: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(
+        1, "between evaluations", unit="epochs", short=True
+    )
+    first: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(1, "the first evaluation", unit="epochs")
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,8 @@ class Train:
     data: DataKeys = key(DataKeys(), "the data set")
     optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")
     schedule: ScheduleKeys = key(ScheduleKeys(), "how the learning rate changes")
+    phases: tuple[PhaseKeys, ...] = key((), "parts of the run with a batch, images or rates of their own")
+    evaluate: EvaluateKeys = key(EvaluateKeys(), "when the test set is seen")
     sync: SyncKeys = key(SyncKeys(), "how the ranks average their gradients")
     norm: NormKeys = key(NormKeys(), "batch normalization")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
@@ -187,6 +199,8 @@ class Train:
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "of weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] = key(50, "between checkpoints", unit="steps")
     log_every_steps: Annotated[int, STEPS] = key(5, "between rows of metrics", unit="steps")
+    trace: bool = key(False, "rank 0 writes a line for every step into trace.jsonl, in the folder of the attempt")
+    mlperf_log: bool = key(False, "rank 0 writes lines in the format of MLPerf's logs (:::MLLOG) to its output")
 
     @property
     def needs_code(self) -> bool:
