@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.progress import Moment
+from training.recipe.protocols import Schedule
+from training.recipe.reading import ConfigError
+from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
 from training.schedule.learning_rate import cosine, learning_rate, polynomial
+from training.schedule.named import named
 
 
 @pytest.mark.parametrize(("epoch", "rate"), [(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (11.0, 0.1), (20.0, 0.0), (20.1, 0.0)])
@@ -22,3 +27,73 @@ def test_polynomial() -> None:
 @given(warmup_epochs=st.floats(0, 30), epoch=st.floats(0, 25))
 def test_never_negative_nor_above_the_peak(warmup_epochs: float, epoch: float) -> None:
     assert 0 <= learning_rate(epoch, peak=1.0, epochs=20, warmup_epochs=warmup_epochs, decay=cosine) <= 1
+
+
+def schedule(name: str, *, lr: float, epochs: int, **keys: object) -> Schedule:
+    return named(Train(epochs=epochs, optimizer=OptimizerKeys(lr=lr), schedule=ScheduleKeys(name, **keys)))  # type: ignore[arg-type]
+
+
+def rates(schedule: Schedule, iterations: int, per_epoch: int) -> list[float]:
+    """Of the first steps, where an epoch has `per_epoch`."""
+    return [schedule(Moment(n + 0.5, 0.0, (n + 0.5) / per_epoch, n / per_epoch)) for n in range(iterations)]
+
+
+def test_steps_as_goyal_took_them() -> None:
+    """Batch 8192: from 0.1 to 3.2 in 5 epochs, then a tenth at epochs 30, 60 and 80 of 90 (1706.02677, section 5.1)."""
+    found = rates(schedule("step", lr=3.2, epochs=90, warmup_epochs=5.0, warmup_from=0.1), 90 * 157, 157)
+    for n, rate in enumerate(found):
+        epoch = n // 157
+        warming = 0.1 + (3.2 - 0.1) * n / (5 * 157)
+        decayed = 3.2 * 0.1 ** sum(epoch >= at for at in (30, 60, 80))
+        published = warming if epoch < 5 else decayed
+        assert rate == pytest.approx(published), f"iteration {n}"
+
+
+def test_steps_where_and_by_what_the_recipe_says() -> None:
+    found = rates(schedule("step", lr=1.0, epochs=6, warmup_epochs=0.0, options={"at": (2, 4.5), "factor": 0.5}), 12, 2)
+    assert found == [1.0] * 4 + [0.5] * 5 + [0.25] * 3
+
+
+def test_steps_without_epochs_are_scaled_to_the_run() -> None:
+    found = rates(schedule("step", lr=1.0, epochs=9, warmup_epochs=0.0), 9, 1)
+    assert found == pytest.approx([1.0] * 3 + [0.1] * 3 + [0.01] * 2 + [0.001])
+
+
+def test_a_polynomial_to_an_end_rate() -> None:
+    """TensorFlow's polynomial_decay: (lr - end) * (1 - step / decay_steps)^power + end."""
+    found = schedule("polynomial", lr=29.0, epochs=72, warmup_epochs=18.0, warmup_from=5.0, end_lr=0.0001)
+    for epoch in (20.0, 40.0, 71.9):
+        assert found(Moment(0, 0, epoch, 0)) == pytest.approx(28.9999 * (1 - (epoch - 18) / 54) ** 2 + 0.0001)
+    assert found(Moment(0, 0, 9.0, 0)) == pytest.approx(17.0) and found(Moment(0, 0, 73.0, 0)) == 0.0001
+
+
+def test_a_straight_line() -> None:
+    found = rates(schedule("linear", lr=1.0, epochs=6, warmup_epochs=2.0, end_lr=0.2), 12, 2)
+    assert found == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
+
+
+def test_a_constant() -> None:
+    assert rates(schedule("constant", lr=1.0, epochs=4, warmup_epochs=2.0), 4, 1) == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_the_cycles_of_intel_caffe() -> None:
+    """sgd_solver.cpp: (it * base + (W - it) * start) / W, then base * (1 - it / lr_iter)^power, in each cycle anew."""
+    options = {"power": 2.0, "cycle": 4.0, "reach": 6.0}
+    keys = schedule("cyclic-polynomial", lr=1.6, epochs=12, warmup_epochs=1.0, warmup_from=0.1, options=options)
+    for n, rate in enumerate(rates(keys, 120, 10)):
+        it = n % 40
+        published = (it * 1.6 + (10 - it) * 0.1) / 10 if it < 10 else 1.6 * (1 - it / 60) ** 2
+        assert rate == pytest.approx(published), f"iteration {n}"
+
+
+def test_one_cycle_is_a_polynomial_that_counts_the_warm_up() -> None:
+    """SURFsara's resnet50_448nodes: 0.1 to 4.8 in 446 iterations, then power 1 to 0 at iteration 8040 of 90 epochs."""
+    keys = schedule("cyclic-polynomial", lr=4.8, epochs=90, warmup_epochs=446 / (8040 / 90), warmup_from=0.1)
+    found = [keys(Moment(0, 0, 0, n * 90 / 8040)) for n in range(8040)]
+    assert found[446] == pytest.approx(4.8 * (1 - 446 / 8040)) and found[8039] == pytest.approx(4.8 / 8040)
+    assert found[223] == pytest.approx((0.1 + 4.8) / 2)
+
+
+def test_a_cycle_of_no_length_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cycle and reach must be above 0"):
+        schedule("cyclic-polynomial", lr=1.0, epochs=4, options={"cycle": 0})

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from training.recipe import fits_phases
+from training.recipe.misfit import Misfit, of_batch, of_range
+from training.recipe.misfit import undivided as undivided
 from training.recipe.train import LarsKeys, LossScaleKeys, Train
 
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
 
 
-class Misfit(NamedTuple):
-    """A key below `train` that does not go with others. `advice` is how to mend it in a file."""
-
-    key: str
-    message: str
-    advice: str
-
-
 def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
     """Every key that does not go with another, or with so many ranks."""
-    if by := undivided(train, train.batch, ranks):
-        parts = ranks * train.accumulate
-        near = max(1, round(train.batch / parts)) * parts
-        yield Misfit("train.batch", f"{train.batch} does not divide by {by}", f"try {near}")
-    for key, (low, high) in (("area", train.data.area), ("aspect", train.data.aspect)):
-        if low > high:
-            yield Misfit(f"train.data.{key}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")
+    if not train.phases or train.phases[0].batch is None:
+        yield from of_batch("train.batch", train, train.batch, ranks)
+    yield from of_range("train.data.area", train.data.area)
+    yield from of_range("train.data.aspect", train.data.aspect)
+    yield from fits_phases.misfits(train, ranks)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
@@ -43,13 +35,6 @@ def shards_fit(train: Train) -> bool:
     sync = train.sync
     fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
     return train.optimizer.lars.form != "sharded" or fits
-
-
-def undivided(train: Train, batch: int, ranks: int) -> str | None:
-    """By what a batch must divide and does not."""
-    if batch >= 1 and batch % (ranks * train.accumulate) == 0:
-        return None
-    return f"{ranks} ranks" if train.accumulate == 1 else f"{ranks} ranks x {train.accumulate} (accumulate)"
 
 
 def _norm(train: Train, ranks: int) -> Iterator[Misfit]:

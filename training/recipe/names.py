@@ -41,5 +41,9 @@ SCHEDULES = Names(
     {
         "cosine": "training.schedule.learning_rate:build_cosine",
         "polynomial": "training.schedule.learning_rate:build_polynomial",
+        "linear": "training.schedule.learning_rate:build_linear",
+        "constant": "training.schedule.learning_rate:build_constant",
+        "step": "training.schedule.learning_rate:build_step",
+        "cyclic-polynomial": "training.schedule.learning_rate:build_cyclic_polynomial",
     }
 )

@@ -1,4 +1,11 @@
-"""The learning rate as a pure function of progress in epochs."""
+"""The learning rate as a pure function of progress in epochs.
+
+Warm-up: rate = warmup_from + (lr - warmup_from) * epoch / warmup_epochs, the gradual warm-up of Goyal et al. 2017,
+section 2.2. Decay: rate = end_lr + (lr - end_lr) * f, where f goes from 1 after the warm-up to 0 at the end.
+
+cosine and polynomial take the middle of a step. The others take its beginning: what is published counts iterations from
+0. So a multiple of the step's epochs gives a rate of the published table.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ from collections.abc import Callable
 
 from training.progress import Moment
 from training.recipe.protocols import Schedule
+from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
 Decay = Callable[[float], float]
@@ -22,32 +30,102 @@ def polynomial(power: float) -> Decay:
     return lambda progress: (1.0 - progress) ** power
 
 
-def learning_rate(epoch: float, *, peak: float, epochs: float, warmup_epochs: float, decay: Decay = cosine) -> float:
-    """The rate at a fractional `epoch`: linear from 0 to `peak` in `warmup_epochs`, decayed to 0 at `epochs`.
+def constant(progress: float) -> float:
+    """1 throughout."""
+    return 1.0
 
-    The linear warm-up is Goyal et al. 2017, section 2.2. Past the end the rate stays 0.
+
+def learning_rate(
+    epoch: float,
+    *,
+    peak: float,
+    epochs: float,
+    warmup_epochs: float,
+    decay: Decay = cosine,
+    warmup_from: float = 0.0,
+    end_lr: float = 0.0,
+) -> float:
+    """The rate at a fractional `epoch`: from `warmup_from` to `peak` in `warmup_epochs`, then to `end_lr` by `decay`.
+
+    Past the end the rate stays what it is there.
     """
     if epoch < warmup_epochs:
-        return peak * epoch / warmup_epochs
+        return warmup_from + (peak - warmup_from) * epoch / warmup_epochs
     if epoch >= epochs:
-        return 0.0
-    return peak * decay((epoch - warmup_epochs) / (epochs - warmup_epochs))
+        return end_lr + (peak - end_lr) * decay(1.0)
+    return end_lr + (peak - end_lr) * decay((epoch - warmup_epochs) / (epochs - warmup_epochs))
 
 
 def build_cosine(train: Train) -> Schedule:
     """Warm-up, then half a cosine."""
-    return _schedule(train, cosine)
+    rate = _with_keys(train, cosine)
+    return lambda moment: rate(moment.epochs)
 
 
 def build_polynomial(train: Train, power: float = 2.0) -> Schedule:
     """Warm-up, then a polynomial of this power."""
-    return _schedule(train, polynomial(power))
+    rate = _with_keys(train, polynomial(power))
+    return lambda moment: rate(moment.epochs)
 
 
-def _schedule(train: Train, decay: Decay) -> Schedule:
-    peak, epochs, warmup_epochs = train.optimizer.lr, train.epochs, train.schedule.warmup_epochs
+def build_linear(train: Train) -> Schedule:
+    """Warm-up, then a straight line: TensorFlow's polynomial_decay of power 1, counted from the end of the warm-up."""
+    rate = _with_keys(train, polynomial(1.0))
+    return lambda moment: rate(moment.begins)
+
+
+def build_constant(train: Train) -> Schedule:
+    """Warm-up, then the same rate to the end."""
+    rate = _with_keys(train, constant)
+    return lambda moment: rate(moment.begins)
+
+
+def build_step(train: Train, at: tuple[float, ...] | None = None, factor: float = 0.1) -> Schedule:
+    """Warm-up, then the rate is multiplied by `factor` at each epoch of `at`.
+
+    Goyal et al. 2017, section 5.1: by 0.1 at epochs 30, 60 and 80 of 90; without `at` these are scaled to the run.
+    """
+    epochs = tuple(train.epochs * share for share in (30 / 90, 60 / 90, 80 / 90)) if at is None else tuple(at)
+    rate = _with_keys(train, constant)
+    return lambda moment: rate(moment.begins) * factor ** sum(moment.begins >= epoch for epoch in epochs)
+
+
+def build_cyclic_polynomial(
+    train: Train, power: float = 1.0, cycle: float | None = None, reach: float | None = None
+) -> Schedule:
+    """Cycles of `cycle` epochs, each a warm-up and lr * (1 - epoch / reach) ** power, epochs counted from its start.
+
+    Intel Caffe's `poly_cyc` as SURFsara used it (Codreanu et al. 2017, arXiv 1711.04291, and its released solvers).
+    The warm-up counts, too, so that the rate drops a little where it ends. A cycle whose `reach` (lr_iter) is behind
+    its end stops half-way. Without `cycle` the run is one; without `reach` each cycle ends at end_lr.
+    """
+    length = float(train.epochs) if cycle is None else cycle
+    to, keys, peak = length if reach is None else reach, train.schedule, train.optimizer.lr
+    if length <= 0 or to <= 0:
+        raise ConfigError("train.schedule.options: cycle and reach must be above 0")
 
     def rate_at(moment: Moment) -> float:
-        return learning_rate(moment.epochs, peak=peak, epochs=epochs, warmup_epochs=warmup_epochs, decay=decay)
+        epoch = moment.begins % length
+        if epoch < keys.warmup_epochs:
+            return keys.warmup_from + (peak - keys.warmup_from) * epoch / keys.warmup_epochs
+        return keys.end_lr + (peak - keys.end_lr) * math.pow(max(0.0, 1.0 - epoch / to), power)
 
     return rate_at
+
+
+def _with_keys(train: Train, decay: Decay) -> Callable[[float], float]:
+    """The rate at an epoch, as the recipe's other keys say."""
+    keys = train.schedule
+
+    def rate(epoch: float) -> float:
+        return learning_rate(
+            epoch,
+            peak=train.optimizer.lr,
+            epochs=train.epochs,
+            warmup_epochs=keys.warmup_epochs,
+            decay=decay,
+            warmup_from=keys.warmup_from,
+            end_lr=keys.end_lr,
+        )
+
+    return rate

@@ -1,0 +1,208 @@
+"""What holds where in a training with phases, on every step."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.data.order import rank_batch
+from training.data.view import View
+from training.progress import Progress
+from training.recipe.fits import misfits
+from training.recipe.phases import PhaseKeys
+from training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys, ScheduleKeys, Train
+from training.schedule.phases import Course
+
+IMAGES = 1_281_167
+# fast.ai 2018 on 16 machines, as its train.py has it: epochs, side, batch of a GPU on 128, rates.
+FASTAI = (
+    PhaseKeys(6, lr=(1.88, 3.76), size=128, batch=8192),
+    PhaseKeys(16, lr=(3.76,), batch=16384),
+    PhaseKeys(19, lr=(1.88,), size=224, batch=8192),
+    PhaseKeys(31, lr=(0.564,), batch=24576),
+    PhaseKeys(37, lr=(0.0564,)),
+    PhaseKeys(38, lr=(0.0376,), size=288, batch=16384, area=(0.5, 1.0), rectangular=True),
+    PhaseKeys(50, lr=(0.00376,)),
+)
+
+
+Holds = tuple[int, float, int, float, View]  # phase, learning rate, batch, weight decay, view
+
+
+def all_steps(course: Course, progress: Progress = Progress()) -> list[tuple[Progress, Holds]]:  # noqa: B008
+    """Every step's progress before it, and what holds in it."""
+    steps = []
+    while not course.finished(progress):
+        moment = course.moment_at(progress)
+        phase, batch, decay = (
+            course.phase_at(progress.samples),
+            course.batch_at(progress),
+            course.weight_decay_at(progress),
+        )
+        steps.append((progress, (phase.number, course.rate_at(moment), batch, decay, course.view_at(progress))))
+        progress = progress.after(course.batch_at(progress))
+    return steps
+
+
+def test_a_published_table() -> None:
+    course = Course(Train(epochs=50, batch=64, phases=FASTAI), IMAGES)
+    # From an epoch on: side, batch, rate, least area of a crop.
+    table = [
+        (38, 288, 16384, 0.00376, 0.5), (37, 288, 16384, 0.0376, 0.5),
+        (31, 224, 24576, 0.0564, 0.08), (19, 224, 24576, 0.564, 0.08), (16, 224, 8192, 1.88, 0.08),
+        (6, 128, 16384, 3.76, 0.08), (0, 128, 8192, None, 0.08),
+    ]  # fmt: skip
+    samples, steps = 0, all_steps(course)
+    for progress, (_, rate, batch, _, view) in steps:
+        epoch = samples / IMAGES
+        _, size, wanted, published, area = next(row for row in table if epoch >= row[0])
+        assert (progress.samples, view.size, batch, view.area) == (samples, size, wanted, (area, 1.0))
+        assert rate == pytest.approx(1.88 + 1.88 * epoch / 6 if published is None else published), epoch
+        assert view.rectangular is (epoch >= 37)
+        samples += batch
+    assert len(steps) == course.total_steps() and samples >= 50 * IMAGES
+
+
+def test_a_key_that_is_left_out_stays_as_before_and_at_first_as_in_the_training() -> None:
+    train = Train(
+        epochs=4,
+        batch=8,
+        data=DataKeys(size=16, augment=False),
+        optimizer=OptimizerKeys(weight_decay=0.1),
+        phases=(
+            PhaseKeys(1, batch=4),
+            PhaseKeys(2, size=8),
+            PhaseKeys(3, weight_decay=0.2, augment=True),
+            PhaseKeys(4),
+        ),
+    )
+    found = [(phase.batch, phase.view, phase.weight_decay) for phase in Course(train, 100).phases]
+    small = View(size=8, augment=False)
+    assert found == [
+        (4, View(size=16, augment=False), 0.1), (4, small, 0.1), (4, small._replace(augment=True), 0.2),
+        (4, small._replace(augment=True), 0.2),
+    ]  # fmt: skip
+
+
+def test_without_phases_a_training_is_one() -> None:
+    course = Course(Train(epochs=20, batch=64), 1437)
+    assert len(course.phases) == 1 and course.total_steps() == 450
+    assert course.rate_at(course.moment_at(Progress())) == pytest.approx(0.1 * 32 / 1437)
+
+
+def test_the_rate_stops_half_way_where_it_would_reach_its_end_later() -> None:
+    """SURFsara's first cycle of resnet50_custom_lr: 0.1 to 1.6 in 1560 iterations, lr_iter 18720, to 7800."""
+    batch, samples = 4096, 312 * 4096  # so that an epoch is 312 iterations
+    peak = 1.6 * (1 - 1560 / 18720)  # the formula counts the warm-up
+    phases = (PhaseKeys(5, lr=(0.1, 1.6)), PhaseKeys(25, lr=(peak, 0.0), reach=60))
+    course = Course(Train(epochs=25, batch=batch, phases=phases), samples)
+    for step, (_, (_, rate, *_)) in enumerate(all_steps(course)):
+        warming = (step * 1.6 + (1560 - step) * 0.1) / 1560
+        assert rate == pytest.approx(warming if step < 1560 else 1.6 * (1 - step / 18720)), step
+    assert step == 7799
+
+
+def test_a_cosine_between_two_rates() -> None:
+    course = Course(Train(epochs=10, phases=(PhaseKeys(10, lr=(3.0, 1.0), shape="cosine"),)), 64 * 10)
+    rates = [holds[1] for _, holds in all_steps(course)]
+    assert rates == pytest.approx([2.0 + math.cos(math.pi * step / 100) for step in range(100)])
+
+
+phases = st.lists(st.tuples(st.floats(0.05, 3.0), st.integers(1, 40)), min_size=1, max_size=5)
+
+
+@st.composite
+def courses(draw: st.DrawFn) -> Course:
+    lengths, sizes = zip(*draw(phases), strict=True)
+    ends = [sum(lengths[: n + 1]) for n in range(len(lengths))]
+    epochs = math.ceil(ends[-1])
+    keys = [
+        PhaseKeys(end, batch=size * 2, lr=(0.1 * n, 0.2)) for n, (end, size) in enumerate(zip(ends, sizes, strict=True))
+    ]
+    keys[-1] = replace(keys[-1], until=epochs)
+    return Course(Train(epochs=epochs, phases=tuple(keys)), draw(st.integers(1, 60)))
+
+
+@given(courses())
+def test_every_step_belongs_to_the_phase_in_which_it_begins(course: Course) -> None:
+    steps = all_steps(course)
+    assert len(steps) == course.total_steps(), "the steps are the sum over the phases"
+    for progress, (number, _, batch, *_) in steps:
+        phase = course.phases[number]
+        assert phase.first <= progress.samples < phase.end and batch == phase.batch
+        assert sum(p.first <= progress.samples < p.end for p in course.phases) == 1
+    assert [holds[0] for _, holds in steps] == sorted(holds[0] for _, holds in steps)
+
+
+@given(courses(), st.data())
+def test_resumed_anywhere_the_rest_is_the_same(course: Course, data: st.DataObject) -> None:
+    steps = all_steps(course)
+    at = data.draw(st.integers(0, len(steps) - 1))
+    assert all_steps(course, steps[at][0]) == steps[at:]
+    assert course.total_steps(steps[at][0]) == len(steps)
+
+
+@given(courses(), st.integers(1, 2), st.integers(1, 3))
+def test_every_sample_is_seen_once_per_epoch(course: Course, world: int, seed: int) -> None:
+    samples = course.total_samples // course._train.epochs
+    seen = Counter(
+        sample
+        for progress, (_, _, batch, *_) in all_steps(course)
+        for rank in range(world)
+        for sample in rank_batch(progress.samples, batch=batch, rank=rank, world=world, samples=samples, seed=seed)
+    )
+    epochs = course._train.epochs
+    assert all(seen[epoch, sample] == 1 for epoch in range(epochs) for sample in range(samples))
+
+
+@pytest.mark.parametrize(
+    ("keys", "epochs"),
+    [
+        (EvaluateKeys(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (EvaluateKeys(every=4), [1, 5, 9, 10]),
+        (EvaluateKeys(every=4, first=3), [3, 7, 10]),
+        (EvaluateKeys(first=8), [8, 9, 10]),
+        (EvaluateKeys(every=3, first=20), [10]),
+    ],
+)
+def test_when_evaluations_are_due(keys: EvaluateKeys, epochs: list[int]) -> None:
+    course = Course(Train(epochs=10, batch=10, evaluate=keys), 25)
+    at = [Progress(step, 10 * step) for step in range(26)]
+    due = [now.samples // 25 for before, now in zip(at, at[1:], strict=False) if course.evaluates(before, now)]
+    assert due == epochs
+    assert course.evaluates(Progress(0, 0), Progress(1, 75)) is (keys.first <= 3), "a step may pass several epochs"
+
+
+MISFITS = [
+    ((PhaseKeys(20, batch=6),), "phases[0].batch", "6 does not divide by 4 ranks; try 8"),
+    ((PhaseKeys(8), PhaseKeys(8), PhaseKeys(20)), "phases[1].until", "8 is not after epoch 8"),
+    ((PhaseKeys(8),), "phases[0].until", "the run has 20 epochs; write 20, or 'epochs: 8'"),
+    (
+        (PhaseKeys(8, lr=(1.0,)), PhaseKeys(20)),
+        "phases[1]",
+        "has no 'lr', and other phases have one; write 'lr' in all",
+    ),
+    ((PhaseKeys(20, lr=(1.0,), reach=30),), "phases[0].reach", "is for a rate that changes; write 'lr: [from, to]'"),
+    ((PhaseKeys(8, lr=(1.0,)), PhaseKeys(20, lr=(1.0, 0.0), reach=8)), "phases[1].reach", "8 is not after epoch 8"),
+    ((PhaseKeys(20, area=(1.0, 0.1)),), "phases[0].area", "[1, 0.1] is empty; write [0.1, 1]"),
+]
+
+
+@pytest.mark.parametrize(("phases", "key", "message"), MISFITS, ids=[key for _, key, _ in MISFITS])
+def test_misfits(phases: tuple[PhaseKeys, ...], key: str, message: str) -> None:
+    (found,) = misfits(Train(phases=phases), ranks=4)
+    assert found.key == f"train.{key}" and message in f"{found.message}; {found.advice}"
+
+
+def test_a_schedule_beside_the_rates_of_phases_is_refused() -> None:
+    train = Train(schedule=ScheduleKeys("linear"), phases=(PhaseKeys(20, lr=(1.0,)),))
+    assert [found.key for found in misfits(train, ranks=4)] == ["train.schedule"]
+
+
+def test_a_batch_that_no_phase_uses_need_not_divide() -> None:
+    assert not list(misfits(Train(batch=63, phases=(PhaseKeys(20, batch=64),)), ranks=4))
