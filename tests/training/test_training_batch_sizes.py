@@ -19,6 +19,7 @@ from training.learner import Learner
 from training.parts import Parts, build_parts
 from training.progress import Progress
 from training.ranks import Ranks
+from training.recipe.phases import PhaseKeys
 from training.recipe.reading import record
 
 CPU = torch.device("cpu")
@@ -27,8 +28,7 @@ SWITCH = 1000  # samples, in the middle of the first epoch
 EPOCHS = 2
 
 
-def two_sizes(progress: Progress) -> int:
-    return 60 if progress.samples < SWITCH else 90
+PHASES = (PhaseKeys(SWITCH / SAMPLES, batch=60), PhaseKeys(EPOCHS, batch=90))
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ class Watched:
 
 
 def learner(folder: Path) -> tuple[Learner, Watched]:
-    settings = record(Config, config(folder, epochs=EPOCHS))
+    settings = record(Config, config(folder, epochs=EPOCHS, phases=PHASES))
     parts = build_parts(settings.train, CPU)
     watched = Watched(parts)
-    return Learner(settings, Ranks(0, 1, 0), CPU, replace(parts, data=watched, batch_at=two_sizes)), watched
+    return Learner(settings, Ranks(0, 1, 0), CPU, replace(parts, data=watched)), watched
 
 
 def finished(learning: Learner) -> dict[str, torch.Tensor]:
@@ -93,10 +93,11 @@ def test_every_sample_comes_once_per_epoch_and_a_resumed_run_ends_in_the_same_bi
 
 def test_the_rate_and_the_totals_follow_the_samples(group: None, tmp_path: Path) -> None:
     learning, _ = learner(tmp_path)
-    assert learning.total_steps == -(-EPOCHS * SAMPLES // 60), "as far as the present batch tells"
+    assert learning.course.total_steps() == 38, "17 of 60 samples, then 21 of 90"
     for _ in range(18):
         learning.step(stop=False)
-    assert learning.progress == Progress(18, 17 * 60 + 90) and learning.total_steps == 38
+    assert learning.progress == Progress(18, 17 * 60 + 90)
+    assert learning.course.total_steps(learning.progress) == 38
     epochs = (17 * 60 + 45) / SAMPLES
     assert learning.last_rate == pytest.approx(TRAIN.optimizer.lr * epochs / TRAIN.schedule.warmup_epochs)
 

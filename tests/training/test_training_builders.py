@@ -100,7 +100,7 @@ def own(tmp_path: Path) -> Path:
 def test_every_built_in_is_there(key: str, names: Names) -> None:
     for name in names.known:
         parts = build_parts(replace(TRAIN, **{key: replace(getattr(TRAIN, key), name=name)}), CPU)
-        assert parts.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
+        assert parts.course.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
         inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
         assert inputs.shape[1:] == parts.data.shape and parts.model(inputs).shape == (2, parts.data.classes)
         assert sum(len(parts.data.test_shard(rank, 3)[1]) for rank in range(3)) == parts.data.test_samples
@@ -187,4 +187,4 @@ def test_options_reach_a_schedule() -> None:
     train = Train(
         epochs=11, optimizer=OptimizerKeys(lr=8.0), schedule=ScheduleKeys("polynomial", 1.0, options={"power": 1.0})
     )
-    assert build_parts(train, CPU).rate_at(Moment(0, 0, 6.0, 6.0)) == pytest.approx(4.0)
+    assert build_parts(train, CPU).course.rate_at(Moment(0, 0, 6.0, 6.0)) == pytest.approx(4.0)

@@ -91,6 +91,13 @@ class Course:
         """Of the next step."""
         return progress.middle_of_step(self.batch_at(progress), self._epoch_samples)
 
+    def facts_at(self, progress: Progress) -> dict[str, object]:
+        """What holds in the next step, by name, for a trace."""
+        phase = self.phase_at(progress.samples)
+        epochs = {"samples": progress.samples, "epoch": progress.epochs(self._epoch_samples)}
+        decay = {"momentum": self._train.optimizer.momentum, "weight_decay": phase.weight_decay}
+        return {**epochs, "phase": phase.number, **decay, **phase.view._asdict()}
+
     def rate_at(self, moment: Moment) -> float:
         """The learning rate of the step at `moment`. Raises ConfigError for a schedule that cannot be built."""
         rate = self.phase_at(round(moment.begins * self._epoch_samples)).rate(moment.begins)
