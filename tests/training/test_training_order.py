@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -42,12 +43,43 @@ def test_the_union_over_ranks_does_not_depend_on_their_number(world: int, seen: 
 
 
 def test_epochs_and_seeds_differ() -> None:
-    orders = {permutation(100, key) for key in ("1/0", "1/1", "2/0")}
+    orders = {tuple(permutation(100, key)) for key in ("1/0", "1/1", "2/0")}
     assert len(orders) == 3, "each epoch and each seed must have an order of its own"
 
 
 def test_the_order_is_the_same_in_every_python() -> None:
-    assert permutation(8, "1/0") == (5, 3, 1, 4, 6, 2, 0, 7), "the order changed: resumed runs would see other samples"
+    assert tuple(permutation(8, "1/0")) == (5, 3, 1, 4, 6, 2, 0, 7), (
+        "the order changed: resumed runs would see other samples"
+    )
+
+
+@given(samples=st.integers(0, 2000), seed=st.integers(0, 2**32 - 1), epoch=st.integers(0, 100))
+def test_the_order_is_that_of_pythons_own_random_numbers(samples: int, seed: int, epoch: int) -> None:
+    key = f"{seed}/{epoch}"
+    draw = Random(f"order/{key}").random
+    weights = [draw() for _ in range(samples)]
+    assert list(permutation(samples, key)) == sorted(range(samples), key=weights.__getitem__)
+
+
+@given(
+    samples=st.integers(1, 80), seed=st.integers(0, 9), epochs=st.integers(1, 3),
+    attempts=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 5), st.integers(0, 6)), min_size=1, max_size=5),
+)  # fmt: skip
+def test_every_sample_once_per_epoch_when_ranks_and_batch_change_in_the_middle(
+    samples: int, seed: int, epochs: int, attempts: list[tuple[int, int, int]]
+) -> None:
+    """Each attempt has its own number of ranks, its own batch and so many steps; the last goes on to the end."""
+    seen, taken, batch = Counter[tuple[int, int]](), 0, 0
+    for world, per_rank, steps in [*attempts, (*attempts[0][:2], 10**6)]:
+        batch = world * per_rank
+        for _ in range(steps):
+            if taken >= epochs * samples:
+                break
+            seen.update(whole_batch(taken, batch, world, samples, seed))
+            taken += batch
+    assert all(seen[epoch, sample] == 1 for epoch in range(epochs) for sample in range(samples))
+    assert sum(seen.values()) == taken, "no sample may come twice in an epoch"
+    assert max(seen.values()) == 1
 
 
 def test_shifts_stay_in_reach() -> None:

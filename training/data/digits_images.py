@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from training.data.order import permutation, shifts
+from training.data.view import View
 from training.recipe.facts import DataFacts
 
 SHIFT_PIXELS = 1
@@ -19,7 +20,8 @@ BRIGHTEST = 16.0
 class Digits:
     """A split by the sizes in `facts`, the same for every seed, into images to train on and images to test on.
 
-    Images are [N, 1, 8, 8] with mean 0 and standard deviation 1 over the training half, labels [N].
+    Images are [N, 1, 8, 8] with mean 0 and standard deviation 1 over the training half, labels [N]. A view of another
+    size stretches them; its area and aspect change nothing, for digits are moved and not cropped.
     """
 
     def __init__(self, facts: DataFacts, seed: int) -> None:
@@ -33,16 +35,34 @@ class Digits:
         padded = torch.nn.functional.pad(images[: self.train_samples], [SHIFT_PIXELS] * 4)
         normal = (padded - mean) / deviation
         self._windows = normal[:, 0].unfold(1, 8, 1).unfold(2, 8, 1)
+        self._view = View()
+
+    def look(self, view: View) -> None:
+        """From the next batch on, images are of the view's sizes, and are moved where it says `augment`."""
+        self._view = view
 
     def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-        """Images [B, 1, 8, 8], each moved by up to one pixel, and labels [B] of (epoch, sample) pairs."""
+        """Images [B, 1, size, size], each moved by up to one pixel, and labels [B] of (epoch, sample) pairs."""
         index = torch.tensor([sample for _, sample in samples])
-        moves = torch.tensor([shifts(self.train_samples, self._seed, epoch, SHIFT_PIXELS)[i] for epoch, i in samples])
-        return self._windows[index, moves[:, 0], moves[:, 1]].unsqueeze(1), self._train_labels[index]
+        moves = torch.tensor([self._move(epoch, sample) for epoch, sample in samples])
+        images = self._windows[index, moves[:, 0], moves[:, 1]].unsqueeze(1)
+        return _stretched(images, self._view.size), self._train_labels[index]
 
     def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:
         """Every `world`-th test image from `rank` on, and its label."""
-        return self._test_images[rank::world], self._test_labels[rank::world]
+        images, size = self._test_images[rank::world], self._view.test_size or self._view.size
+        return _stretched(images, size), self._test_labels[rank::world]
+
+    def _move(self, epoch: int, sample: int) -> tuple[int, int]:
+        if not self._view.augment:
+            return SHIFT_PIXELS, SHIFT_PIXELS
+        return shifts(self.train_samples, self._seed, epoch, SHIFT_PIXELS)[sample]
+
+
+def _stretched(images: Tensor, size: int | None) -> Tensor:
+    if size is None or size == images.shape[-1] or not len(images):
+        return images
+    return torch.nn.functional.interpolate(images, size=(size, size), mode="bilinear", align_corners=False)
 
 
 def _load() -> tuple[Tensor, Tensor]:

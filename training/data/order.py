@@ -1,22 +1,28 @@
-"""Which sample comes when: pure functions of the seed and the position, without torch.
+"""Which sample comes when: pure functions of the seed and the position.
 
 The epochs' permutations follow one another in an endless stream. A step takes the next `batch` positions of it, so
 every batch is full, every sample comes once per epoch even where the batch changes, and a resumed run sees the rest.
-`random.Random(text).random()` is promised by Python to give the same numbers in every version.
+`random.Random(text).random()` is promised by Python to give the same numbers in every version. NumPy's RandomState is
+frozen, and makes the same numbers of the same state: those of ImageNet in milliseconds.
 """
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from random import Random
 
 
 @lru_cache(maxsize=4)
-def permutation(samples: int, key: str) -> tuple[int, ...]:
-    """The numbers 0 to samples - 1 in the order that `key` stands for."""
-    draw = Random(f"order/{key}").random
-    weights = [draw() for _ in range(samples)]
-    return tuple(sorted(range(samples), key=weights.__getitem__))
+def permutation(samples: int, key: str) -> array[int]:
+    """The numbers 0 to samples - 1 in the order that `key` stands for: that of a random number drawn for each."""
+    import numpy as np  # the login node imports this file
+
+    _, state, _ = Random(f"order/{key}").getstate()
+    twister = np.random.RandomState()
+    twister.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
+    order = np.argsort(twister.random_sample(samples), kind="stable")
+    return array("I", order.astype(np.uintc).tobytes())
 
 
 def rank_batch(seen: int, *, batch: int, rank: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """What a prediction needs to know of a model and of a data set, told by the modules of their builders, without torch.
 
-A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `FACTS`. Functions of the user's own have
+A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `FACTS`, or `facts(data: DataKeys)` where
+they depend on its options, which returns None where nothing is known before the run. Functions of the user's own have
 neither: their modules are not imported where nothing is trained.
 """
 
@@ -40,11 +41,12 @@ class ModelFacts:
 
 
 def data_facts(train: Train) -> DataFacts | None:
-    """What is known of the recipe's data set; None for the user's own."""
+    """What is known of the recipe's data set; None for the user's own, and for files that this machine cannot see."""
     target = DATA_SETS.known.get(train.data.name)
     if target is None:
         return None
-    facts: DataFacts = importlib.import_module(target.partition(":")[0]).FACTS
+    module = importlib.import_module(target.partition(":")[0])
+    facts: DataFacts | None = module.facts(train.data) if hasattr(module, "facts") else module.FACTS
     return facts
 
 

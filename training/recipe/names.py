@@ -35,7 +35,14 @@ def is_own(name: str) -> bool:
 
 
 MODELS = Names({"resnet-digits": "training.models.resnet_digits:build"})
-DATA_SETS = Names({"digits": "training.data.digits:build"})
+DATA_SETS = Names(
+    {
+        "digits": "training.data.digits:build",
+        "imagefolder": "training.data.imagefolder:build",
+        "tar-shards": "training.data.tar_shards:build",
+        "synthetic": "training.data.synthetic:build",
+    }
+)
 OPTIMIZERS = Names({"sgd": "training.optim.sgd:build", "lars": "training.optim.lars:build"})
 SCHEDULES = Names(
     {

@@ -1,0 +1,77 @@
+"""A small tree of real JPEG files of many aspect ratios: parts of scikit-learn's two photographs, and its digits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+
+from PIL import Image
+
+CLASSES = ("china", "digits", "flower")
+SIDES = (24, 160)  # pixels
+QUALITY = 90
+
+
+def write_tree(root: Path, train: int = 12, test: int = 5) -> Path:
+    """ROOT/train/CLASS and ROOT/val/CLASS with so many images of each class."""
+    draw = Random("images")
+    for half, count in (("train", train), ("val", test)):
+        for name in CLASSES:
+            folder = root / half / name
+            folder.mkdir(parents=True)
+            for number in range(count):
+                _picture(name, draw).save(folder / f"{number:03d}.jpg", quality=QUALITY)
+    return root
+
+
+def write_shards(tree: Path, root: Path, per_shard: int = 10) -> Path:
+    """The same images in tar files, in the same order."""
+    root.mkdir(parents=True, exist_ok=True)
+    for half in ("train", "val"):
+        images = sorted((tree / half).rglob("*.jpg"))
+        for first in range(0, len(images), per_shard):
+            with tarfile.open(root / f"{half}-{first // per_shard:04d}.tar", "w") as tar:
+                for number, path in enumerate(images[first : first + per_shard], start=first):
+                    label = CLASSES.index(path.parent.name)
+                    add(tar, f"{number:06d}.jpg", path.read_bytes())
+                    add(tar, f"{number:06d}.cls", f"{label}\n".encode())
+    return root
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def _picture(name: str, draw: Random) -> Image.Image:
+    width, height = draw.randint(*SIDES), draw.randint(*SIDES)
+    if name == "digits":
+        digit = Image.new("L", (8, 8))
+        digit.putdata([int(15 * value) for value in draw.choice(_digits())])
+        return digit.resize((width, height))
+    photograph = _photograph(name)
+    left, top = draw.randint(0, photograph.width - 320), draw.randint(0, photograph.height - 320)
+    return photograph.crop((left, top, left + 2 * width, top + 2 * height)).resize((width, height))
+
+
+@lru_cache(maxsize=2)
+def _photograph(name: str) -> Image.Image:
+    return Image.open(_datasets() / "images" / f"{name}.jpg").convert("RGB")
+
+
+@lru_cache(maxsize=1)
+def _digits() -> list[list[float]]:
+    with gzip.open(_datasets() / "data" / "digits.csv.gz", "rt") as file:
+        return [[float(value) for value in line.split(",")[:64]] for line, _ in zip(file, range(100), strict=False)]
+
+
+def _datasets() -> Path:
+    found = find_spec("sklearn")
+    assert found and found.origin
+    return Path(found.origin).parent / "datasets"

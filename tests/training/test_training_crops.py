@@ -1,0 +1,142 @@
+"""What of an image is seen: random crops by torchvision's rule, test images by fast.ai's."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.images_tree import CLASSES, write_tree
+from training.data.images import decode
+from training.data.images.crops import Box, draws, random_crop, random_place
+from training.data.images.rectangles import Cut, middle, of_rank, rectangles, squares
+
+SIDES = st.integers(1, 1000)
+NARROW, SQUARE, WIDE = (3 / 4, 4 / 3), (0.999, 1.001), (2 / 3, 3 / 2)
+# (number, width, height, area, aspect, box): what torchvision 0.28's RandomResizedCrop.get_params returned when the
+# numbers that it draws were those of random.Random(f"t{number}").
+TORCHVISION = [
+    (0, 657, 281, (0.5, 1.0), SQUARE, (188, 0, 469, 281)),
+    (1, 777, 687, (0.08, 1.0), WIDE, (60, 324, 541, 683)),
+    (2, 275, 684, (0.08, 1.0), NARROW, (58, 132, 265, 387)),
+    (3, 135, 400, (0.999, 1.0), NARROW, (0, 110, 135, 290)),
+    (4, 409, 576, (0.08, 1.0), SQUARE, (18, 110, 388, 480)),
+    (5, 275, 33, (0.05, 0.9), WIDE, (112, 0, 162, 33)),
+    (6, 306, 206, (0.999, 1.0), NARROW, (15, 0, 290, 206)),
+    (7, 800, 93, (0.05, 0.9), SQUARE, (405, 0, 487, 82)),
+    (8, 652, 475, (0.05, 0.9), NARROW, (118, 12, 283, 196)),
+    (9, 21, 25, (0.05, 0.9), NARROW, (3, 2, 18, 21)),
+]  # fmt: skip
+# fast.ai: (mean width / height of a batch, size, (width, height) of its images)
+CUTS = [
+    (1.0, 288, (288, 288)),
+    (1.5, 288, (432, 288)),
+    (1.34, 128, (168, 128)),
+    (0.75, 288, (288, 384)),
+    (0.8, 128, (128, 160)),
+]
+
+
+@pytest.mark.parametrize(("number", "width", "height", "area", "aspect", "box"), TORCHVISION)
+def test_crops_are_torchvisions(
+    number: int, width: int, height: int, area: tuple[float, float], aspect: tuple[float, float], box: tuple[int, ...]
+) -> None:
+    assert random_crop(width, height, area, aspect, Random(f"t{number}").random) == box
+
+
+@given(width=SIDES, height=SIDES, low=st.floats(0.01, 1), seed=st.integers(0, 99), sample=st.integers(0, 99))
+def test_a_crop_lies_in_its_image(width: int, height: int, low: float, seed: int, sample: int) -> None:
+    box = random_crop(width, height, (low, 1.0), NARROW, draws(seed, 3, sample))
+    assert 0 <= box.left < box.right <= width and 0 <= box.top < box.bottom <= height
+    assert box == random_crop(width, height, (low, 1.0), NARROW, draws(seed, 3, sample)), (
+        "the same whenever it is asked"
+    )
+
+
+def test_crops_fill_the_ranges_of_area_and_aspect() -> None:
+    boxes = [random_crop(1000, 1000, (0.25, 0.5), NARROW, draws(1, 0, sample)) for sample in range(400)]
+    areas = [(box.right - box.left) * (box.bottom - box.top) / 1e6 for box in boxes]
+    ratios = [(box.right - box.left) / (box.bottom - box.top) for box in boxes]
+    assert 0.249 < min(areas) < 0.26 and 0.49 < max(areas) < 0.501
+    assert 0.749 < min(ratios) < 0.76 and 1.31 < max(ratios) < 1.335
+    assert abs(np.log(ratios).mean()) < 0.03, "wide and tall crops must be equally likely"
+
+
+@given(width=SIDES, height=SIDES, size=st.integers(8, 512), sample=st.integers(0, 99))
+def test_without_augment_crops_have_one_scale_and_no_distortion(
+    width: int, height: int, size: int, sample: int
+) -> None:
+    box = random_place(width, height, size, draws(1, 0, sample))
+    side = box.right - box.left
+    assert side == pytest.approx(box.bottom - box.top)
+    assert side == pytest.approx(min(width, height) * size / int(size * 1.14))
+    assert box.left >= 0 and box.top >= 0 and box.right <= width + 1e-6 and box.bottom <= height + 1e-6
+
+
+@pytest.mark.parametrize(("ratio", "size", "shape"), CUTS)
+def test_rectangles_follow_the_mean_aspect_ratio_of_their_batch(
+    ratio: float, size: int, shape: tuple[int, int]
+) -> None:
+    sizes = [(round(1000 * ratio) - 10, 1000), (round(1000 * ratio) + 10, 1000)]
+    assert rectangles(sizes, size, 2) == [Cut([0, 1], *shape)]
+
+
+@given(
+    sizes=st.lists(st.tuples(SIDES, SIDES), min_size=1, max_size=60), batch=st.integers(1, 9), world=st.integers(1, 20),
+)  # fmt: skip
+def test_every_test_image_is_on_one_rank_and_cut_alike_on_any_number(
+    sizes: list[tuple[int, int]], batch: int, world: int
+) -> None:
+    for cuts in (rectangles(sizes, 64, batch), squares(len(sizes), 64, batch)):
+        shares = [list(of_rank(cuts, rank, world)) for rank in range(world)]
+        shown = [(sample, cut[1:]) for share in shares for cut in share for sample in cut.samples]
+        assert shown == [(sample, cut[1:]) for cut in cuts for sample in cut.samples]
+        counts = [sum(len(cut.samples) for cut in share) for share in shares]
+        assert max(counts) - min(counts) <= 1 and all(cut.samples for share in shares for cut in share)
+    by_ratio = [sizes[sample][0] / sizes[sample][1] for cut in rectangles(sizes, 64, batch) for sample in cut.samples]
+    assert all(one <= other for one, other in pairwise(by_ratio))
+
+
+@pytest.fixture(scope="module")
+def photograph(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    tree = write_tree(tmp_path_factory.mktemp("crops") / "tree", train=1, test=1)
+    return (tree / "train" / CLASSES[0] / "000.jpg").read_bytes()
+
+
+def pixels(image: Image.Image) -> np.ndarray:
+    """As torchvision's ToTensor and Normalize make them."""
+    mean, deviation = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    return ((np.asarray(image) / 255 - mean) / deviation).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (64, 40), (200, 40)])
+def test_a_test_image_is_resized_whole_and_cut_in_the_middle(photograph: bytes, shape: tuple[int, int]) -> None:
+    """In one step what torchvision's Resize and CenterCrop do in two; black where the cut is larger than the image."""
+    image = Image.open(io.BytesIO(photograph))
+    short = int(40 * 1.14)
+    scale = short / min(image.size)
+    whole = image.resize((int(image.width * scale + 1e-9), int(image.height * scale + 1e-9)), Image.Resampling.BILINEAR)
+    wanted = Image.new("RGB", shape)
+    wanted.paste(whole, (-round((whole.width - shape[0]) / 2), -round((whole.height - shape[1]) / 2)))
+    made = np.empty((3, shape[1], shape[0]), np.float32)
+    decode.test_pixels(photograph, lambda w, h: middle(w, h, Cut([0], *shape), 40), made)
+    assert np.abs(made - pixels(wanted)).max() < 1.01 / 255 / 0.224
+
+
+def test_a_crop_is_scaled_and_flipped(photograph: bytes) -> None:
+    image = Image.open(io.BytesIO(photograph))
+    wide, tall = image.size
+    made, flipped, drafted = (np.empty((3, 12, 12), np.float32) for _ in range(3))
+    whole = Box(0, 0, wide, tall)
+    decode.train_pixels(photograph, lambda w, h: whole, False, False, made)
+    decode.train_pixels(photograph, lambda w, h: whole, True, False, flipped)
+    decode.train_pixels(photograph, lambda w, h: whole, False, True, drafted)
+    assert np.allclose(made, pixels(image.resize((12, 12), Image.Resampling.BILINEAR)), atol=1e-5)
+    assert np.array_equal(made[:, :, ::-1], flipped)
+    assert 0 < np.abs(made - drafted).mean() < 0.15, "decoded at a fraction of its size, it is nearly the same"

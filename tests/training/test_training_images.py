@@ -1,0 +1,308 @@
+"""Images in folders and in shards: the same samples, whoever asks, in whatever order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.images_tree import CLASSES, add, write_shards, write_tree
+from training.data import imagefolder, synthetic, tar_shards
+from training.data.images import index
+from training.data.images.dataset import Images
+from training.data.view import View
+from training.recipe.facts import DataFacts, data_facts
+from training.recipe.reading import ConfigError
+from training.recipe.train import DataKeys, Train
+
+TRAIN, TEST = 36, 15
+SMALL = View(size=24, test_size=32)
+ALL = [(epoch, sample) for epoch in range(2) for sample in range(TRAIN)]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tree(tmp_path_factory.mktemp("images") / "tree")
+
+
+@pytest.fixture
+def tree(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree that a test may change."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Path(shutil.copytree(original, tmp_path / "tree"))
+
+
+@pytest.fixture
+def shards(tree: Path, tmp_path: Path) -> Path:
+    return write_shards(tree, tmp_path / "shards")
+
+
+def folder(root: Path, **options: Any) -> Images:
+    images = imagefolder.build(seed=1, root=str(root), **options)
+    images.look(SMALL)
+    return images
+
+
+def packed(root: Path, **options: Any) -> Images:
+    images = tar_shards.build(seed=1, root=str(root), **options)
+    images.look(SMALL)
+    return images
+
+
+def all_tested(images: Images, world: int) -> Counter[tuple[tuple[int, ...], int]]:
+    """(shape, label) of all test images, over all ranks."""
+    batches = [batch for rank in range(world) for batch in images.test_batches(rank, world)]
+    return Counter((tuple(image.shape), int(label)) for each in batches for image, label in zip(*each, strict=True))
+
+
+def test_a_folder_and_its_shards_hold_the_same_samples(tree: Path, shards: Path) -> None:
+    here, there = folder(tree), packed(shards)
+    for images in (here, there):
+        assert (images.train_samples, images.test_samples, images.classes) == (TRAIN, TEST, len(CLASSES))
+    one, other = here.train_batch(ALL), there.train_batch(ALL)
+    assert one[0].shape == (len(ALL), 3, 24, 24) and one[0].dtype == torch.float32
+    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+    assert one[1].tolist() == [sample // 12 for _, sample in ALL]
+    assert all(torch.equal(a, b) for a, b in zip(here.test_shard(1, 2), there.test_shard(1, 2), strict=True))
+    assert here._train.name(13).endswith("train/digits/001.jpg")
+    assert there._train.name(13).endswith("train-0001.tar: 000013.jpg")
+
+
+def test_a_sample_depends_on_seed_epoch_and_number_alone(tree: Path) -> None:
+    images, other = folder(tree), folder(tree)
+    other.use(1)
+    whole = images.train_batch(ALL)[0]
+    backwards = other.train_batch(ALL[::-1])[0].flip(0)
+    assert torch.equal(whole, backwards)
+    assert not torch.equal(whole[:TRAIN], whole[TRAIN:]), "each epoch must crop anew"
+    assert not torch.equal(whole, imagefolder.build(seed=2, root=str(tree)).train_batch(ALL)[0][:, :, :24, :24])
+
+
+def test_what_was_prefetched_is_the_same_and_does_not_outlive_its_view(tree: Path) -> None:
+    images = folder(tree)
+    plain = images.train_batch(ALL)[0]
+    images.prefetch(ALL)
+    assert torch.equal(images.train_batch(ALL)[0], plain)
+    images.prefetch(ALL)
+    images.look(SMALL._replace(size=16))
+    assert images.train_batch(ALL)[0].shape[-2:] == (16, 16)
+    images.prefetch(ALL[:3])
+    images.prefetch(ALL[3:5])
+    assert images.train_batch(ALL[:3])[0].shape[0] == 3
+    images.look(SMALL._replace(augment=False))
+    assert not torch.equal(images.train_batch(ALL)[0], plain)
+
+
+@pytest.mark.parametrize("rectangular", [False, True])
+def test_every_test_image_is_tested_once_on_any_number_of_ranks(tree: Path, rectangular: bool) -> None:
+    images = folder(tree, test_batch=4)
+    images.look(SMALL._replace(rectangular=rectangular))
+    alone = all_tested(images, 1)
+    assert sum(alone.values()) == TEST and Counter(label for _, label in alone.elements()) == {0: 5, 1: 5, 2: 5}
+    assert len({shape for shape, _ in alone}) == (4 if rectangular else 1)
+    for world in (2, 4, 7, 20):
+        assert all_tested(images, world) == alone
+        assert any(not list(images.test_batches(rank, world)) for rank in range(world)) == (world > TEST)
+    assert sum(len(images.test_shard(rank, 4)[1]) for rank in range(4)) == TEST
+    assert not len(images.test_shard(0, 20)[1])
+
+
+def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, tmp_path: Path) -> None:
+    good = folder(tree).train_batch([(0, 4)])
+    truncated, empty, text = (tree / "train/china" / name for name in ("001.jpg", "002.jpg", "003.jpg"))
+    truncated.write_bytes(truncated.read_bytes()[:-300])
+    empty.write_bytes(b"")
+    text.write_text("<html>502 Bad Gateway</html>")
+    (tree / "val/flower/000.jpg").write_bytes(b"")
+    for images in (folder(tree), packed(write_shards(tree, tmp_path / "shards"))):
+        whole = images.train_batch(ALL[:TRAIN])
+        assert torch.equal(torch.cat([images.train_batch([each])[0] for each in ALL[:TRAIN]]), whole[0])
+        assert all(torch.isfinite(whole[0]).flatten()) and whole[1].tolist() == [n // 12 for n in range(TRAIN)]
+        for sample in (1, 2, 3):
+            assert images.train_batch([(0, sample)])[1].tolist() == good[1].tolist()
+        assert sum(all_tested(images, 2).values()) == TEST - 1
+        names = [line.split(": ")[-2 if "tar" in line else 0].rpartition("/")[2] for line in images.problems()]
+        reasons = [line.rpartition(": ")[2] for line in images.problems()]
+        assert len(names) == 4 and reasons[1:] == ["not an image"] * 3, images.problems()
+        assert "truncated" in reasons[0], images.problems()
+
+
+def test_too_many_corrupt_images_are_one_error(tree: Path) -> None:
+    (tree / "train/china/001.jpg").write_bytes(b"")
+    with pytest.raises(
+        ConfigError, match=r"^train\.data\.options\.max_corrupt: more than 0 of 36 images .*001.jpg \(not an im"
+    ):
+        folder(tree, max_corrupt=0.0).train_batch(ALL)
+    for path in tree.glob("train/*/*.jpg"):
+        path.write_bytes(b"")
+    with pytest.raises(ConfigError, match="max_corrupt: more than 10 of 36 images .*delete them"):
+        folder(tree).train_batch(ALL)
+    with pytest.raises(ConfigError, match="max_corrupt: all 36 images"):
+        folder(tree, max_corrupt=1.0).train_batch(ALL)
+
+
+def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("it was listed again")
+
+    folder(tree)
+    with monkeypatch.context() as patched:
+        patched.setattr("training.data.images.trees._listed", refuse)
+        assert folder(tree).train_samples == TRAIN
+    (tree / "train/china/001.jpg").unlink()
+    assert folder(tree).train_samples == TRAIN - 1
+    kept = next(index.folder().glob("imagefolder-*.index"))
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert folder(tree).train_samples == TRAIN - 1, "a damaged index is made again"
+
+
+def test_where_no_index_can_be_kept_it_is_made_each_time(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    assert folder(tree).train_samples == TRAIN
+    assert capfd.readouterr().err.startswith("training: the index of the data set cannot be kept")
+
+
+def emptied(root: Path) -> None:
+    shutil.rmtree(root / "train")
+    (root / "train").mkdir()
+
+
+def emptied_class(root: Path) -> None:
+    shutil.rmtree(root / "train/flower")
+    (root / "train/flower").mkdir()
+
+
+def only_in_val(root: Path) -> None:
+    shutil.rmtree(root / "train/flower")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shutil.rmtree, "train.data.options.root: there is no {root}/train; name the folder as the ranks see it"),
+        (lambda root: shutil.rmtree(root / "val"), "train.data.options.root: there is no {root}/val; name"),
+        (emptied, "train.data.options.root: {root}/train has no folders; make one for each class"),
+        (emptied_class, "train.data.options.root: {root}/train/flower holds no images (.jpg, "),
+        (only_in_val, "train.data.options.root: {root}/val/flower is a class that {root}/train has not; remove it"),
+    ],
+)
+def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: str) -> None:
+    change(tree)
+    with pytest.raises(ConfigError) as raised:
+        imagefolder.build(seed=1, root=str(tree))
+    assert str(raised.value).startswith(said.format(root=tree)) and "\n" not in str(raised.value)
+
+
+def tar(path: Path, *members: tuple[str, bytes]) -> None:
+    with tarfile.open(path, "w") as file:
+        for name, content in members:
+            add(file, name, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda root: shutil.rmtree(root), "there is no {root}; name"),
+        (lambda root: (root / "val-0000.tar").rename(root / "other.tar"), ""),
+        (lambda root: [each.unlink() for each in root.glob("val-*")], "{root} has no val-*.tar; name the folder"),
+        (lambda root: tar(root / "train-0000.tar"), ""),
+        (lambda root: (root / "train-0000.tar").write_bytes(b"x" * 2000), "{root}/train-0000.tar is no whole tar file"),
+        (lambda root: os.truncate(root / "train-0000.tar", 1000), "{root}/train-0000.tar "),
+        (lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x")), "{root}/val-0000.tar: /a must have one image and"),
+        (
+            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"cat")),
+            "{root}/val-0000.tar: a.cls must",
+        ),
+        (
+            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"7")),
+            "{root}/val-*.tar have class 7, and",
+        ),
+    ],
+)
+def test_shards_of_another_convention_are_one_line(shards: Path, change: Any, said: str) -> None:
+    change(shards)
+    if not said:
+        assert tar_shards.build(seed=1, root=str(shards)).classes == len(CLASSES)
+        return
+    with pytest.raises(ConfigError) as raised:
+        tar_shards.build(seed=1, root=str(shards))
+    assert str(raised.value).startswith(f"train.data.options.root: {said}".format(root=shards))
+    assert "\n" not in str(raised.value)
+
+
+def test_shards_are_copied_once_to_a_node(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = tmp_path / "disk"
+    plain = packed(shards).train_batch(ALL)[0]
+    assert torch.equal(packed(shards, local=str(local)).train_batch(ALL)[0], plain)
+    copies = sorted(local.glob("torusrun-*/data-*/*.tar"))
+    assert [path.name for path in copies] == sorted(path.name for path in shards.iterdir())
+    times = [path.stat().st_mtime_ns for path in copies]
+    os.truncate(copies[0], 100)  # as a full disk or a killed job could leave it
+    monkeypatch.setenv("DISK", str(local))
+    assert torch.equal(packed(shards, local="$DISK").train_batch(ALL)[0], plain)
+    assert [path.stat().st_mtime_ns for path in copies][1:] == times[1:], "what is whole is not copied again"
+    assert copies[0].stat().st_size == (shards / copies[0].name).stat().st_size
+
+
+def test_shards_that_cannot_be_copied_are_one_line(shards: Path, tmp_path: Path) -> None:
+    key = "train.data.options.local: "
+    with pytest.raises(ConfigError, match="names a variable that is not set"):
+        packed(shards, local="$NOT_SET_ANYWHERE/x")
+    other = tmp_path / "disk" / f"torusrun-{os.geteuid()}"
+    other.mkdir(parents=True)
+    other.chmod(0o777)
+    with pytest.raises(ConfigError, match="is not a folder of this user alone") as raised:
+        packed(shards, local=str(tmp_path / "disk"))
+    assert str(raised.value).startswith(key)
+    with pytest.raises(ConfigError, match="the shards cannot be copied there"):
+        packed(shards, local="/proc/here")
+
+
+def test_shards_that_do_not_fit_are_not_copied(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.data.images.local.SPARE_BYTES", 1 << 60)
+    with pytest.raises(ConfigError, match=r"GB free, and the shards need 0\.\d GB"):
+        packed(shards, local=str(tmp_path / "disk"))
+    assert not list(tmp_path.glob("disk/torusrun-*/data-*/*"))
+
+
+def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path) -> None:
+    def known(name: str, **options: Any) -> DataFacts | None:
+        return data_facts(Train(data=DataKeys(name, options, size=32)))
+
+    stated = {"samples": 1_281_167, "test_samples": 50_000, "classes": 1000}
+    for name in ("imagefolder", "tar-shards"):
+        assert known(name, root="/not/here", **stated) == DataFacts(1_281_167, 50_000, 1000, (3, 32, 32))
+        assert known(name, root="/not/here") is None and known(name) is None
+    assert known("imagefolder", root=str(tree)) == DataFacts(TRAIN, TEST, 3, (3, 32, 32))
+    assert known("tar-shards", root=str(shards)) is None, "the headers of all shards are not read for a prediction"
+    packed(shards)
+    assert known("tar-shards", root=str(shards)) == DataFacts(TRAIN, TEST, 3, (3, 32, 32))
+    assert known("synthetic", classes=10) == DataFacts(100_000, 1000, 10, (3, 32, 32))
+
+
+def test_counts_in_the_options_are_checked(tree: Path) -> None:
+    folder(tree, samples=TRAIN, test_samples=TEST, classes=3)
+    with pytest.raises(ConfigError, match=r"^train\.data\.options\.classes: it says 1000, and .* has 3"):
+        folder(tree, classes=1000)
+    with pytest.raises(ConfigError, match="must be the absolute path"):
+        folder(Path("here"))
+
+
+def test_synthetic_images_are_functions_of_seed_and_sample() -> None:
+    images, other = (synthetic.build(seed=3, samples=500, classes=7) for _ in range(2))
+    for each in (images, other):
+        each.look(View(size=16, test_size=20))
+    samples = [(0, 3), (4, 66), (0, 67), (9, 3)]
+    other.prefetch(samples)
+    (one, labels), (two, same) = images.train_batch(samples), other.train_batch(samples)
+    assert one.shape == (4, 3, 16, 16) and torch.equal(one, two) and torch.equal(labels, same)
+    assert torch.equal(one[0], one[3]) and not torch.equal(one[0], one[1]) and labels.max() < 7
+    assert images.test_shard(1, 4)[0].shape == (250, 3, 20, 20)

@@ -1,0 +1,46 @@
+"""Images in folders, as ImageNet has them: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from training.data.images.asked import check_counts, counts, facts_of, folder_of, stated
+from training.data.images.trees import open_trees
+from training.recipe.facts import DataFacts
+from training.recipe.reading import ConfigError
+from training.recipe.train import DataKeys
+
+if TYPE_CHECKING:
+    from training.data.images.dataset import Images
+
+
+def build(
+    *,
+    seed: int,
+    root: str,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    classes: int | None = None,
+    max_corrupt: float = 0.001,
+    test_batch: int = 64,
+    draft: bool = True,
+) -> Images:
+    """The images below `root`; `samples`, `test_samples` and `classes` are checked where they are given.
+
+    Raises ConfigError for a folder that is not of this layout.
+    """
+    from training.data.images.dataset import Images, ImageSettings
+
+    trees = open_trees(folder_of(root))
+    check_counts(trees, samples=samples, test_samples=test_samples, classes=classes)
+    return Images(trees, seed, ImageSettings(max_corrupt, test_batch, draft))
+
+
+def facts(data: DataKeys) -> DataFacts | None:
+    """What the options say or else what is in the folder, listed once; None where this machine cannot see it."""
+    if said := stated(data):
+        return said
+    try:
+        return facts_of(data, *counts(open_trees(folder_of(str(data.options.get("root", ""))))))
+    except ConfigError:
+        return None

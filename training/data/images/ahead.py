@@ -1,0 +1,46 @@
+"""Batches that are made while the step before them runs: one at most, so that memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+Samples = list[tuple[int, int]]
+
+
+class Pending(Protocol[T_co]):
+    """Something that is being made in other threads."""
+
+    def result(self) -> T_co: ...
+
+    def cancel(self) -> object: ...
+
+
+class Ahead(Generic[T]):
+    """Hands out batches, and starts the one that is expected next."""
+
+    def __init__(self, start: Callable[[Samples], Pending[T]]) -> None:
+        self._start = start
+        self._samples: Samples = []
+        self._pending: Pending[T] | None = None
+
+    def expect(self, samples: Samples) -> None:
+        """Start to make the batch of these samples."""
+        if self._pending is None or self._samples != samples:
+            self.drop()
+            self._samples, self._pending = samples, self._start(samples)
+
+    def take(self, samples: Samples) -> T:
+        """The batch of these samples, expected or not."""
+        if self._pending is None or self._samples != samples:
+            return self._start(samples).result()
+        pending, self._pending = self._pending, None
+        return pending.result()
+
+    def drop(self) -> None:
+        """Forget what was expected."""
+        if self._pending is not None:
+            self._pending.cancel()
+        self._pending = None

@@ -1,0 +1,48 @@
+"""What the options of an image data set say, and whether its files agree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from training.data.images.stored import ROOT, Halves, Stored
+from training.recipe.facts import DataFacts
+from training.recipe.reading import ConfigError
+from training.recipe.train import DataKeys
+
+SIDE = 224  # of images, in pixels, where the recipe does not say
+COUNTS = ("samples", "test_samples", "classes")
+
+
+def folder_of(root: str) -> Path:
+    """The folder that the option `root` names. Raises ConfigError unless it is an absolute path."""
+    path = Path(os.path.expandvars(os.path.expanduser(root)))
+    if not path.is_absolute() or "$" in root and "$" in str(path):
+        raise ConfigError(f"{ROOT}: {root!r} must be the absolute path of a folder, on every node the same")
+    return path
+
+
+def check_counts(found: Halves[Stored], **asked: int | None) -> None:
+    """Raises ConfigError where an option says other numbers than there are; None says nothing."""
+    for (name, count), real in zip(asked.items(), counts(found), strict=True):
+        if count is not None and count != real:
+            raise ConfigError(f"train.data.options.{name}: it says {count}, and {found.train.root} has {real}; mend it")
+
+
+def counts(found: Halves[Stored]) -> tuple[int, int, int]:
+    """Training samples, test samples and classes."""
+    return len(found.train), len(found.test), found.classes
+
+
+def stated(data: DataKeys) -> DataFacts | None:
+    """What the options `samples`, `test_samples` and `classes` say, where all are given."""
+    said = [data.options.get(name) for name in COUNTS]
+    if any(type(count) is not int for count in said):
+        return None
+    return facts_of(data, said[0], said[1], said[2])  # type: ignore[arg-type]
+
+
+def facts_of(data: DataKeys, samples: int, test_samples: int, classes: int) -> DataFacts:
+    """What a prediction asks of such images, in the size that the recipe begins with."""
+    side = data.size or SIDE
+    return DataFacts(samples, test_samples, classes, (3, side, side))

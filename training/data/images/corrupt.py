@@ -1,0 +1,53 @@
+"""Samples that could not be decoded: counted, named, and too many of them are an error.
+
+A corrupt training sample is replaced by the next good one in the order of the files. So what is trained on depends on
+the files alone, and not on the number of ranks. A corrupt test sample is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from training.data.images.stored import Stored
+from training.recipe.reading import ConfigError
+
+A_FEW = 10
+SHOWN = 3
+
+
+class Register:
+    """The corrupt samples of one half that this rank has met. Safe to be used from several threads."""
+
+    def __init__(self, stored: Stored, share: float) -> None:
+        self._stored = stored
+        self._limit = max(int(share * len(stored)), A_FEW) if share else 0
+        self._why: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def candidates(self, sample: int) -> Iterator[int]:
+        """The sample, and those that may replace it, without those that are known to be corrupt."""
+        count = len(self._stored)
+        for step in range(count):
+            if (candidate := (sample + step) % count) not in self._why:
+                yield candidate
+        raise self._error(f"all {count}")
+
+    def add(self, sample: int, why: str) -> None:
+        """Note a corrupt sample. Raises ConfigError where there are too many."""
+        with self._lock:
+            self._why[sample] = why
+            if len(self._why) > self._limit:
+                raise self._error(f"more than {self._limit} of {len(self._stored)}")
+
+    def lines(self) -> list[str]:
+        """A line for each: its file, and what is wrong with it."""
+        with self._lock:
+            return [f"{self._stored.name(sample)}: {why}" for sample, why in sorted(self._why.items())]
+
+    def _error(self, count: str) -> ConfigError:
+        first = "; ".join(f"{self._stored.name(each)} ({why})" for each, why in list(self._why.items())[:SHOWN])
+        return ConfigError(
+            f"train.data.options.max_corrupt: {count} images below {self._stored.root} cannot be decoded: {first}; "
+            "copy these files again, delete them, or raise the key"
+        )

@@ -1,0 +1,186 @@
+"""A data set of stored images: decoded by threads, cropped and batched as the view says."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from training.data.images import crops, decode, index, rectangles
+from training.data.images.ahead import Ahead, Samples
+from training.data.images.asked import SIDE
+from training.data.images.corrupt import Register
+from training.data.images.rectangles import Cut
+from training.data.images.stored import Halves, Stored
+from training.data.view import View
+
+CHANNELS = 3
+MOST_WORKERS = 8  # more do not decode faster for one rank, as far as was measured
+HEAD_BYTES = 1 << 15
+Batch = tuple[Tensor, Tensor]
+
+
+class ImageSettings(NamedTuple):
+    """The options that all data sets of images have."""
+
+    max_corrupt: float = 0.001
+    test_batch: int = 64
+    draft: bool = True
+
+
+class Decoding(NamedTuple):
+    """A batch that threads are filling: images [B, 3, height, width], and labels [B], -1 for what is left out."""
+
+    images: Tensor
+    labels: Tensor
+    futures: Sequence[Future[None]]
+
+    def result(self) -> Batch:
+        """The whole batch. Raises what a thread raised."""
+        try:
+            for future in self.futures:
+                future.result()
+        finally:
+            self.cancel()
+        good = self.labels >= 0
+        return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
+
+    def cancel(self) -> None:
+        """Let no thread begin another image of it."""
+        for future in self.futures:
+            future.cancel()
+
+
+class Images:
+    """Images [B, 3, height, width] with ImageNet's mean 0 and deviation 1, and labels [B].
+
+    What a training image looks like is a function of (seed, epoch, sample) and the view.
+    """
+
+    def __init__(self, halves: Halves[Stored], seed: int, settings: ImageSettings) -> None:
+        self._train, self._test = halves.train, halves.test
+        self._seed, self._settings, self._view = seed, settings, View()
+        self.classes, self.shape = halves.classes, (CHANNELS, SIDE, SIDE)
+        self.train_samples, self.test_samples = len(self._train), len(self._test)
+        self._bad, self._bad_tests = (Register(half, settings.max_corrupt) for half in (self._train, self._test))
+        self._ahead = Ahead(self._start)
+        self.use(None)
+
+    def use(self, workers: int | None) -> None:
+        """Decode in so many threads; None: the cores that this process may use, at most 8."""
+        cores = min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        self._threads = ThreadPoolExecutor(workers or cores, thread_name_prefix="decode")
+
+    def look(self, view: View) -> None:
+        """From the next batch on, show images like this; what was decoded for another view is forgotten."""
+        if view != self._view:
+            self._ahead.drop()
+        self._view = view
+        if view.rectangular:
+            self._sizes()  # now: the first evaluation should not wait for it
+
+    def prefetch(self, samples: Samples) -> None:
+        """Begin to decode these."""
+        self._ahead.expect(samples)
+
+    def train_batch(self, samples: Samples) -> Batch:
+        """Images [B, 3, size, size] and labels [B] of (epoch, sample) pairs."""
+        return self._ahead.take(samples)
+
+    def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
+        """The rank's contiguous part of the test images, in batches; the next is decoded meanwhile."""
+        started: Decoding | None = None
+        for cut in rectangles.of_rank(self._cuts(), rank, world):
+            following = self._start_test(cut)
+            if started is not None:
+                yield started.result()
+            started = following
+        if started is not None:
+            yield started.result()
+
+    def test_shard(self, rank: int, world: int) -> Batch:
+        """All of `test_batches` at once, as squares; for test sets that fit in memory."""
+        cuts = rectangles.of_rank(
+            rectangles.squares(self.test_samples, self._test_size, self.test_samples), rank, world
+        )
+        for cut in cuts:
+            return self._start_test(cut).result()
+        return torch.empty(0, CHANNELS, self._test_size, self._test_size), torch.empty(0, dtype=torch.long)
+
+    def problems(self) -> list[str]:
+        """A line for every corrupt sample that this rank has met."""
+        return self._bad.lines() + self._bad_tests.lines()
+
+    @property
+    def _test_size(self) -> int:
+        return self._view.test_size or self._view.size or SIDE
+
+    def _start(self, samples: Samples) -> Decoding:
+        size = self._view.size or SIDE
+        images, labels = torch.empty(len(samples), CHANNELS, size, size), torch.empty(len(samples), dtype=torch.long)
+        fill = partial(self._decode, self._view, images.numpy(), labels.numpy())
+        return Decoding(images, labels, [self._threads.submit(fill, at, *each) for at, each in enumerate(samples)])
+
+    def _decode(
+        self, view: View, images: decode.Pixels, labels: decode.Pixels, at: int, epoch: int, sample: int
+    ) -> None:
+        for candidate in self._bad.candidates(sample):
+            draw = crops.draws(self._seed, epoch, sample)
+            flip = draw() < 0.5
+            box_of = partial(crops.train_box, view=view, size=images.shape[-1], draw=draw)
+            try:
+                decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at])
+            except decode.Corrupt as error:
+                self._bad.add(candidate, str(error))
+                continue
+            labels[at] = self._train.label(candidate)
+            return
+
+    def _start_test(self, cut: Cut) -> Decoding:
+        images = torch.empty(len(cut.samples), CHANNELS, cut.height, cut.width)
+        labels = torch.empty(len(cut.samples), dtype=torch.long)
+        fill = partial(self._decode_test, cut, self._test_size, images.numpy(), labels.numpy())
+        return Decoding(images, labels, [self._threads.submit(fill, at) for at in range(len(cut.samples))])
+
+    def _decode_test(self, cut: Cut, size: int, images: decode.Pixels, labels: decode.Pixels, at: int) -> None:
+        sample = cut.samples[at]
+        try:
+            middle_of = partial(rectangles.middle, cut=cut, size=size)
+            decode.test_pixels(self._test.read(sample), middle_of, images[at])
+            labels[at] = self._test.label(sample)
+        except decode.Corrupt as error:
+            self._bad_tests.add(sample, str(error))
+            labels[at] = -1
+
+    def _cuts(self) -> list[Cut]:
+        if self._view.rectangular:
+            return rectangles.rectangles(self._sizes(), self._test_size, self._settings.test_batch)
+        return rectangles.squares(self.test_samples, self._test_size, self._settings.test_batch)
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """(width, height) of every test image, by the headers; read once, and kept in the index."""
+        stored = self._test
+        found = index.kept("sizes", stored.root, stored.stamps, lambda: _measured(stored, self._threads))
+        return list(zip(found.numbers["width"], found.numbers["height"], strict=True))
+
+
+def _measured(stored: Stored, threads: ThreadPoolExecutor) -> index.Index:
+    sizes = list(threads.map(partial(_size, stored), range(len(stored))))
+    width, height = (array("I", column) for column in zip(*sizes, strict=True))
+    return index.Index(numbers={"width": width, "height": height})
+
+
+def _size(stored: Stored, sample: int) -> tuple[int, int]:
+    """(1, 1) for what is no image: it is left out when it is decoded."""
+    for most in (HEAD_BYTES, -1):
+        try:
+            return decode.size_of(stored.read(sample, most))
+        except decode.Corrupt:
+            continue
+    return 1, 1

@@ -1,0 +1,114 @@
+"""What is where in a data set: asked once, and kept in the user's cache, for a million files are slow to list.
+
+A file of the cache holds one index: a line of JSON, then numbers. It is made again when `stamps` (sizes and times of
+the files or folders that it was made of) are others. Ranks that start together wait for the first one's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training import files
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Index:
+    """Lists of names, and arrays of numbers."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+    numbers: dict[str, array[int]] = field(default_factory=dict)
+
+
+def folder() -> Path:
+    """Where indexes are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torusrun" / "data"
+
+
+def known(kind: str, root: Path, stamps: Any) -> Index | None:
+    """The index that was made of these files, if there is one."""
+    try:
+        return _read(_place(kind, root), _digest(stamps))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+        return None
+
+
+def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index:
+    """The index of what is at `root`: the one that is there, or what `make` returns, which is then kept."""
+    if found := known(kind, root, stamps):
+        return found
+    try:
+        place = _place(kind, root)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (OSError, RuntimeError) as error:
+        return _unkept(make(), error)
+    with _locked(place.with_suffix(".lock")):
+        if found := known(kind, root, stamps):
+            return found
+        made = make()
+        try:
+            files.put(place, _written(made, _digest(stamps)))
+        except OSError as error:
+            return _unkept(made, error)
+        return made
+
+
+def _unkept(index: Index, error: Exception) -> Index:
+    print(f"training: the index of the data set cannot be kept for the next run: {error}", file=sys.stderr, flush=True)
+    return index
+
+
+def _place(kind: str, root: Path) -> Path:
+    return folder() / f"{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:24]}.index"
+
+
+def _digest(stamps: Any) -> str:
+    return hashlib.sha256(json.dumps([SCHEMA, stamps]).encode()).hexdigest()
+
+
+def _written(index: Index, digest: str) -> bytes:
+    shapes = {name: [numbers.typecode, len(numbers)] for name, numbers in index.numbers.items()}
+    content = b"".join(numbers.tobytes() for numbers in index.numbers.values())
+    head = {"stamps": digest, "byteorder": sys.byteorder, "names": index.names, "numbers": shapes}
+    head["sha256"] = hashlib.sha256(content).hexdigest()
+    return json.dumps(head).encode() + b"\n" + content
+
+
+def _read(place: Path, digest: str) -> Index | None:
+    """None where it is of other files, or damaged."""
+    head_line, _, content = place.read_bytes().partition(b"\n")
+    head = json.loads(head_line)
+    if head["stamps"] != digest or head["byteorder"] != sys.byteorder:
+        return None
+    if head["sha256"] != hashlib.sha256(content).hexdigest():
+        return None
+    numbers, at = {}, 0
+    for name, (typecode, count) in head["numbers"].items():
+        numbers[name] = array(typecode)
+        size = count * numbers[name].itemsize
+        numbers[name].frombytes(content[at : at + size])
+        at += size
+    return Index(head["names"], numbers)
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """One process at a time, where the file system knows locks."""
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

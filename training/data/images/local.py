@@ -1,0 +1,109 @@
+"""Shards copied to the disk of the node before the training begins, so that the shared file system is read once.
+
+FOLDER/torusrun-UID/data-ID/NAME.tar    the copies; ID stands for the shards' folder, names, sizes and times
+FOLDER/torusrun-UID/data-ID.lock        held by the process that copies
+
+The first rank of the node copies, the others wait for it, and so do the ranks of another run with the same shards. A
+copy gets its name when all bytes are on the disk, so what a killed job left is made anew. Every node copies all
+shards: each epoch brings every rank samples of every shard.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from training.data.images.shards import Stamps
+from training.recipe.reading import ConfigError
+
+KEY = "train.data.options.local"
+COPIES = 4  # at a time
+SPARE_BYTES = 1 << 30  # left free beside the copies
+
+
+def staged(root: Path, stamps: Stamps, folder: str) -> Path:
+    """The folder on this node with a copy of every shard. Raises ConfigError where they cannot be copied."""
+    place = Path(os.path.expandvars(os.path.expanduser(folder)))
+    if "$" in str(place):
+        raise ConfigError(f"{KEY}: {folder!r} names a variable that is not set on {socket.gethostname()}")
+    try:
+        mine = _own(place)
+        copies = mine / f"data-{hashlib.sha256(json.dumps([str(root), stamps]).encode()).hexdigest()[:16]}"
+        with _locked(copies.with_suffix(".lock")):
+            copies.mkdir(mode=0o700, exist_ok=True)
+            _fill(root, stamps, copies)
+    except OSError as error:
+        where = error.filename or place
+        raise ConfigError(
+            f"{KEY}: {where} on {socket.gethostname()}: the shards cannot be copied there: {error.strerror}"
+        ) from None
+    return copies
+
+
+def _own(folder: Path) -> Path:
+    """This user's folder in one that others may write into, made for its user alone. Raises ConfigError, OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mine = folder / f"torusrun-{os.geteuid()}"
+    with suppress(FileExistsError):
+        mine.mkdir(mode=0o700)
+    found = mine.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"{KEY}: {mine} on {socket.gethostname()} is not a folder of this user alone, so nothing is kept there; "
+            "ask for it to be removed, or name another folder"
+        )
+    return mine
+
+
+def _fill(root: Path, stamps: Stamps, copies: Path) -> None:
+    for left in copies.glob(".*.part"):
+        left.unlink(missing_ok=True)
+    missing = [(name, size) for name, size, _ in stamps if _size(copies / name) != size]
+    needed, free = sum(size for _, size in missing), shutil.disk_usage(copies).free
+    if missing and needed + SPARE_BYTES > free:
+        raise ConfigError(
+            f"{KEY}: {copies.parent} on {socket.gethostname()} has {free / 1e9:.1f} GB free, and the shards need "
+            f"{needed / 1e9:.1f} GB and 1.1 GB to spare; name a larger disk, or leave the key out"
+        )
+    with ThreadPoolExecutor(COPIES) as threads:
+        list(threads.map(partial(_copy, root, copies), missing))
+
+
+def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
+    name, size = shard
+    partial_copy = copies / f".{name}.part"
+    shutil.copyfile(root / name, partial_copy)
+    with open(partial_copy, "rb") as file:
+        os.fsync(file.fileno())
+    if _size(partial_copy) != size:
+        raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
+    partial_copy.rename(copies / name)
+
+
+def _size(path: Path) -> int:
+    """In bytes; -1 where there is no such file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return -1
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

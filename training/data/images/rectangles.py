@@ -1,0 +1,74 @@
+"""Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio.
+
+The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * 1.14) pixels.
+Of that the middle is cut: size x size, or a rectangle of the mean aspect ratio of the batch, whose longer side is a
+multiple of 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from training.data.images.crops import MARGIN, Box
+
+
+class Cut(NamedTuple):
+    """Samples that are tested together, and the size to which they are cut."""
+
+    samples: list[int]
+    width: int
+    height: int
+
+
+class Middle(NamedTuple):
+    """The part `box` of a stored image, `width` x `height` pixels of the picture; what is left of that is black."""
+
+    box: Box
+    width: int
+    height: int
+
+
+def squares(samples: int, size: int, batch: int) -> list[Cut]:
+    """All samples in their order, cut to size x size."""
+    return [Cut(list(range(n, min(n + batch, samples))), size, size) for n in range(0, samples, batch)]
+
+
+def rectangles(sizes: Sequence[tuple[int, int]], size: int, batch: int) -> list[Cut]:
+    """All samples by aspect ratio, cut to the mean aspect ratio of their batch; `sizes` are those of the images.
+
+    What a sample is cut to depends on no number of ranks.
+    """
+    ratios = [width / height for width, height in sizes]
+    order = sorted(range(len(sizes)), key=lambda sample: (ratios[sample], sample))
+    chunks = [order[n : n + batch] for n in range(0, len(order), batch)]
+    return [Cut(chunk, *_cut(sum(ratios[sample] for sample in chunk) / len(chunk), size)) for chunk in chunks]
+
+
+def of_rank(batches: Sequence[Cut], rank: int, world: int) -> Iterator[Cut]:
+    """A rank's contiguous part of the samples: it may begin and end within a batch, or be empty."""
+    samples = sum(len(batch.samples) for batch in batches)
+    first, last = rank * samples // world, (rank + 1) * samples // world
+    at = 0
+    for batch in batches:
+        mine = batch.samples[max(first - at, 0) : max(last - at, 0)]
+        at += len(batch.samples)
+        if mine:
+            yield batch._replace(samples=mine)
+
+
+def middle(width: int, height: int, cut: Cut, size: int) -> Middle:
+    """Which part of a stored image is seen when it is cut to what its batch is cut to."""
+    short = int(size * MARGIN)
+    whole = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
+    wide, tall = min(cut.width, whole[0]), min(cut.height, whole[1])
+    left, top = round((whole[0] - wide) / 2), round((whole[1] - tall) / 2)
+    across, down = width / whole[0], height / whole[1]
+    return Middle(Box(left * across, top * down, (left + wide) * across, (top + tall) * down), wide, tall)
+
+
+def _cut(ratio: float, size: int) -> tuple[int, int]:
+    """(width, height) of aspect ratio `ratio`."""
+    if ratio < 1:
+        return size, max(int(size / ratio) // 8 * 8, 8)
+    return max(int(size * ratio) // 8 * 8, 8), size

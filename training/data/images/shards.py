@@ -1,0 +1,188 @@
+"""Images in tar files, in WebDataset's convention: KEY.jpg with KEY.cls, the number of its class, one after the other.
+
+ROOT/train-*.tar and ROOT/val-*.tar, not compressed. Their headers are read once; the index says at which byte of
+which shard an image begins, so samples are read in any order and nothing is unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tarfile
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from training.data.images import index
+from training.data.images.index import Index
+from training.data.images.stored import ROOT, SUFFIXES, Halves, telling
+from training.recipe.reading import ConfigError
+
+HALVES = ("train", "val")
+HEADER_BYTES = 512
+NAME_BYTES = 100
+LARGEST_CLASS = 1_000_000
+Stamps = list[tuple[str, int, int]]
+"""(name of the shard, its size in bytes, the time of its last change)."""
+
+
+class Shards:
+    """The images of one half, in the order of the shards and of their members."""
+
+    def __init__(self, root: Path, half: str, found: Index, stamps: Stamps) -> None:
+        self.root, self.stamps = root, stamps
+        self._descriptors: list[int] = []
+        self._names = found.names[half]
+        numbers = found.numbers
+        self._begins, self._sizes = numbers[f"{half} begins"], numbers[f"{half} sizes"]
+        self._labels, self._shard_ends = numbers[f"{half} labels"], numbers[f"{half} ends"]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def label(self, sample: int) -> int:
+        """The number of its class."""
+        return self._labels[sample]
+
+    def name(self, sample: int) -> str:
+        """Its shard, and its member there."""
+        shard = self.root / self._names[self._shard(sample)]
+        try:
+            header = self._read(sample, self._begins[sample] - HEADER_BYTES, NAME_BYTES)
+        except OSError:
+            return f"{shard}: byte {self._begins[sample]}"
+        return f"{shard}: {os.fsdecode(header.split(bytes(1))[0])}"
+
+    def read(self, sample: int, most: int = -1) -> bytes:
+        """The image's bytes, or the first `most` of them. Raises OSError."""
+        size = self._sizes[sample]
+        return self._read(sample, self._begins[sample], size if most < 0 else min(size, most))
+
+    def read_from(self, folder: Path) -> None:
+        """Read the shards in this folder, keeping them open where the process has enough descriptors. Raises OSError.
+
+        To be called before the first `read`.
+        """
+        self.root = folder
+        if len(self._names) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:
+            self._descriptors = [_descriptor(folder / name) for name in self._names]
+
+    def _read(self, sample: int, begin: int, size: int) -> bytes:
+        shard = self._shard(sample)
+        if self._descriptors:
+            return os.pread(self._descriptors[shard], size, begin)
+        descriptor = _descriptor(self.root / self._names[shard])
+        try:
+            return os.pread(descriptor, size, begin)
+        finally:
+            os.close(descriptor)
+
+    def _shard(self, sample: int) -> int:
+        return bisect_right(self._shard_ends, sample)
+
+
+def open_shards(root: Path) -> Halves[Shards]:
+    """The shards at `root`. Raises ConfigError for tar files that are not like that."""
+    stamps = stamps_of(root)
+    return _opened(root, index.kept("tar-shards", root, stamps, lambda: _scanned(root, stamps)), stamps)
+
+
+def known_shards(root: Path) -> Halves[Shards] | None:
+    """The shards at `root` if their headers were read before; reading them takes minutes. Raises ConfigError."""
+    stamps = stamps_of(root)
+    found = index.known("tar-shards", root, stamps)
+    return _opened(root, found, stamps) if found else None
+
+
+def stamps_of(root: Path) -> Stamps:
+    """The shards at `root`, those to train on first. Raises ConfigError."""
+    with telling(root), os.scandir(root) as entries:
+        tars = [each for each in entries if each.name.endswith(".tar")]
+        found = sorted((each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in tars)
+    for half in HALVES:
+        if not _of(half, found):
+            raise ConfigError(f"{ROOT}: {root} has no {half}-*.tar; name the folder in which the shards are")
+    return [each for half in HALVES for each in _of(half, found)]
+
+
+def _of(half: str, stamps: Stamps) -> Stamps:
+    return [each for each in stamps if each[0].startswith(f"{half}-")]
+
+
+def _opened(root: Path, found: Index, stamps: Stamps) -> Halves[Shards]:
+    train, test = (Shards(root, half, found, stamps) for half in HALVES)
+    return Halves(train, test, found.numbers["classes"][0])
+
+
+def _scanned(root: Path, stamps: Stamps) -> Index:
+    names: dict[str, list[str]] = {}
+    numbers: dict[str, array[int]] = {}
+    for half in HALVES:
+        names[half] = [name for name, _, _ in _of(half, stamps)]
+        begins, sizes, labels, ends = array("Q"), array("Q"), array("I"), array("Q")
+        for name in names[half]:
+            for begin, size, label in _members(root / name):
+                begins.append(begin)
+                sizes.append(size)
+                labels.append(label)
+            ends.append(len(labels))
+        if not labels:
+            raise ConfigError(f"{ROOT}: {root}/{half}-*.tar hold no images")
+        numbers |= {f"{half} begins": begins, f"{half} sizes": sizes, f"{half} labels": labels, f"{half} ends": ends}
+    classes = max(numbers["train labels"]) + 1
+    if (largest := max(numbers["val labels"])) >= classes:
+        raise ConfigError(
+            f"{ROOT}: {root}/val-*.tar have class {largest}, and train-*.tar have none above {classes - 1}"
+        )
+    return Index(names, numbers | {"classes": array("Q", [classes])})
+
+
+def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
+    """(first byte, bytes, label) of every image of a shard. Raises ConfigError that names it."""
+    with telling(shard):
+        size = shard.stat().st_size
+        try:
+            with tarfile.open(shard, "r:") as tar:
+                plain = (member for member in tar if member.isreg())
+                for key, members in groupby(plain, key=lambda member: _key(member.name)):
+                    yield _sample(tar, shard, key, {_suffix(member.name): member for member in members}, size)
+        except (tarfile.TarError, EOFError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"{ROOT}: {shard} is no whole tar file ({error}); make or copy it again") from None
+
+
+def _sample(
+    tar: tarfile.TarFile, shard: Path, key: str, members: dict[str, tarfile.TarInfo], size: int
+) -> tuple[int, int, int]:
+    images = [member for suffix, member in members.items() if suffix in SUFFIXES]
+    if len(images) != 1 or ".cls" not in members:
+        held = ", ".join(sorted(members))
+        raise ConfigError(f"{ROOT}: {shard}: {key} must have one image and .cls beside each other, and has {held}")
+    if images[0].offset_data + images[0].size > size:
+        raise ConfigError(f"{ROOT}: {shard} ends within {images[0].name}; make or copy it again")
+    return images[0].offset_data, images[0].size, _label(tar, shard, members[".cls"])
+
+
+def _label(tar: tarfile.TarFile, shard: Path, member: tarfile.TarInfo) -> int:
+    file = tar.extractfile(member)
+    text = file.read(32).strip() if file else b""
+    if not text.isdigit() or int(text) >= LARGEST_CLASS:
+        raise ConfigError(f"{ROOT}: {shard}: {member.name} must hold the number of a class, from 0 on")
+    return int(text)
+
+
+def _key(name: str) -> str:
+    """All before the first dot of the file's name."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/{file.partition('.')[0]}"
+
+
+def _suffix(name: str) -> str:
+    return "." + name.rpartition("/")[2].partition(".")[2].lower()
+
+
+def _descriptor(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,61 @@
+"""What is read of a data set's files, whatever their layout, and the errors of folders that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from training.recipe.reading import ConfigError
+
+ROOT = "train.data.options.root"
+SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp", ".tif", ".tiff")
+
+
+class Stored(Protocol):
+    """The images of one half of a data set, numbered from 0. Reading is safe from several threads."""
+
+    root: Path
+    stamps: Any
+
+    def __len__(self) -> int: ...
+
+    def label(self, sample: int) -> int:
+        """The number of its class."""
+
+    def name(self, sample: int) -> str:
+        """Where it is, for messages."""
+
+    def read(self, sample: int, most: int = -1) -> bytes:
+        """The file's bytes, or the first `most` of them. Raises OSError."""
+
+
+S_co = TypeVar("S_co", bound=Stored, covariant=True)
+
+
+@dataclass(frozen=True)
+class Halves(Generic[S_co]):
+    """Training and test images, and how many classes they have."""
+
+    train: S_co
+    test: S_co
+    classes: int
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Turns an OSError about `path` into a ConfigError that says how to mend it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{ROOT}: there is no {path}; name the folder as the ranks see it (bind it, if they run in an image)"
+        ) from None
+    except PermissionError:
+        raise ConfigError(f"{ROOT}: {path} may not be read by this user; ask its owner for the right") from None
+    except NotADirectoryError:
+        raise ConfigError(f"{ROOT}: {path} is no folder") from None
+    except OSError as error:
+        raise ConfigError(f"{ROOT}: {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,34 @@
+"""Random images, for throughput: nothing is read or decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from training.data.images.asked import facts_of
+from training.recipe.facts import DataFacts
+from training.recipe.train import DataKeys
+
+if TYPE_CHECKING:
+    from training.data.synthetic_images import RandomImages
+
+SAMPLES, TEST_SAMPLES, CLASSES = 100_000, 1000, 1000
+
+
+def build(
+    *, seed: int, samples: int = SAMPLES, test_samples: int = TEST_SAMPLES, classes: int = CLASSES, channels: int = 3
+) -> RandomImages:
+    """So many images of the recipe's size, and of so many classes."""
+    from training.data.synthetic_images import RandomImages
+
+    return RandomImages(seed, samples, test_samples, classes, channels)
+
+
+def facts(data: DataKeys) -> DataFacts:
+    """What the options say."""
+    numbers = [data.options.get("samples", SAMPLES), data.options.get("test_samples", TEST_SAMPLES)]
+    found = facts_of(data, int(numbers[0]), int(numbers[1]), int(data.options.get("classes", CLASSES)))
+    return DataFacts(found.train_samples, found.test_samples, found.classes, (_channels(data), *found.shape[1:]))
+
+
+def _channels(data: DataKeys) -> int:
+    return int(data.options.get("channels", 3))

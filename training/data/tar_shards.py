@@ -1,0 +1,53 @@
+"""Images in tar files, in WebDataset's convention: ROOT/train-*.tar and ROOT/val-*.tar with KEY.jpg and KEY.cls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from training.data.images.asked import check_counts, counts, facts_of, folder_of, stated
+from training.data.images.shards import known_shards, open_shards
+from training.recipe.facts import DataFacts
+from training.recipe.reading import ConfigError
+from training.recipe.train import DataKeys
+
+if TYPE_CHECKING:
+    from training.data.images.dataset import Images
+
+
+def build(
+    *,
+    seed: int,
+    root: str,
+    local: str | None = None,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    classes: int | None = None,
+    max_corrupt: float = 0.001,
+    test_batch: int = 64,
+    draft: bool = True,
+) -> Images:
+    """The images in the shards below `root`, read from copies below `local` on each node where that is given.
+
+    `samples`, `test_samples` and `classes` are checked where they are given. Raises ConfigError for shards that are
+    not of this convention, or that cannot be copied.
+    """
+    from training.data.images.dataset import Images, ImageSettings
+    from training.data.images.local import staged
+
+    halves = open_shards(folder_of(root))
+    check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
+    folder = staged(halves.train.root, halves.train.stamps, local) if local else halves.train.root
+    for half in (halves.train, halves.test):
+        half.read_from(folder)
+    return Images(halves, seed, ImageSettings(max_corrupt, test_batch, draft))
+
+
+def facts(data: DataKeys) -> DataFacts | None:
+    """What the options say, or else the index, if this user's runs have made one; None where there is neither."""
+    if said := stated(data):
+        return said
+    try:
+        known = known_shards(folder_of(str(data.options.get("root", ""))))
+    except ConfigError:
+        return None
+    return facts_of(data, *counts(known)) if known else None
