@@ -109,10 +109,23 @@ class Course:
 
     def total_steps(self, progress: Progress = Progress()) -> int:  # noqa: B008  (it cannot be changed)
         """Steps of the whole training, for one that has come as far as `progress`."""
+        return progress.steps + sum(steps for _, steps in self.steps_to_come(progress))
+
+    def steps_to_come(self, progress: Progress = Progress()) -> list[tuple[Phase, int]]:  # noqa: B008
+        """The phases from `progress` on, and how many steps each then has; 0 where the one before reaches over it."""
+        found = []
         for phase in self.phases[self.phase_at(progress.samples).number :]:
             steps = progress.steps_at(phase.end, phase.batch)
+            found.append((phase, steps - progress.steps))
             progress = Progress(steps, progress.samples + (steps - progress.steps) * phase.batch)
-        return progress.steps
+        return found
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations the whole training has."""
+        keys, epochs = self._train.evaluate, self._train.epochs
+        due = range(keys.first, epochs + 1, keys.every)
+        return len(due) + (epochs not in due)
 
     def evaluates(self, before: Progress, after: Progress) -> bool:
         """Whether an evaluation is due once training has come from `before` to `after`; at the end one always is."""
