@@ -20,11 +20,12 @@ from training.collectives.all_reduce import build
 from training.collectives.torus import Torus
 from training.config import Config
 from training.learner import Learner
-from training.optim import cpp
+from training.optim import cpp, last_rates
 from training.optim.lars import LARS
 from training.optim.lars import build as build_lars
 from training.optim.sharded import FirstHalf, ShardedLARS
 from training.parts import Parts, settle
+from training.progress import Moment
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
@@ -33,6 +34,7 @@ from training.sync.arena import Arena
 
 MOMENTUM, DECAY = 0.9, 0.01
 RATES = (0.1, 0.5, 0.3, 0.2)
+BEGINNING = Moment(0.5, 0.5, 0.5, 0.0)
 
 
 def network() -> nn.Sequential:
@@ -50,7 +52,10 @@ def gradients(net: nn.Module, step: int, rank: int) -> list[torch.Tensor]:
 
 
 def mover(net: nn.Module, keys: dict[str, Any]) -> LARS:
-    return LARS(net, MOMENTUM, DECAY, LarsKeys(trust=0.05, **keys))
+    others = {name: value for name, value in keys.items() if name != "momentum_correction"}
+    optimizer = LARS(net, MOMENTUM, 0.5, LarsKeys(trust=0.05, **others), keys.get("momentum_correction", False))
+    optimizer.before_step(BEGINNING, DECAY)
+    return optimizer
 
 
 def whole_step(net: nn.Module, optimizer: LARS, step: int, world: int) -> None:
@@ -68,6 +73,7 @@ def lars_in_shards(rank: int, dims: tuple[int, ...], keys: dict[str, Any], group
     """
     net, torus = network(), _torus(dims)
     sharded = mover(net, keys).sharded(torus)
+    sharded.before_step(BEGINNING, DECAY)
     answer: dict[str, Any] = {"moved": []}
     for step in (first, first + 1):
         arenas = lay_out(net, sharded, groups + step - first, torus.padded)
@@ -89,7 +95,9 @@ def lars_in_shards(rank: int, dims: tuple[int, ...], keys: dict[str, Any], group
             }
         )
     sharded.gather()
-    state = {"model": net.state_dict(), "optimizer": sharded.state_dict()}
+    velocities = sharded.state_dict()
+    answer["last_rates"] = velocities.pop(last_rates.KEY, None)
+    state = {"model": net.state_dict(), "optimizer": velocities}
     numbers = [tensor.flatten() for part in state.values() for tensor in part.values()]
     bits = hashlib.sha256(b"".join(bytes(tensor.view(torch.uint8).tolist()) for tensor in numbers))
     plain = {name: {key: tensor.tolist() for key, tensor in part.items()} for name, part in state.items()}

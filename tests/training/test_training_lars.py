@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 
@@ -12,13 +13,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from training.optim.lars import LARS, build
+from training.progress import Moment
 from training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 MOMENTUM, DECAY = 0.9, 0.01
 FORMS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
     lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
+BEGINNING = Moment(0.5, 0.5, 0.5, 0.0)
 RATES = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6)
 
 
@@ -42,7 +46,8 @@ class OneTensor:
         weight_norm, gradient_norm = math.hypot(*self.weights), math.hypot(*gradient)
         ratio = 1.0
         if weight_norm and gradient_norm:
-            ratio = self.lars.trust * weight_norm / (gradient_norm + DECAY * weight_norm + self.lars.eps)
+            decay = DECAY if self.lars.ratio_decay is None else self.lars.ratio_decay
+            ratio = self.lars.trust * weight_norm / (gradient_norm + decay * weight_norm + self.lars.eps)
             if self.lars.clip:
                 ratio = min(ratio / rate, 1.0) if rate else 1.0
         return [ratio * (g + DECAY * w) for g, w in zip(gradient, self.weights, strict=True)]
@@ -53,9 +58,9 @@ def model() -> nn.Linear:
     return nn.Linear(4, 3).double()
 
 
-def trained(lars: LarsKeys, rates: list[float]) -> nn.Linear:
+def trained(lars: LarsKeys, rates: list[float], correction: bool = False) -> nn.Linear:
     net = model()
-    optimizer = LARS(net, MOMENTUM, DECAY, lars)
+    optimizer = LARS(net, MOMENTUM, DECAY, lars, correction)
     for step, rate in enumerate(rates):
         take(net, optimizer, step, rate)
     return net
@@ -107,14 +112,54 @@ def test_a_step_leaves_the_gradient_as_it_is() -> None:
         assert parameter.grad is not None and torch.equal(parameter.grad, gradient)
 
 
-def test_a_resumed_optimizer_goes_on_with_the_same_bits() -> None:
+def test_fujitsus_two_stages_are_the_form_inside_with_a_decay_of_its_own_in_the_ratio() -> None:
+    """Their kernel number by number: m takes both terms, the decay follows the curve of the rate."""
+    base, decay, eta = 1.5, 5e-3, 0.0025
+    net, curve = model(), [0.2, 0.6, 1.0, 0.7, 0.3]
+    keys = LarsKeys(trust=eta, eps=1e-9, ratio_decay=decay * base)
+    optimizer = LARS(net, 0.96, decay, keys)
+    weights, velocity = model().weight.flatten().tolist(), [0.0] * 12
+    for step, c in enumerate(curve):
+        take(net, optimizer, step, base * c)
+        gradient = gradients(step)[0].flatten().tolist()
+        norm, scaled = math.hypot(*weights), decay * base
+        s = eta * norm / (math.hypot(*gradient) + scaled * norm + 1e-9)
+        for i, g in enumerate(gradient):
+            velocity[i] = 0.96 * velocity[i] - s * scaled * c * weights[i] - s * base * c * g
+            weights[i] += velocity[i]
+    assert net.weight.flatten().tolist() == pytest.approx(weights, rel=1e-12)
+
+
+@given(st.booleans(), st.booleans(), st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6))
+def test_with_momentum_correction_the_rate_may_be_in_either_place(
+    nesterov: bool, clip: bool, rates: list[float]
+) -> None:
+    inside, outside = (LarsKeys(trust=0.1, nesterov=nesterov, clip=clip, lr_in_momentum=i) for i in (True, False))
+    assert torch.allclose(trained(inside, rates, True).weight, trained(outside, rates).weight, rtol=1e-9)
+
+
+def test_the_decay_of_a_step_is_the_one_told_before_it() -> None:
+    net, told = model(), model()
+    plain, changing = LARS(net, MOMENTUM, 0.5, LarsKeys()), LARS(told, MOMENTUM, DECAY, LarsKeys())
+    changing.before_step(BEGINNING, 0.5)
+    for step in (0, 1):
+        take(net, plain, step, 0.3)
+        take(told, changing, step, 0.3)
+    assert torch.equal(net.weight, told.weight)
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_a_resumed_optimizer_goes_on_with_the_same_bits(correction: bool) -> None:
     rates = [0.1, 0.4, 0.3, 0.2]
     net = model()
-    first = LARS(net, MOMENTUM, DECAY, LarsKeys())
+    first = LARS(net, MOMENTUM, DECAY, LarsKeys(), correction)
     for step in (0, 1):
         take(net, first, step, rates[step])
-    resumed = build(net, Train(optimizer=OptimizerKeys("lars", momentum=MOMENTUM, weight_decay=DECAY)))
-    resumed.load_state_dict(first.state_dict())
+    kept = io.BytesIO()
+    torch.save(first.state_dict(), kept)
+    keys = OptimizerKeys("lars", momentum=MOMENTUM, weight_decay=DECAY, momentum_correction=correction)
+    resumed = build(net, Train(optimizer=keys))
+    resumed.load_state_dict(torch.load(io.BytesIO(kept.getvalue()), weights_only=True))
     for step in (2, 3):
         take(net, resumed, step, rates[step])
-    assert torch.equal(net.weight, trained(LarsKeys(), rates).weight)
+    assert torch.equal(net.weight, trained(LarsKeys(), rates, correction).weight)

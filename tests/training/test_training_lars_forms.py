@@ -37,8 +37,11 @@ SHAPES = st.lists(
 KEYS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
     lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
-RATES = st.lists(st.just(0.0) | st.floats(1e-3, 2.0), min_size=1, max_size=4)  # a norm may be 0 in float32 alone
+RATES = st.just(0.0) | st.floats(1e-3, 2.0)  # a norm may be 0 in float32 alone
+CHANGES = st.just(1.0) | st.floats(0.1, 1.1)
+STEPS = st.lists(st.tuples(RATES, CHANGES, st.floats(0, 0.1)), min_size=1, max_size=4)  # the last is the decay
 
 
 def triton(rule: Rule) -> Kernel:
@@ -75,22 +78,27 @@ def as_double(pieces: list[Piece]) -> list[Piece]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@given(SHAPES, KEYS, RATES, st.integers(0, 10_000))
+@given(SHAPES, KEYS, STEPS, st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_every_implementation_is_the_reference_within_rounding(
-    kernel: Callable[[Rule], Kernel], shapes: list[tuple[int, ...]], keys: LarsKeys, rates: list[float], seed: int
+    kernel: Callable[[Rule], Kernel],
+    shapes: list[tuple[int, ...]],
+    keys: LarsKeys,
+    steps: list[tuple[float, float, float]],
+    seed: int,
 ) -> None:
     rule = Rule(0.9, 0.01, keys)
     pieces = drawn(shapes, seed)
     exact = as_double(pieces)
     tested, reference = kernel(rule), Loop(rule)
-    for rate in rates:
-        tested.move(pieces, rate)
-        reference.move(exact, rate)
+    for rate, change, decay in steps:
+        for mover, moved in ((tested, pieces), (reference, exact)):
+            mover.rule = mover.rule.decaying(decay)
+            mover.move(moved, rate, change=change)
     for mine, right in zip(pieces, exact, strict=True):
         for got, wanted in ((mine.weight, right.weight), (mine.velocity, right.velocity)):
             largest = max(1.0, right.weight.abs().max().item(), right.velocity.abs().max().item())
-            assert (got - wanted).abs().max().item() <= 2e-6 * len(rates) * largest
+            assert (got - wanted).abs().max().item() <= 2e-6 * len(steps) * largest
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -13,7 +13,7 @@ import torch
 from torus_ranks import RankPool
 
 from training.collectives.mesh import wire_bytes
-from training.optim import cpp
+from training.optim import cpp, last_rates
 from training.optim.lars import build
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
@@ -40,7 +40,8 @@ def in_one_process(keys: dict[str, Any], world: int, steps: range) -> dict[str, 
     optimizer = lars_ranks.mover(net, keys)
     for step in steps:
         lars_ranks.whole_step(net, optimizer, step, world)
-    return {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+    velocities = {name: value for name, value in optimizer.state_dict().items() if name != last_rates.KEY}
+    return {"model": net.state_dict(), "optimizer": velocities}
 
 
 def tensors(state: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,8 @@ def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
         ((1, 2), 2, {}),
         ((2, 1), 1, {"lr_in_momentum": False}),
         ((2, 2), 3, {"clip": True, "nesterov": True}),
-        ((3,), 2, {}),
+        ((3,), 2, {"ratio_decay": 0.2}),
+        ((2, 2), 2, {"momentum_correction": True}),
         ((4, 1), 10, {"form": "loop"}),
         ((2, 1, 2), 2, {"skip": "nothing"}),
     ],
@@ -72,6 +74,9 @@ def test_shards_move_as_one_process_would(
     answers = pool_of(pools, world).ask(lars_ranks.lars_in_shards, dims, keys, groups, None, 0)
     assert len({answer["bits"] for answer in answers}) == 1, "ranks differ in bits: replicas drift apart"
     assert_close(tensors(answers[0]["state"]), in_one_process(keys, world, range(STEPS)))
+    names = [name for name, _ in lars_ranks.network().named_parameters()]
+    kept = dict.fromkeys(names, lars_ranks.RATES[STEPS - 1]) if "momentum_correction" in keys else None
+    assert all(answer["last_rates"] == kept for answer in answers), "a resumed run would not know the last rates"
     for moved in (moved for answer in answers for moved in answer["moved"]):
         assert moved["velocities_bytes"] * dims[0] == moved["vectors_bytes"], "a rank keeps 1/X of the velocities"
         expected = wire_bytes(moved["vectors_bytes"], dims)

@@ -24,7 +24,7 @@ COMPILE_LIMIT_S = 30.0
 
 class _Constants(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_double) for name in ("momentum", "decay", "trust", "eps", "rate")),
+        *((name, ctypes.c_double) for name in ("momentum", "kept", "decay", "ratio_decay", "trust", "eps", "rate")),
         *((name, ctypes.c_int) for name in ("rate_in_momentum", "clip", "nesterov")),
     )
 
@@ -34,7 +34,7 @@ class Cpp:
 
     def __init__(self, rule: Rule) -> None:
         """Raises Unavailable where lars.cpp cannot be compiled or loaded."""
-        self._rule, self._library = rule, library()
+        self.rule, self._library = rule, library()
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
         """As `Kernel.squares`."""
@@ -43,11 +43,11 @@ class Cpp:
         self._library.lars_squares(ctypes.c_longlong(len(pieces)), _sizes(pieces), weights, gradients, _address(found))
         return found
 
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """As `Kernel.move`."""
-        keys = self._rule.keys
+        rule, keys = self.rule, self.rule.keys
         constants = _Constants(
-            self._rule.momentum, self._rule.weight_decay, keys.trust, keys.eps, rate,
+            rule.momentum, rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps, rate,
             keys.lr_in_momentum, keys.clip, keys.nesterov,
         )  # fmt: skip
         tensors = [_addresses([piece[i] for piece in pieces]) for i in range(3)]  # type: ignore[misc]

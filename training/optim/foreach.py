@@ -18,14 +18,14 @@ class Foreach:
     """Nothing waits for the device."""
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self.rule = rule
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
         """As `Kernel.squares`."""
         norms = torch._foreach_norm([tensor for piece in pieces for tensor in (piece.weight, piece.gradient)])
         return torch.stack(norms).double().square().view(-1, 2)
 
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """As `Kernel.move`."""
         squares = self.squares(pieces) if squares is None else squares
         weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
@@ -35,11 +35,11 @@ class Foreach:
             changed = self._scaled([pieces[i] for i in scaled], squares, scaled, rate)
             for index, update in zip(scaled, changed, strict=True):
                 updates[index] = update
-        added, taken = self._rule.rates(rate)
-        momentum = self._rule.momentum
-        torch._foreach_mul_(velocities, momentum)
+        added, taken = self.rule.rates(rate)
+        momentum = self.rule.momentum
+        torch._foreach_mul_(velocities, momentum * change)
         torch._foreach_add_(velocities, updates, alpha=added)
-        if self._rule.keys.nesterov:
+        if self.rule.keys.nesterov:
             torch._foreach_add_(weights, velocities, alpha=-taken * momentum)
             torch._foreach_add_(weights, updates, alpha=-rate)
         else:
@@ -48,7 +48,7 @@ class Foreach:
     def _scaled(self, pieces: list[Piece], squares: Tensor, which: list[int], rate: float) -> list[Tensor]:
         weights, gradients = [piece.weight for piece in pieces], [piece.gradient for piece in pieces]
         weight_norm, gradient_norm = squares.sqrt().to(weights[0].dtype).unbind(1)
-        ratios = self._rule.ratio(weight_norm, gradient_norm, rate).unbind()
-        updates = torch._foreach_add(gradients, weights, alpha=self._rule.weight_decay)
+        ratios = self.rule.ratio(weight_norm, gradient_norm, rate).unbind()
+        updates = torch._foreach_add(gradients, weights, alpha=self.rule.weight_decay)
         torch._foreach_mul_(updates, [ratios[index] for index in which])
         return list(updates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -36,13 +36,22 @@ class Rule:
     weight_decay: float
     keys: LarsKeys
 
+    @property
+    def ratio_decay(self) -> float:
+        """The decay in the ratio's denominator."""
+        return self.weight_decay if self.keys.ratio_decay is None else self.keys.ratio_decay
+
+    def decaying(self, weight_decay: float) -> Rule:
+        """The same with another decay."""
+        return self if weight_decay == self.weight_decay else replace(self, weight_decay=weight_decay)
+
     def rates(self, rate: float) -> tuple[float, float]:
         """What the update is multiplied by on its way into the velocity, and what the velocity is on its way out."""
         return (rate, 1.0) if self.keys.lr_in_momentum else (1.0, rate)
 
     def ratio(self, weight_norm: Tensor, gradient_norm: Tensor, rate: float) -> Tensor:
         """Of every pair of norms; nothing waits for the device."""
-        divisor = gradient_norm + self.weight_decay * weight_norm + self.keys.eps
+        divisor = gradient_norm + self.ratio_decay * weight_norm + self.keys.eps
         ratio = self.keys.trust * weight_norm / divisor
         if self.keys.clip:
             ratio = (ratio / rate).clamp(max=1.0)
@@ -50,15 +59,21 @@ class Rule:
 
 
 class Kernel(Protocol):
-    """One implementation. The same pieces give the same bits on every rank that uses the same one."""
+    """One implementation. The same pieces give the same bits on every rank that uses the same one.
+
+    Its `rule` may be replaced between two steps.
+    """
+
+    rule: Rule
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
         """Sums of squares, float64 [pieces, 2]: of the weights and of the gradients."""
 
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """Change weights and velocities by one step.
 
-        `squares` [pieces, 2] are those of the whole tensors; they are computed where the pieces are whole.
+        `squares` [pieces, 2] are those of the whole tensors; they are computed where the pieces are whole. Velocities
+        are multiplied by `change` first: see last_rates.py.
         """
 
 

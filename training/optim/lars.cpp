@@ -7,7 +7,7 @@ typedef long long i64;
 constexpr i64 LANES = 32, BLOCK = 128 * LANES;
 
 struct Rule {
-    double momentum, decay, trust, eps, rate;
+    double momentum, kept, decay, ratio_decay, trust, eps, rate;
     int rate_in_momentum, clip, nesterov;
 };
 
@@ -42,12 +42,12 @@ FOR_EVERY_CPU static void squares(const float *w, const float *g, i64 size, doub
     out[1] = g_sum;
 }
 
-// v = momentum v + a,  w = w - taken (ahead v + straight a),  where a = scale (g + decay w)
+// v = kept v + a,  w = w - taken (ahead v + straight a),  where a = scale (g + decay w)
 FOR_EVERY_CPU static void move(float *__restrict w, const float *__restrict g, float *__restrict v, i64 size,
-                               float scale, float decay, float momentum, float taken, float ahead, float straight) {
+                               float scale, float decay, float kept, float taken, float ahead, float straight) {
     for (i64 i = 0; i < size; i++) {
         const float added = scale * (g[i] + decay * w[i]);
-        const float velocity = momentum * v[i] + added;
+        const float velocity = kept * v[i] + added;
         v[i] = velocity;
         w[i] -= taken * (ahead * velocity + straight * added);
     }
@@ -56,7 +56,7 @@ FOR_EVERY_CPU static void move(float *__restrict w, const float *__restrict g, f
 static double ratio(const Rule &rule, const double *norms_squared) {
     const double w = __builtin_sqrt(norms_squared[0]), g = __builtin_sqrt(norms_squared[1]);
     if (!(w > 0 && g > 0)) return 1;
-    const double found = rule.trust * w / (g + rule.decay * w + rule.eps);
+    const double found = rule.trust * w / (g + rule.ratio_decay * w + rule.eps);
     if (!rule.clip) return found;
     return found < rule.rate ? found / rule.rate : 1;
 }
@@ -78,7 +78,7 @@ void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned cha
         double found[2] = {0, 0};
         if (scaled[t] && !known) squares(w[t], g[t], sizes[t], found);
         const double scale = scaled[t] ? added * ratio(*rule, known ? known + 2 * t : found) : added;
-        move(w[t], g[t], v[t], sizes[t], scale, scaled[t] ? rule->decay : 0, rule->momentum, taken, ahead, straight);
+        move(w[t], g[t], v[t], sizes[t], scale, scaled[t] ? rule->decay : 0, rule->kept, taken, ahead, straight);
     }
 }
 }

@@ -9,6 +9,17 @@ The learning rate is inside the momentum (MLPerf's reference, NVIDIA's FusedLARS
     inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
     outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
 
+`lars.ratio_decay` is the decay in the ratio where it is another than in u. So Fujitsu's two-stage LARS (verified in
+their code) is the form inside:
+
+    s = eta |w| / (|g| + wd_b |w| + 1e-9),  m = mom m - s wd_b c_wd(t) w - s lr_b c_lr(t) g,  w = w + m
+
+With v = -m, rate(t) = lr_b c_lr(t) and ratio = s the second is v = momentum v + rate ratio (g + decay w), if
+decay(t) = wd_b c_wd(t) / (lr_b c_lr(t)). Theirs has wd_b = wd lr_b and c_wd = c_lr ("decayed with the LR curve"), so
+decay = wd = 5e-5 at all times, and ratio_decay = wd_b = 5e-5 x 13 = 6.5e-4.
+
+With momentum_correction the velocity of the form inside changes with the rate: see last_rates.py.
+
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
@@ -26,7 +37,9 @@ from torch import Tensor, nn
 
 from training.optim.forms import KEY, Choice
 from training.optim.kernel import Piece, Rule
+from training.optim.last_rates import LastRates
 from training.optim.sharded import Halves, ShardedLARS
+from training.progress import Moment
 from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
@@ -35,12 +48,16 @@ from training.recipe.train import LarsKeys, Train
 class LARS:
     """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
-    def __init__(self, model: nn.Module, momentum: float, weight_decay: float, lars: LarsKeys) -> None:
+    def __init__(
+        self, model: nn.Module, momentum: float, weight_decay: float, lars: LarsKeys, momentum_correction: bool = False
+    ) -> None:
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
         skipped = names_skipped(model, lars)
         self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
         self._scaled = {weight for name, weight in self._weights.items() if name not in skipped}
+        names = {weight: name for name, weight in self._weights.items()}
+        self._last_rates = LastRates(names, momentum_correction and lars.lr_in_momentum)
         self._choice = Choice(list(self._weights.values()), Rule(momentum, weight_decay, lars))
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
@@ -51,8 +68,11 @@ class LARS:
         """In its place, the optimizer that keeps this rank's shards alone; see `ShardedLARS`. It begins at rest."""
         self._velocities.clear()
         self._velocity_of.clear()
-        names = {weight: name for name, weight in self._weights.items()}
-        return ShardedLARS(names, self._scaled, self._choice.kernel, halves)
+        return ShardedLARS(self._scaled, self._choice.kernel, halves, self._last_rates)
+
+    def before_step(self, moment: Moment, weight_decay: float) -> None:
+        """The decay of the steps that follow."""
+        self._choice.kernel.rule = self._choice.kernel.rule.decaying(weight_decay)
 
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`, which stays as it is."""
@@ -61,22 +81,24 @@ class LARS:
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         """Move these weights of the model alone."""
-        pieces = [
-            Piece(weight.detach(), _laid_out_as(weight, weight.grad), self._velocity_of[weight], weight in self._scaled)
-            for weight in parameters
-            if weight.grad is not None
-        ]
-        if pieces:
-            self._choice.kernel.move(pieces, rate)
+        learning = [weight for weight in parameters if weight.grad is not None]
+        for change, weights in self._last_rates.changes(learning, rate):
+            self._choice.kernel.move([self._piece(weight) for weight in weights], rate, change=change)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """The velocities by parameter name."""
-        return dict(self._velocities)
+    def state_dict(self) -> dict[str, Any]:
+        """The velocities by parameter name, and the last rates."""
+        return {**self._velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over velocities from `state_dict`; KeyError when one is missing."""
         for name, velocity in self._velocities.items():
             velocity.copy_(state[name])
+        self._last_rates.load_state_dict(state)
+
+    def _piece(self, weight: nn.Parameter) -> Piece:
+        assert weight.grad is not None
+        gradient = _laid_out_as(weight, weight.grad)
+        return Piece(weight.detach(), gradient, self._velocity_of[weight], weight in self._scaled)
 
 
 def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
@@ -94,7 +116,8 @@ def build(model: nn.Module, train: Train) -> LARS:
     optimizer = train.optimizer
     if not fits.shards_fit(train):
         raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
-    return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars)
+    correction = optimizer.momentum_correction
+    return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
 
 
 def _laid_out_as(weight: Tensor, gradient: Tensor) -> Tensor:

@@ -15,25 +15,25 @@ class Loop:
     """Works on every device and dtype; nothing waits for the device."""
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self.rule = rule
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
         """As `Kernel.squares`."""
         norms = [vector_norm(t, dtype=torch.float64) for piece in pieces for t in (piece.weight, piece.gradient)]
         return torch.stack(norms).square().view(-1, 2)
 
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """As `Kernel.move`."""
         for index, piece in enumerate(pieces):
-            self._move(piece, rate, None if squares is None else squares[index])
+            self._move(piece, rate, None if squares is None else squares[index], change)
 
-    def _move(self, piece: Piece, rate: float, squares: Tensor | None) -> None:
+    def _move(self, piece: Piece, rate: float, squares: Tensor | None, change: float) -> None:
         weight, _, velocity, _ = piece
         update = self._update(piece, rate, squares)
-        added, taken = self._rule.rates(rate)
-        momentum = self._rule.momentum
-        velocity.mul_(momentum).add_(update, alpha=added)
-        if self._rule.keys.nesterov:
+        added, taken = self.rule.rates(rate)
+        momentum = self.rule.momentum
+        velocity.mul_(momentum * change).add_(update, alpha=added)
+        if self.rule.keys.nesterov:
             weight.add_(velocity, alpha=-taken * momentum).add_(update, alpha=-rate)
         else:
             weight.add_(velocity, alpha=-taken)
@@ -44,8 +44,8 @@ class Loop:
         if not scaled:
             return gradient
         if squares is None:
-            ratio = self._rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
+            ratio = self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
         else:
             weight_norm, gradient_norm = squares.sqrt().to(weight.dtype).unbind()
-            ratio = self._rule.ratio(weight_norm, gradient_norm, rate)
-        return gradient.add(weight, alpha=self._rule.weight_decay).mul_(ratio)
+            ratio = self.rule.ratio(weight_norm, gradient_norm, rate)
+        return gradient.add(weight, alpha=self.rule.weight_decay).mul_(ratio)

@@ -1,4 +1,4 @@
-"""SGD with momentum as the recipes use it: no weight decay on normalization and biases."""
+"""SGD with momentum as the recipes use it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,47 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.optim.last_rates import LastRates
+from training.progress import Moment
 from training.recipe.train import Train
 
 
 class SGD:
-    """v = momentum * v + g + weight_decay * w; w = w - rate * v: the rate outside the momentum, as in torch.
+    """With u = g + weight_decay w, the rate outside the momentum, as in torch, or inside, as in Caffe and MXNet:
 
-    Vectors (biases, batch norm) get no decay (Goyal et al. 2017, section 5.3). One tensor after the other,
-    always in the same order, so that equal gradients give equal bits. torch.optim.SGD computes the same, but
-    imports the compiler, a second of start-up for every rank.
+        outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
+        inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
+
+    With `momentum_correction` the second takes the steps of the first: see last_rates.py. Vectors (biases, batch norm)
+    get no decay (Goyal et al. 2017, section 5.3) unless `decay_vectors`.
+
+    One tensor after the other, always in the same order, so that equal gradients give equal bits. torch.optim.SGD
+    computes the same, but imports the compiler, a second of start-up for every rank.
     """
 
-    def __init__(self, model: nn.Module, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        momentum: float,
+        weight_decay: float,
+        *,
+        nesterov: bool = False,
+        decay_vectors: bool = False,
+        lr_in_momentum: bool = False,
+        momentum_correction: bool = False,
+    ) -> None:
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
         self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
         self._momentum, self._weight_decay = momentum, weight_decay
+        self._nesterov, self._inside = nesterov, lr_in_momentum
+        self._least_decayed = 0 if decay_vectors else 2  # dimensions
+        names = {weight: name for name, weight in self._weights.items()}
+        self._last_rates = LastRates(names, momentum_correction and lr_in_momentum)
+
+    def before_step(self, moment: Moment, weight_decay: float) -> None:
+        """The decay of the steps that follow."""
+        self._weight_decay = weight_decay
 
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`."""
@@ -34,24 +59,40 @@ class SGD:
         """Move these weights of the model alone."""
         for weight in parameters:
             if weight.grad is not None:
-                self._move(weight, weight.grad, self._velocity_of[weight], rate)
+                kept = self._momentum * self._last_rates.change(weight, rate)
+                self._move(weight, weight.grad, self._velocity_of[weight], rate, kept)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """The velocities by parameter name."""
-        return dict(self._velocities)
+    def state_dict(self) -> dict[str, Any]:
+        """The velocities by parameter name, and the last rates."""
+        return {**self._velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over velocities from `state_dict`; KeyError when one is missing."""
+        """Take over a `state_dict`; KeyError when a velocity is missing."""
         for name, velocity in self._velocities.items():
             velocity.copy_(state[name])
+        self._last_rates.load_state_dict(state)
 
-    def _move(self, weight: Tensor, gradient: Tensor, velocity: Tensor, rate: float) -> None:
-        velocity.mul_(self._momentum).add_(gradient)
-        if weight.ndim > 1:
-            velocity.add_(weight, alpha=self._weight_decay)
-        weight.add_(velocity, alpha=-rate)
+    def _move(self, weight: Tensor, gradient: Tensor, velocity: Tensor, rate: float, kept: float) -> None:
+        added, taken = (rate, 1.0) if self._inside else (1.0, rate)
+        decay = self._weight_decay if weight.ndim >= self._least_decayed else 0.0
+        velocity.mul_(kept).add_(gradient, alpha=added)
+        if decay:
+            velocity.add_(weight, alpha=added * decay)
+        if self._nesterov:
+            weight.mul_(1 - rate * decay).add_(gradient, alpha=-rate)
+            taken *= self._momentum
+        weight.add_(velocity, alpha=-taken)
 
 
 def build(model: nn.Module, train: Train) -> SGD:
     """As `train.optimizer` says."""
-    return SGD(model, train.optimizer.momentum, train.optimizer.weight_decay)
+    keys = train.optimizer
+    return SGD(
+        model,
+        keys.momentum,
+        keys.weight_decay,
+        nesterov=keys.nesterov,
+        decay_vectors=keys.decay_vectors,
+        lr_in_momentum=keys.lr_in_momentum,
+        momentum_correction=keys.momentum_correction,
+    )

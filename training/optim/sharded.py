@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from training.collectives.all_reduce import Pending
 from training.optim.kernel import Kernel, Piece, is_dense
+from training.optim.last_rates import LastRates
+from training.progress import Moment
 
 
 class Halves(Protocol):
@@ -92,6 +94,14 @@ class ShardedGroup:
         layouts = zip(self.parameters, self._places, self._strides, strict=True)
         return [vector[begin:end].as_strided(p.shape, stride) for p, (begin, end), stride in layouts]
 
+    def of(self, parameters: Sequence[nn.Parameter]) -> tuple[list[Piece], Tensor]:
+        """The pieces of these of its parameters, and their numbers."""
+        if len(parameters) == len(self.parameters):
+            return self.pieces, self.numbers
+        wanted = {number for number, parameter in enumerate(self.parameters) if parameter in set(parameters)}
+        which = [place for place, (number, _, _) in enumerate(self._parts()) if number in wanted]
+        return [self.pieces[place] for place in which], self.numbers[which]
+
     def whole_velocities(self) -> list[Tensor]:
         """Of each parameter, gathered from the row: all ranks must ask together."""
         whole = torch.zeros_like(self.weights)
@@ -117,8 +127,9 @@ class ShardedGroup:
 class ShardedLARS:
     """The optimizer of one rank of a row. All ranks call each of its methods together, except `load_state_dict`."""
 
-    def __init__(self, names: Mapping[nn.Parameter, str], scaled: set[nn.Parameter], kernel: Kernel, halves: Halves):
-        self._names, self._scaled, self._kernel, self._halves = names, scaled, kernel, halves
+    def __init__(self, scaled: set[nn.Parameter], kernel: Kernel, halves: Halves, last_rates: LastRates) -> None:
+        self._names, self._last_rates = last_rates.names, last_rates
+        self._scaled, self._kernel, self._halves = scaled, kernel, halves
         self._row = halves.row_group
         self._group_of: dict[nn.Parameter, ShardedGroup] = {}
         self._gathers: list[Pending] = []
@@ -137,6 +148,10 @@ class ShardedLARS:
             self.load_state_dict(self._gathered)
         self._gathered = {}
 
+    def before_step(self, moment: Moment, weight_decay: float) -> None:
+        """The decay of the steps that follow."""
+        self._kernel.rule = self._kernel.rule.decaying(weight_decay)
+
     def step(self, rate: float) -> None:
         """Move all weights, once all gradients are reduced to shards."""
         for group in self.groups:
@@ -154,8 +169,10 @@ class ShardedLARS:
         if group.pieces:
             squares[group.numbers] = self._kernel.squares(group.pieces)
         squares = self._over_the_row(squares)
-        if group.pieces:
-            self._kernel.move(group.pieces, rate, squares[group.numbers])
+        for change, parameters in self._last_rates.changes(group.parameters, rate):
+            pieces, numbers = group.of(parameters)
+            if pieces:
+                self._kernel.move(pieces, rate, squares[numbers], change)
         self._gathers.append(self._halves.start_gather(group.weights))
 
     def finish(self) -> None:
@@ -176,19 +193,24 @@ class ShardedLARS:
             names = [self._names[parameter] for parameter in group.parameters]
             self._gathered.update(zip(names, group.whole_velocities(), strict=True))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """The velocities by parameter name, whole, for any grid and form. Raises RuntimeError before `gather`."""
+    def state_dict(self) -> dict[str, Any]:
+        """The velocities by parameter name, whole, for any grid and form, and the last rates.
+
+        Raises RuntimeError before `gather`.
+        """
         if not self._gathered:
             raise RuntimeError("this rank has 1/X of the velocities: call `gather` on all ranks before `state_dict`")
-        return {
+        velocities = {
             name: self._gathered[name] if name in self._gathered else torch.zeros_like(parameter)
             for parameter, name in self._names.items()
         }
+        return {**velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over whole velocities from a `state_dict` of any form; KeyError when one is missing."""
         for group in self.groups:
             group.take_velocities([state[self._names[parameter]] for parameter in group.parameters])
+        self._last_rates.load_state_dict(state)
 
     def _over_the_row(self, partial: Tensor) -> Tensor:
         """The sum over the row, added in the same order in every row.

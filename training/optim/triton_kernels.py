@@ -56,7 +56,7 @@ def add_blocks(first_block, partial, blocks, squares, SUMMED: tl.constexpr):
 @triton.jit(do_not_specialize=["pieces"])
 def move_block(
     table, pieces, block_piece, block_begin, squares,
-    rate, added, taken, momentum, decay, trust, eps,
+    rate, added, taken, momentum, kept, decay, ratio_decay, trust, eps,
     CLIP: tl.constexpr, NESTEROV: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
@@ -65,7 +65,7 @@ def move_block(
     weight_norm = tl.sqrt(tl.load(squares + 2 * piece)).to(tl.float32)
     gradient_norm = tl.sqrt(tl.load(squares + 2 * piece + 1)).to(tl.float32)
     has_norms = (weight_norm > 0) & (gradient_norm > 0) & scaled
-    ratio = trust * weight_norm / tl.where(has_norms, gradient_norm + decay * weight_norm + eps, 1.0)
+    ratio = trust * weight_norm / tl.where(has_norms, gradient_norm + ratio_decay * weight_norm + eps, 1.0)
     if CLIP:
         ratio = tl.where(ratio < rate, ratio / rate, 1.0)
     ratio = tl.where(has_norms, ratio, 1.0)
@@ -78,7 +78,7 @@ def move_block(
     weight = tl.load(weights, mask=inside, other=0.0)
     gradient = tl.load(_pointer(table, pieces, 1, piece, ALIGNED) + at, mask=inside, other=0.0)
     change = added * ratio * (gradient + decay * weight)
-    velocity = momentum * tl.load(velocities, mask=inside, other=0.0) + change
+    velocity = kept * tl.load(velocities, mask=inside, other=0.0) + change
     tl.store(velocities, velocity, mask=inside)
     if NESTEROV:
         weight -= taken * (momentum * velocity + change)

@@ -36,7 +36,7 @@ class Triton:
 
     def __init__(self, rule: Rule, device: torch.device) -> None:
         """Raises Unavailable where Triton cannot compile or launch."""
-        self._rule = rule
+        self.rule = rule
         self._tables: dict[int, tuple[tuple[int, ...], _Table]] = {}
         try:
             ones = torch.ones(3, 8, device=device)
@@ -50,15 +50,16 @@ class Triton:
         """As `Kernel.squares`."""
         return self._squares(self._table(pieces))
 
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """As `Kernel.move`."""
         table = self._table(pieces)
         squares = self._squares(table) if squares is None else squares
-        rule, keys = self._rule, self._rule.keys
+        rule, keys = self.rule, self.rule.keys
         added, taken = rule.rates(rate)
         triton_kernels.move_block[(len(table.block_piece),)](
             table.pieces, len(pieces), table.block_piece, table.block_begin, squares,
-            *map(float, (rate, added, taken, rule.momentum, rule.weight_decay, keys.trust, keys.eps)),
+            *map(float, (rate, added, taken, rule.momentum, rule.momentum * change)),
+            *map(float, (rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps)),
             CLIP=keys.clip, NESTEROV=keys.nesterov, ALIGNED=table.aligned, BLOCK=BLOCK,
         )  # fmt: skip
 

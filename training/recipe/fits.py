@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from training.recipe import fits_phases
 from training.recipe.misfit import Misfit, of_batch, of_range
 from training.recipe.misfit import undivided as undivided
-from training.recipe.train import LarsKeys, LossScaleKeys, Train
+from training.recipe.names import OPTIMIZERS
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, Train
 
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
 
@@ -21,6 +22,7 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
     yield from fits_phases.misfits(train, ranks)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
+    yield from _momentum(train.optimizer)
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
     yield from _norm(train, ranks)
@@ -47,6 +49,26 @@ def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
     if norm.ranks > 1 and train.sync.every > 1:
         why = "the ranks of a group must have the same weights"
         yield Misfit("train.norm.ranks", f"above 1 does not go with 'sync.every' above 1: {why}", "write 1")
+
+
+def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
+    """What a built-in optimizer would not read; one of the user's own may read any key."""
+    if optimizer.name not in OPTIMIZERS.known:
+        return
+    elsewhere = {
+        "nesterov": ("lars.nesterov", {"sgd"}),
+        "lr_in_momentum": ("lars.lr_in_momentum", {"sgd"}),
+        "decay_vectors": ("lars.skip", {"sgd", "rmsprop-warmup"}),
+    }
+    for name, (instead, readers) in elsewhere.items():
+        if getattr(optimizer, name) and optimizer.name not in readers:
+            advice = f"see train.optimizer.{instead}" if optimizer.name == "lars" else "leave it out"
+            yield Misfit(f"train.optimizer.{name}", f"is not for the optimizer {optimizer.name}", advice)
+    inside = {"sgd": optimizer.lr_in_momentum, "lars": optimizer.lars.lr_in_momentum}.get(optimizer.name, False)
+    if optimizer.momentum_correction and not inside:
+        where = "lars: {lr_in_momentum: true}" if optimizer.name == "lars" else "lr_in_momentum: true"
+        why = "is for a learning rate inside the momentum"
+        yield Misfit("train.optimizer.momentum_correction", why, f"write '{where}', or leave it out")
 
 
 def _local_sgd(train: Train) -> Iterator[Misfit]:

@@ -43,7 +43,13 @@ DATA_SETS = Names(
         "synthetic": "training.data.synthetic:build",
     }
 )
-OPTIMIZERS = Names({"sgd": "training.optim.sgd:build", "lars": "training.optim.lars:build"})
+OPTIMIZERS = Names(
+    {
+        "sgd": "training.optim.sgd:build",
+        "lars": "training.optim.lars:build",
+        "rmsprop-warmup": "training.optim.rmsprop_warmup:build",
+    }
+)
 SCHEDULES = Names(
     {
         "cosine": "training.schedule.learning_rate:build_cosine",

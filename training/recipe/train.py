@@ -61,6 +61,11 @@ class LarsKeys:
     lr_in_momentum: bool = key(True, "the learning rate scales what the velocity takes in, not the velocity (MLPerf)")
     clip: bool = key(False, "no tensor's own rate is above the learning rate (apex's LARC)")
     nesterov: bool = key(False, "look ahead along the velocity")
+    ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
+        None,
+        "the weight decay in the ratio's denominator; left out: train.optimizer.weight_decay",
+        source="Fujitsu's MLPerf 0.6 submission, where it is the decay times the base rate, verified",
+    )
     skip: Literal["vectors", "normalization", "nothing"] = key(
         "vectors",
         "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm alone, or none",
@@ -82,6 +87,17 @@ class OptimizerKeys:
     momentum: Annotated[float, Limits(at_least=0, at_most=0.9999)] = key(0.9, "share of the velocity that a step keeps")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
         1e-4, "L2, not on batch norm and biases", source="Goyal et al. 2017, section 5.3"
+    )
+    decay_vectors: bool = key(False, "weight decay on batch norm and biases too")
+    nesterov: bool = key(False, "look ahead along the velocity; LARS has lars.nesterov")
+    lr_in_momentum: bool = key(
+        False,
+        "the learning rate scales what the velocity takes in, not the velocity; LARS has lars.lr_in_momentum",
+    )
+    momentum_correction: bool = key(
+        False,
+        "with the rate in the momentum: the velocity changes with the rate, by the same factor",
+        source="Goyal et al. 2017, remark 2, from memory",
     )
     lars: LarsKeys = key(LarsKeys(), "how LARS scales each tensor's step")
     options: Options = key({}, "arguments of its builder")

@@ -1,0 +1,165 @@
+"""SGD against torch's, momentum correction against the rate outside the momentum, and its state."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from training.optim.sgd import SGD, build
+from training.progress import Moment
+from training.recipe.fits import misfits
+from training.recipe.train import LarsKeys, OptimizerKeys, Train
+
+MOMENTUM, DECAY = 0.9, 0.01
+RATES = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6)
+
+
+def model() -> nn.Linear:
+    torch.manual_seed(3)
+    return nn.Linear(4, 3).double()
+
+
+def take(net: nn.Module, optimizer: SGD, step: int, rate: float) -> None:
+    draw = torch.Generator().manual_seed(step)
+    for parameter in net.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+    optimizer.step(rate)
+
+
+def trained(rates: list[float], **keys: bool) -> list[torch.Tensor]:
+    net = model()
+    optimizer = SGD(net, MOMENTUM, DECAY, **keys)
+    for step, rate in enumerate(rates):
+        take(net, optimizer, step, rate)
+    return [parameter.detach() for parameter in net.parameters()]
+
+
+@given(RATES, st.booleans(), st.booleans())
+@settings(max_examples=20, deadline=None)  # torch.optim imports the compiler when it first steps
+def test_it_takes_the_steps_of_torch(rates: list[float], nesterov: bool, decay_vectors: bool) -> None:
+    net = model()
+    groups = [
+        {"params": [net.weight], "weight_decay": DECAY},
+        {"params": [net.bias], "weight_decay": DECAY if decay_vectors else 0.0},
+    ]
+    theirs = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=nesterov, lr=0.1)
+    for step, rate in enumerate(rates):
+        draw = torch.Generator().manual_seed(step)
+        for parameter in net.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+        for group in theirs.param_groups:
+            group["lr"] = rate
+        theirs.step()
+    for mine, right in zip(
+        trained(rates, nesterov=nesterov, decay_vectors=decay_vectors), net.parameters(), strict=True
+    ):
+        assert torch.allclose(mine, right, rtol=1e-9, atol=1e-12)
+
+
+@given(RATES, st.booleans())
+def test_the_rate_inside_the_momentum_follows_its_formula(rates: list[float], nesterov: bool) -> None:
+    weights, velocity = model().weight.detach(), torch.zeros(3, 4, dtype=torch.float64)
+    for step, rate in enumerate(rates):
+        gradient = torch.randn(3, 4, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+        u = gradient + DECAY * weights
+        velocity = MOMENTUM * velocity + rate * u
+        weights = weights - (MOMENTUM * velocity + rate * u if nesterov else velocity)
+    assert torch.allclose(trained(rates, lr_in_momentum=True, nesterov=nesterov)[0], weights, rtol=1e-9, atol=1e-12)
+
+
+@given(RATES, st.booleans())
+def test_with_momentum_correction_the_rate_may_be_in_either_place(rates: list[float], nesterov: bool) -> None:
+    inside = trained(rates, lr_in_momentum=True, momentum_correction=True, nesterov=nesterov)
+    for one, other in zip(inside, trained(rates, nesterov=nesterov), strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_without_it_the_place_of_the_rate_matters_when_the_rate_changes() -> None:
+    rates = [0.1, 0.5, 1.0, 0.1]
+    assert not torch.allclose(trained(rates, lr_in_momentum=True)[0], trained(rates)[0], rtol=1e-3)
+
+
+def test_a_rate_of_0_moves_nothing_and_the_correction_goes_on_after_it() -> None:
+    keys = {"lr_in_momentum": True, "momentum_correction": True}
+    assert all(map(torch.equal, trained([0.0], **keys), model().parameters()))
+    assert all(torch.isfinite(weight).all() for weight in trained([0.5, 0.0, 0.5, 0.25], **keys))
+
+
+def test_parameters_that_had_no_gradient_change_by_the_rate_of_their_own_last_step() -> None:
+    net, rates = model(), [0.1, 0.4, 0.2]
+    optimizer = SGD(net, MOMENTUM, 0.0, lr_in_momentum=True, momentum_correction=True)
+    u = torch.zeros(3, dtype=torch.float64)
+    expected = model().bias.detach()
+    for step, rate in enumerate(rates):
+        net.weight.grad = torch.ones(3, 4, dtype=torch.float64)
+        net.bias.grad = None if step == 1 else torch.ones(3, dtype=torch.float64)
+        optimizer.step(rate)
+        if step != 1:
+            u = MOMENTUM * u + 1
+            expected = expected - rate * u
+    assert torch.allclose(net.bias, expected, rtol=1e-12)
+
+
+def test_the_decay_of_a_step_is_the_one_told_before_it() -> None:
+    net, told = model(), model()
+    plain, changing = SGD(net, MOMENTUM, 0.5), SGD(told, MOMENTUM, DECAY)
+    changing.before_step(Moment(0.5, 0.5, 0.5, 0.0), 0.5)
+    for mover, moved in ((plain, net), (changing, told)):
+        take(moved, mover, 0, 0.3)
+    assert torch.equal(net.weight, told.weight)
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_a_resumed_optimizer_goes_on_with_the_same_bits(correction: bool) -> None:
+    rates, net = [0.1, 0.4, 0.3, 0.2], model()
+    keys = OptimizerKeys(
+        momentum=MOMENTUM, weight_decay=DECAY, lr_in_momentum=True, momentum_correction=correction, nesterov=True
+    )
+    first, resumed = (build(net, Train(optimizer=keys)) for _ in range(2))
+    for step in (0, 1):
+        take(net, first, step, rates[step])
+    kept = io.BytesIO()
+    torch.save(first.state_dict(), kept)
+    resumed.load_state_dict(torch.load(io.BytesIO(kept.getvalue()), weights_only=True))
+    for step in (2, 3):
+        take(net, resumed, step, rates[step])
+    straight = trained(rates, lr_in_momentum=True, momentum_correction=correction, nesterov=True)
+    assert torch.equal(net.weight, straight[0]) and torch.equal(net.bias, straight[1])
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"name": "lars", "nesterov": True}, "nesterov"),
+        ({"name": "lars", "lr_in_momentum": True}, "lr_in_momentum"),
+        ({"name": "lars", "decay_vectors": True}, "decay_vectors"),
+        ({"name": "rmsprop-warmup", "nesterov": True}, "nesterov"),
+        ({"name": "rmsprop-warmup", "momentum_correction": True}, "momentum_correction"),
+        ({"name": "sgd", "momentum_correction": True}, "momentum_correction"),
+        (
+            {"name": "lars", "momentum_correction": True, "lars": LarsKeys(lr_in_momentum=False)},
+            "momentum_correction",
+        ),
+    ],
+)
+def test_keys_that_an_optimizer_does_not_read_are_refused(keys: dict[str, Any], key: str) -> None:
+    assert [misfit.key for misfit in misfits(Train(optimizer=OptimizerKeys(**keys)), 1)] == [f"train.optimizer.{key}"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"name": "sgd", "nesterov": True, "lr_in_momentum": True, "momentum_correction": True, "decay_vectors": True},
+        {"name": "lars", "momentum_correction": True},
+        {"name": "rmsprop-warmup", "decay_vectors": True},
+        {"name": "my.own:optimizer", "nesterov": True, "momentum_correction": True},
+    ],
+)
+def test_keys_that_it_reads_are_not(keys: dict[str, Any]) -> None:
+    assert not list(misfits(Train(optimizer=OptimizerKeys(**keys)), 1))

@@ -1,0 +1,52 @@
+"""Momentum correction: where the rate is inside the momentum, the velocity changes with the rate, by the same factor.
+
+Source: Goyal et al. 2017, remark 2 (from memory). With u the velocity of the rate outside the momentum and v = rate u,
+
+    u = momentum u + g,  w = w - rate u     becomes     v = momentum (rate / last rate) v + rate g,  w = w - v
+
+Both take the same steps while the rate is above 0. A rate of 0 makes v 0, where u would go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+KEY = ".last_rates"  # in an optimizer's state, beside names of parameters: none of them begins with a dot
+
+
+class LastRates:
+    """The rate at which each parameter moved last. It is a part of the state: a resumed run needs the same factors.
+
+    Without `correction` every factor is 1, and nothing is kept.
+    """
+
+    def __init__(self, names: Mapping[nn.Parameter, str], correction: bool) -> None:
+        self.names, self._correction = names, correction
+        self._rates: dict[str, float] = {}
+
+    def change(self, parameter: nn.Parameter, rate: float) -> float:
+        """By what to multiply the parameter's velocity before a step at `rate`, which then is its last."""
+        if not self._correction:
+            return 1.0
+        name = self.names[parameter]
+        last, self._rates[name] = self._rates.get(name, 0.0), rate
+        return rate / last if last else 1.0  # at first, and after a rate of 0, the velocity is 0
+
+    def changes(self, parameters: Sequence[nn.Parameter], rate: float) -> Iterator[tuple[float, list[nn.Parameter]]]:
+        """The parameters by their factors: all have one, unless some had no gradient in the step before."""
+        found: dict[float, list[nn.Parameter]] = {}
+        for parameter in parameters:
+            found.setdefault(self.change(parameter, rate), []).append(parameter)
+        yield from found.items()
+
+    def state_dict(self) -> dict[str, Any]:
+        """To be merged into the optimizer's; plain numbers, which no mean over ranks rounds."""
+        return {KEY: dict(self._rates)} if self._correction else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the rates of an optimizer's state, where it has some."""
+        if self._correction:
+            self._rates.update(state.get(KEY, {}))

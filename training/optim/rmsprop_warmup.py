@@ -1,0 +1,119 @@
+"""RMSprop warm-up: RMSprop at first, SGD with momentum later, and a mix between (Akiba et al. 2017, arXiv 1711.04325).
+
+With u = g + weight_decay w, and a(e) the share of SGD at epoch e:
+
+    m = mu2 m + (1 - mu2) u^2
+    D = momentum D - (a + b / (sqrt(m) + eps)) u,    b = (1 - a) rms_rate / rate
+    w = w + rate D
+
+    a(e) = 1/2 exp(2 (e - centre) / period)      for e < centre
+           1/2 + (e - centre) / period           for e < centre + period / 2
+           1                                     after
+
+Marks. The rules for m, D and w, and the first and last line of a: secondary (notes on the paper, and three programs in
+Chainer that agree). The second line of a: derived. Notes and two of the programs have 2 (e - centre) / period there,
+which would reach 1.5 and fall back to 1, and make b negative; with the coefficient 1 both a and its slope are
+continuous, as of the exponential linear unit that the paper names. b: secondary. centre 10, period 5, mu2 0.99, eps
+1e-8 and rms_rate 3e-4: secondary (the defaults of these programs). u: from memory (Chainer's hook adds the decay to the
+gradient before the rule); two of the programs decay elsewhere or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.progress import Moment
+from training.recipe.limits import Limits
+from training.recipe.reading import ConfigError
+from training.recipe.train import Train
+
+OPTIONS = "train.optimizer.options"
+
+
+def sgd_share(epochs: float, centre: float, period: float) -> float:
+    """a(e): how much of a step is SGD's, from almost 0 to 1."""
+    if epochs < centre:
+        return 0.5 * exp(2 * (epochs - centre) / period)
+    return min(1.0, 0.5 + (epochs - centre) / period)
+
+
+class RMSpropWarmup:
+    """The formulas above, one tensor after the other. Before the first `before_step` it is at epoch 0."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: Train,
+        *,
+        mu2: float = 0.99,
+        eps: float = 1e-8,
+        centre: float = 10.0,
+        period: float = 5.0,
+        rms_rate: float = 3e-4,
+    ) -> None:
+        """`centre` and `period` are in epochs. Raises ConfigError for an option out of its limits."""
+        _check("mu2", mu2, Limits(at_least=0, at_most=0.999999))
+        for name, value in (("eps", eps), ("period", period)):
+            _check(name, value, Limits(above=0, at_most=1e6))
+        for name, value in (("centre", centre), ("rms_rate", rms_rate)):
+            _check(name, value, Limits(at_least=0, at_most=1e6))
+        self._weights = dict(model.named_parameters())
+        self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        self._squares = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        self._name_of = {weight: name for name, weight in self._weights.items()}
+        self._momentum, self._weight_decay = train.optimizer.momentum, train.optimizer.weight_decay
+        self._least_decayed = 0 if train.optimizer.decay_vectors else 2  # dimensions
+        self._mu2, self._eps, self._centre, self._period, self._rms_rate = mu2, eps, centre, period, rms_rate
+        self._share = sgd_share(0.0, centre, period)
+
+    def before_step(self, moment: Moment, weight_decay: float) -> None:
+        """The share of SGD at the beginning of the step, and the decay of the steps that follow."""
+        self._share = sgd_share(moment.begins, self._centre, self._period)
+        self._weight_decay = weight_decay
+
+    def step(self, rate: float) -> None:
+        """Move every weight along its `.grad`."""
+        self.step_part(list(self._name_of), rate)
+
+    @torch.no_grad()
+    def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        """Move these weights of the model alone."""
+        for weight in parameters:
+            if weight.grad is not None:
+                name = self._name_of[weight]
+                self._move(weight, weight.grad, self._velocities[name], self._squares[name], rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """D and m by parameter name."""
+        return {"velocities": dict(self._velocities), "squares": dict(self._squares)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a `state_dict`; KeyError when a tensor is missing."""
+        for name in self._weights:
+            self._velocities[name].copy_(state["velocities"][name])
+            self._squares[name].copy_(state["squares"][name])
+
+    def _move(self, weight: Tensor, gradient: Tensor, velocity: Tensor, square: Tensor, rate: float) -> None:
+        if self._weight_decay and weight.ndim >= self._least_decayed:
+            gradient = gradient.add(weight, alpha=self._weight_decay)
+        square.mul_(self._mu2).addcmul_(gradient, gradient, value=1 - self._mu2)
+        velocity.mul_(self._momentum).add_(gradient, alpha=-self._share)
+        if self._share < 1 and rate:  # at a rate of 0 nothing moves, and b has no value
+            b = (1 - self._share) * self._rms_rate / rate
+            velocity.addcdiv_(gradient, square.sqrt().add_(self._eps), value=-b)
+        weight.add_(velocity, alpha=rate)
+
+
+build = RMSpropWarmup
+
+
+def _check(name: str, value: object, limits: Limits) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{OPTIONS}.{name}: must be a number, not {value!r}")
+    if complaint := limits.complaint(value):
+        raise ConfigError(f"{OPTIONS}.{name}: {complaint}, not {value}")
