@@ -14,7 +14,7 @@ from training.recipe.reading import ConfigError as ConfigError
 from training.recipe.reading import record
 from training.recipe.train import Train
 
-SCHEMA = 2
+SCHEMA = 3
 MOST_LEVELS = 3
 TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=True)
 
@@ -37,6 +37,7 @@ class Config:
     token: Annotated[str, TOKEN] = field(repr=False)
     checkpoints: Path
     metrics: Path
+    trace: Path
     done: Path
     train: Train
 

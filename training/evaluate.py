@@ -1,18 +1,100 @@
-"""Accuracy on the test set, each rank taking its share of it."""
+"""Accuracy and loss on the test set, each rank taking its share of it: of a model, and of an ensemble."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+TOP = 5
 
 
-def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The share of right answers, 0 to 1, over all ranks; this one brings `images` and `labels` [N]."""
+class Score(NamedTuple):
+    """Shares of right answers, 0 to 1, and the mean cross entropy (without label smoothing).
+
+    `top5` counts a right answer among the five likeliest; None where there are no more classes than that.
+    """
+
+    accuracy: float
+    top5: float | None
+    loss: float
+
+
+class Evaluation(NamedTuple):
+    """The score of a model; of the members of its ensemble, and of their mean softmax output, if there are any."""
+
+    model: Score
+    members: tuple[Score, ...] = ()
+    ensemble: Score | None = None
+
+    def row(self) -> dict[str, object]:
+        """As metrics tell it."""
+        accuracy, top5, loss = self.model
+        row: dict[str, object] = {"accuracy": round(accuracy, 5), "test_loss": round(loss, 5)}
+        if top5 is not None:
+            row["top5"] = round(top5, 5)
+        if self.ensemble is not None:
+            members = [round(member.accuracy, 5) for member in self.members]
+            row |= {"members": members, "best_member": max(members), "ensemble": round(self.ensemble.accuracy, 5)}
+        return row
+
+
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    device: torch.device,
+    classes: int,
+    members: Sequence[Mapping[str, Tensor]] = (),
+) -> Evaluation:
+    """Scores over the test samples of all ranks; this one brings `batches` of inputs [N, ...] and labels [N].
+
+    Ranks may bring different numbers of batches and of samples, or none. A member is a state of the model: all of
+    them are on the device at the same time, so that a sample is read once. All ranks must call this together. The
+    scores are NaN where there is no sample at all.
+    """
+    states = [{name: tensor.to(device) for name, tensor in member.items()} for member in members]
+    totals = torch.zeros(1 + len(states) + bool(states), 3, dtype=torch.float64, device=device)
+    seen = 0
     model.eval()
     with torch.inference_mode():
-        right = (model(images).argmax(dim=1) == labels).sum()
+        for inputs, labels in batches:
+            if len(labels):
+                totals += _totals(_outputs(model, states, inputs.to(device)), labels.to(device))
+                seen += len(labels)
     model.train()
-    counts = torch.stack([right, torch.tensor(len(labels), device=right.device)])
-    dist.all_reduce(counts)
-    return counts[0].item() / counts[1].item()
+    counted = torch.cat([totals.flatten(), totals.new_tensor([seen])])
+    dist.all_reduce(counted)
+    *sums, samples = counted.tolist()
+    scores = [_score(sums[at : at + 3], samples, classes) for at in range(0, len(sums), 3)]
+    return Evaluation(scores[0], tuple(scores[1 : 1 + len(states)]), scores[-1] if states else None)
+
+
+def _outputs(model: nn.Module, states: Sequence[dict[str, Tensor]], inputs: Tensor) -> list[Tensor]:
+    """Logits [N, classes] of the model, of each member, and of the ensemble (the log of the mean softmax output)."""
+    logits = [model(inputs), *(functional_call(model, state, (inputs,)) for state in states)]
+    if states:
+        each = torch.stack([functional.log_softmax(some.float(), dim=1) for some in logits[1:]])
+        logits.append(torch.logsumexp(each, dim=0) - math.log(len(states)))
+    return logits
+
+
+def _totals(outputs: Sequence[Tensor], labels: Tensor) -> Tensor:
+    """For each of the outputs: how often it is right, how often within the first five, and its summed loss [., 3]."""
+    rows = []
+    for logits in outputs:
+        right = logits.argmax(dim=1) == labels
+        near = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == labels[:, None]
+        loss = functional.cross_entropy(logits.float(), labels, reduction="sum")
+        rows.append(torch.stack([right.sum().double(), near.sum().double(), loss.double()]))
+    return torch.stack(rows)
+
+
+def _score(sums: Sequence[float], samples: float, classes: int) -> Score:
+    right, near, loss = (total / samples if samples else math.nan for total in sums)
+    return Score(right, near if classes > TOP else None, loss)

@@ -11,8 +11,9 @@ import torch.distributed as dist
 
 from training.config import Config
 from training.cut_off import PeerLost
-from training.data import order
-from training.evaluate import accuracy
+from training.ensemble import Members
+from training.evaluate import Evaluation, evaluate
+from training.feed import Feed
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
@@ -22,6 +23,7 @@ from training.step import ways
 from training.step.backward import Backward
 from training.step.late import Late
 from training.sync import alike
+from training.trace import Trace
 
 
 class Diverged(RuntimeError):
@@ -29,19 +31,23 @@ class Diverged(RuntimeError):
 
 
 class Learner:
-    """One rank's replica, which has come as far as `progress`; all ranks hold the same bits."""
+    """One rank's replica, which has come as far as `progress`; all ranks hold the same bits.
+
+    `course` says what holds where, and `trace` is told of every step.
+    """
 
     def __init__(self, config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> None:
         self._train, self._ranks, self.device = config.train, ranks, device
-        self._data, self.model = parts.data, parts.model
-        self._rate_at, self._batch_at = parts.rate_at, parts.batch_at
-        self._norms = convert(parts.model, config.train.norm, ranks)
+        self.data, self.model, self.course = parts.data, parts.model, parts.course
+        self.norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
-        self._steps, self._optimizer = ways.build(config, ranks, parts, self._backward)
+        self.steps, self._optimizer = ways.build(config, ranks, parts, self._backward)
+        self._feed = Feed(parts.data, parts.course, ranks, config.train.seed, device)
+        self._members = Members(self.model, self._optimizer, self.check_alike)
         self._numbers = Late()
+        self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
         self.progress = Progress()
         self.last_rate = 0.0
-        self.total_samples = self._train.epochs * self._data.train_samples
 
     @property
     def parameters(self) -> int:
@@ -51,25 +57,20 @@ class Learner:
     @property
     def batch(self) -> int:
         """Samples of the next step, over all ranks."""
-        batch = self._batch_at(self.progress)
+        batch = self.course.batch_at(self.progress)
         if by := fits.undivided(self._train, batch, self._ranks.world):
             raise ValueError(f"the batch after {self.progress.samples} samples is {batch}: it does not divide by {by}")
         return batch
 
     @property
     def finished(self) -> bool:
-        """Whether every sample was seen in every epoch; the last batch may reach into one epoch more."""
-        return self.progress.samples >= self.total_samples
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of the whole training, if the batch stays what it is now."""
-        return self.progress.steps_at(self.total_samples, self.batch)
+        """Whether every sample was seen in every epoch."""
+        return self.course.finished(self.progress)
 
     @property
     def epochs(self) -> float:
         """Passes over the training set so far."""
-        return self.progress.epochs(self._data.train_samples)
+        return self.progress.epochs(self.data.train_samples)
 
     @property
     def mean_loss(self) -> float:
@@ -86,28 +87,34 @@ class Learner:
 
         True on all ranks if any rank said `stop`: on a GPU one step later, for nothing here waits for the device.
         """
+        phase = self.course.phase_at(self.progress.samples)
+        if not self.progress.steps:
+            self._members.at_phase(None, phase)
         for _ in range(self._train.sync.every):
-            batch = self.batch
-            self.last_rate = self._rate_at(self.progress.middle_of_step(batch, self._data.train_samples))
-            self._steps.take(*self._next(batch), self.last_rate, stop, self.progress.steps)
-            self.progress = self.progress.after(batch)
+            self._step(stop)
             if self.finished:
                 break
-        self._numbers.put(self._steps.meet(stop))
+        self._numbers.put(self.steps.meet(stop))
+        following = None if self.finished else self.course.phase_at(self.progress.samples)
+        if following != phase:
+            self._members.at_phase(phase, following)
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
 
     def step_alone(self) -> None:
         """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
         self.model.zero_grad(set_to_none=False)
-        self._backward.run(self.model, *self._next(self.batch))
+        self._backward.run(self.model, *self._feed.take(self.progress))
         self._optimizer.step(0.0)
 
-    def accuracy(self) -> float:
-        """On the test set, 0 to 1; all ranks must ask together."""
-        self._norms.before_evaluation()
-        images, labels = self._data.test_shard(self._ranks.rank, self._ranks.world)
+    def evaluate(self) -> Evaluation:
+        """On the test set, as the images of the last step looked; all ranks must ask together."""
+        self.norms.before_evaluation()
+        self._feed.look_once(self.progress)
+        data, rank, world = self.data, self._ranks.rank, self._ranks.world
+        in_batches = getattr(data, "test_batches", None)
+        batches = in_batches(rank, world) if in_batches else [data.test_shard(rank, world)]
         with self._backward.precision():
-            return accuracy(self.model, images.to(self.device), labels.to(self.device))
+            return evaluate(self.model, batches, self.device, data.classes, self._members.states)
 
     def gather(self) -> None:
         """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""
@@ -115,12 +122,13 @@ class Learner:
             gather()
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs; the sample order and the rates follow from the progress."""
+        """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
         return {
             "progress": asdict(self.progress),
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
+            **({"ensemble": members} if (members := self._members.state_dict()) else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -130,6 +138,7 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
         if self._backward.scale and "loss_scale" in state:
             self._backward.scale.load_state_dict(state["loss_scale"])
+        self._members.load_state_dict(state.get("ensemble", {}))
 
     def start_alike(self) -> list[int]:
         """Take rank 0's weights if any rank drew others from the seed, and say which did; all ranks must call it."""
@@ -145,7 +154,7 @@ class Learner:
 
         All ranks must call it together. Statistics of the last batch, which differ, are averaged first.
         """
-        self._norms.before_evaluation()
+        self.norms.before_evaluation()
         others = alike.differing(self.model.state_dict().values())
         if not others:
             return
@@ -155,18 +164,22 @@ class Learner:
             raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
         raise PeerLost(what)
 
-    def _next(self, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
-        samples = order.rank_batch(
-            self.progress.samples,
-            batch=batch,
-            rank=self._ranks.rank,
-            world=self._ranks.world,
-            samples=self._data.train_samples,
-            seed=self._train.seed,
-        )
-        images, labels = self._data.train_batch(samples)
-        return self._moved(images), self._moved(labels)
+    def _step(self, stop: bool) -> None:
+        course, before = self.course, self.progress
+        following, moment = before.after(self.batch), course.moment_at(before)
+        inputs, labels = self._feed.take(before)
+        self.last_rate = course.rate_at(moment)
+        if before_step := getattr(self._optimizer, "before_step", None):
+            before_step(moment, course.weight_decay_at(before))
+        self.steps.take(inputs, labels, self.last_rate, stop, before.steps)
+        self._trace(inputs, following)
+        self.progress = following
 
-    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """On the device; from pinned memory, as a copy from any other would wait for it."""
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+    def _trace(self, inputs: torch.Tensor, following: Progress) -> None:
+        """A step's line, with the batch and the size as they were."""
+        if self.trace.active:
+            self.trace.buckets(self.steps.buckets())
+            world = self._ranks.world
+            seen = {"batch": len(inputs) * world, "size": inputs.shape[-1], "world": world}
+            holds = self.course.facts_at(self.progress)
+            self.trace.step(step=following.steps, **{**holds, "lr": self.last_rate, **seen})

@@ -30,6 +30,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     checkpoints = saver.open_folder(config, ranks)
     reporter.start(saver.resume(config, meeting, learner, checkpoints), device)
     code = _train(config, ranks, learner, reporter, checkpoints, stop)
+    reporter.end(code)
     rendezvous.leave()
     return code
 
@@ -42,30 +43,30 @@ def _train(
     checkpoints: CheckpointFolder | None,
     stop: StopRequest,
 ) -> int:
-    train, meter, accuracy = config.train, Meter(), None
+    train, meter, evaluation = config.train, Meter(), None
     while not learner.finished:
-        whole_epochs, before = int(learner.epochs), learner.progress.steps
+        before = learner.progress
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         finished, steps = learner.finished, learner.progress.steps
-        if _passed(train.log_every_steps, before, steps):
+        if _passed(train.log_every_steps, before.steps, steps):
             reporter.step(meter)
         if stopping or finished:
             if not saver.save(checkpoints, learner, reporter, last=True):
                 return EXIT_NO_CHECKPOINT
-        elif _passed(train.checkpoint_every_steps, before, steps):
+        elif _passed(train.checkpoint_every_steps, before.steps, steps):
             saver.save(checkpoints, learner, reporter, last=False)
         if stopping and not finished:
             reporter.stop()
             return EXIT_STOPPED
-        if int(learner.epochs) > whole_epochs:
-            accuracy = learner.accuracy()
-            reporter.evaluation(accuracy)
-    if accuracy is None:  # resumed after the last step
-        accuracy = learner.accuracy()
+        reporter.epochs(before)
+        if learner.course.evaluates(before, learner.progress):
+            evaluation = reporter.evaluation()
+    if evaluation is None:  # resumed after the last step
+        evaluation = learner.evaluate()
     if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
-    reporter.done(accuracy, meter, name_of(learner.progress.steps))
+    reporter.done(evaluation, meter, name_of(learner.progress.steps))
     return EXIT_DONE
 
 

@@ -23,8 +23,9 @@ from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.metrics import Metrics
 from training.parts import Parts, build_parts, settle
-from training.progress import Progress, always
+from training.progress import Progress
 from training.ranks import Ranks
+from training.schedule.phases import Course
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # larger messages than one that took so long tell nothing new
@@ -56,8 +57,9 @@ def main(arguments: list[str]) -> int:
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
     """A step without its all-reduce, at the run's batch and at twice that: from two a line can be drawn."""
     for factor in (1, 2):
-        batch = factor * config.train.batch
-        learner = Learner(config, ranks, device, replace(parts, batch_at=always(batch)))
+        batch = factor * parts.course.phases[0].batch
+        course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
+        learner = Learner(config, ranks, device, replace(parts, course=course))
         step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
         yield {"model": config.train.model.name, "batch": batch // ranks.world, "time_s": step_s}
 

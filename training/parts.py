@@ -12,12 +12,13 @@ from torch import nn
 
 from training.agree import on_all_ranks
 from training.data.view import view_of
-from training.progress import BatchAt, always
 from training.recipe import names
 from training.recipe.build import build, expect
-from training.recipe.protocols import DataSet, Optimizer, Schedule
+from training.recipe.protocols import DataSet, Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
+from training.schedule.named import named
+from training.schedule.phases import Course
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch", "test_shard")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
@@ -30,15 +31,15 @@ class Parts:
     data: DataSet
     model: nn.Module
     optimizer: Optimizer
-    rate_at: Schedule
-    batch_at: BatchAt
+    course: Course
 
 
 def build_parts(train: Train, device: torch.device) -> Parts:
     """The parts of a training, the model on `device`. Raises ConfigError that names the key of what cannot be built."""
     data = _data(train)
     model = _model(train, data).to(device)
-    return Parts(data, model, _optimizer(train, model), _schedule(train), always(train.batch))
+    optimizer = _optimizer(train, model)
+    return Parts(data, model, optimizer, _course(train, data, optimizer))
 
 
 def settle(optimizer: Optimizer, device: torch.device) -> None:
@@ -76,7 +77,14 @@ def _optimizer(train: Train, model: nn.Module) -> Optimizer:
     return optimizer
 
 
-def _schedule(train: Train) -> Schedule:
-    schedule: Schedule = build("train.schedule", train.schedule, names.SCHEDULES, train)
-    expect("train.schedule", train.schedule, schedule, "a function", ["__call__"])
-    return schedule
+def _course(train: Train, data: DataSet, optimizer: Optimizer) -> Course:
+    schedule = None if train.phases and train.phases[0].lr else named(train)
+    course = Course(train, data.train_samples, schedule)
+    for phase in course.phases:
+        key = f"train.phases[{phase.number}]"
+        if not hasattr(data, "look") and (changed := phase.view.changed()):
+            raise ConfigError(f"{key}.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
+        if not hasattr(optimizer, "before_step") and phase.weight_decay != train.optimizer.weight_decay:
+            why = f"{train.optimizer.name} has no method 'before_step': it cannot change"
+            raise ConfigError(f"{key}.weight_decay: {why}")
+    return course

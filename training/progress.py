@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,12 +41,3 @@ class Progress:
     def steps_at(self, samples: int, batch: int) -> int:
         """The steps taken when `samples` have been seen, if all steps to come are of `batch` samples."""
         return self.steps + max(0, -(-(samples - self.samples) // batch))
-
-
-BatchAt = Callable[[Progress], int]
-"""The samples of the next step, over all ranks. A pure function: a resumed run asks again from the middle."""
-
-
-def always(batch: int) -> BatchAt:
-    """Every step takes `batch` samples."""
-    return lambda _: batch

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 import torch
 
 from training import device as devices
 from training.checkpoint.manifest import Checkpoint
 from training.config import Config
+from training.evaluate import Evaluation
+from training.exits import EXIT_DONE
 from training.learner import Learner
 from training.meter import Meter
 from training.metrics import Metrics
+from training.mllog import MLLog, hyper_parameters
+from training.problems import Problems
+from training.progress import Progress
 from training.ranks import Ranks
 
 
@@ -21,8 +27,17 @@ class Reporter:
     def __init__(self, config: Config, ranks: Ranks, learner: Learner) -> None:
         self._config, self._ranks, self._learner = config, ranks, learner
         self._metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
+        self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
+        self._problems = Problems(learner.data, learner.device)
 
     def start(self, resumed_from: str | None, device: torch.device) -> None:
+        learner = self._learner
+        for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
+            self._mllog.event(key, value)
+        self._mllog.start("run_start")
+        self._mllog.start("epoch_start", epoch_num=int(learner.epochs) + 1)
+        optimizer = asdict(self._config.train.optimizer)
+        learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
             "start",
             resumed_from=resumed_from,
@@ -31,8 +46,8 @@ class Reporter:
             device=device.type,
             backend=devices.backend(device),
             params=self._learner.parameters,
-            total_steps=self._learner.total_steps,
-            total_samples=self._learner.total_samples,
+            total_steps=self._total_steps,
+            total_samples=self._learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
         )
 
@@ -40,8 +55,8 @@ class Reporter:
         learner = self._learner
         self._write(
             "step",
-            total_steps=learner.total_steps,
-            total_samples=learner.total_samples,
+            total_steps=self._total_steps,
+            total_samples=learner.course.total_samples,
             epoch=round(learner.epochs, 4),
             loss=round(learner.mean_loss, 5),
             lr=round(learner.last_rate, 6),
@@ -49,8 +64,24 @@ class Reporter:
             **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
         )
 
-    def evaluation(self, accuracy: float) -> None:
-        self._write("eval", epoch=float(int(self._learner.epochs)), accuracy=round(accuracy, 5))
+    def epochs(self, before: Progress) -> None:
+        """Training has come from `before` to where it is, past the ends of some epochs or of none."""
+        first, now = (int(at.epochs(self._learner.data.train_samples)) for at in (before, self._learner.progress))
+        for epoch in range(first + 1, now + 1):
+            self._mllog.stop("epoch_stop", epoch_num=epoch)
+            if not self._learner.finished:
+                self._mllog.start("epoch_start", epoch_num=epoch + 1)
+
+    def evaluation(self) -> Evaluation:
+        """See the test set; all ranks must call it together."""
+        epoch = int(self._learner.epochs)
+        self._mllog.start("eval_start", epoch_num=epoch)
+        found = self._learner.evaluate()
+        self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
+        self._mllog.stop("eval_stop", epoch_num=epoch)
+        lost = self._problems.tell()
+        self._write("eval", epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
+        return found
 
     def checkpoint(self, name: str, spent_s: float) -> None:
         self._write("checkpoint", path=name, seconds=round(spent_s, 4))
@@ -69,9 +100,20 @@ class Reporter:
     def stop(self) -> None:
         self._write("stop", reason="SIGTERM")
 
-    def done(self, accuracy: float, meter: Meter, checkpoint: str) -> None:
-        self._write("done", accuracy=round(accuracy, 5), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+    def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
+        self._write("done", **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+
+    def end(self, code: int) -> None:
+        """The attempt is over, with this exit code."""
+        self._mllog.stop("run_stop", status="success" if code == EXIT_DONE else "aborted")
+        self._learner.trace.flush()
+
+    @property
+    def _total_steps(self) -> int:
+        return self._learner.course.total_steps(self._learner.progress)
 
     def _write(self, event: str, **values: object) -> None:
         progress = self._learner.progress
+        if event != "step":
+            self._learner.trace.flush()
         self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+from training.schedule.phases import phases_of
 
 WIDTH = 100  # of what stands beside a name
 
@@ -109,7 +110,8 @@ def _command(planned: Plan) -> dict[str, str]:
 
 def _training(planned: Plan) -> dict[str, str]:
     train = planned.run.train
-    return {
-        "training": f"{train.model.name} on {train.data.name}, {train.epochs} epochs, batch {train.batch} "
-        f"({train.batch // planned.ranks} per rank), lr {train.optimizer.lr:g}",
-    }
+    batches = list(dict.fromkeys(phase.batch for phase in phases_of(train, 1)))
+    batch = ", then ".join(f"{batch} ({batch // planned.ranks} per rank)" for batch in batches)
+    rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
+    what = f"{train.model.name} on {train.data.name}, {train.epochs} epochs"
+    return {"training": f"{what}, batch {batch}, lr {rate}"}

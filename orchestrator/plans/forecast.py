@@ -20,9 +20,11 @@ from orchestrator.plans.gradient import backend_of
 from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
 from orchestrator.predict.compute import Device, device, device_for, measured
-from orchestrator.predict.forecast import Asked, Communication, Forecast, forecast
+from orchestrator.predict.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
 from orchestrator.predict.networks import network, with_ranks_per_node
 from orchestrator.predict.workload import Workload, workload, workload_of
+from training.recipe.train import Train
+from training.schedule.phases import Course
 
 Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
 
@@ -54,14 +56,26 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
             nodes=plan.run.nodes,
             ranks=plan.ranks,
             grid=plan.grid.dims,
-            batch=plan.run.train.batch,
+            phases=_phases(plan.run.train, trained),
             epochs=plan.run.train.epochs,
+            evaluations=Course(plan.run.train, trained.images).evaluations,
             workload=trained,
             device=_device(plan, trained, other),
             network=named or _links(plan),
             communication=found,
         )
     )
+
+
+def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
+    """The steps of each phase that has some, with images of its size; the run alone where it has no phases."""
+    found = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
+    return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in found)
+
+
+def _work(size: int | None, trained: Workload) -> float:
+    """What an image of this size takes, by one of the workload's."""
+    return 1.0 if size is None or trained.side is None else (size / trained.side) ** 2
 
 
 def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
@@ -111,7 +125,7 @@ def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tupl
 
 
 def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
-    local_batch = plan.run.train.batch / plan.ranks
+    local_batch = Course(plan.run.train, trained.images).phases[0].batch / plan.ranks
     if (rate := other.images_per_s) is not None:
         if not 0 < rate < float("inf"):
             raise UserError(f"--images-per-s {rate}: must be above 0")

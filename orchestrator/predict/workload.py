@@ -25,6 +25,7 @@ class Workload:
     test_images: int
     bytes_per_parameter: float
     overlaps: bool
+    side: int | None = None  # of an image, in pixels; None where its samples are none
 
     @property
     def gradient_bytes(self) -> float:
@@ -34,7 +35,7 @@ class Workload:
 def workload(name: str) -> Workload:
     """`resnet50` on ImageNet in half precision, or a built-in model on the default data set. Raises UserError."""
     if name == RESNET50:
-        return Workload(name, tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True)
+        return Workload(name, tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True, 224)
     if name not in MODELS.known:
         raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
     return workload_of(Train(model=ModelKeys(name)))
@@ -55,7 +56,8 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
     wire_bytes = 4.0 if train.sync.wire == "fp32" else 2.0
     alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)
     overlaps = train.sync.all_reduce == "ddp" or not alone
-    return Workload(train.model.name, layers, data.train_samples, data.test_samples, wire_bytes, overlaps)
+    side = data.shape[-1] if len(data.shape) > 1 else None
+    return Workload(train.model.name, layers, data.train_samples, data.test_samples, wire_bytes, overlaps, side)
 
 
 def _known() -> str:

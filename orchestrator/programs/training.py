@@ -55,5 +55,6 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "done": str(attempt.done),
         "checkpoints": str(run.checkpoints),
         "metrics": str(run.metrics),
+        "trace": str(attempt.trace),
         "train": as_written(plan.run.train),
     }

@@ -61,6 +61,10 @@ class Attempt:
         return self.folder / "metrics.jsonl"
 
     @property
+    def trace(self) -> Path:
+        return self.folder / "trace.jsonl"
+
+    @property
     def rendezvous(self) -> Path:
         return self.folder / "rendezvous.json"
 

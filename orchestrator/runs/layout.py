@@ -45,6 +45,7 @@ ATTEMPT = (
     Held("config.json", "what the training is told, with the token of the attempt", "train"),
     Held("rendezvous.json", "where the ranks meet"),
     Held("metrics.jsonl", "what the command may append, as JSON lines", "command"),
+    Held("trace.jsonl", "what held in every step, where train.trace asks for it", "train"),
     Held("done.json", "that the training is done", "train"),
     Held("end.json", "how the attempt ended"),
     Held("logs/rank-NNNN.log", "the output of each rank"),

@@ -12,7 +12,11 @@ from orchestrator.runs.lines import last_lines
 LARGEST_BYTES = 64 * 1024 * 1024
 LARGEST = 1e15
 WHOLE = ("step", "total_steps", "samples", "total_samples", "attempt")
-NUMBERS = ("t", "loss", "lr", "epoch", "images_per_s", "accuracy", "time_s", "batch", "bytes", "ranks")
+NUMBERS = (
+    "t", "loss", "lr", "epoch", "images_per_s", "accuracy", "top5", "test_loss", "ensemble", "best_member", "time_s",
+    "batch", "bytes", "ranks",
+)  # fmt: skip
+LISTS = ("members",)
 
 
 def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
@@ -47,7 +51,8 @@ def _row(line: bytes) -> dict[str, Any] | None:
     if row["event"] == "step" and not {"step", "attempt"} <= row.keys():
         return None
     whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in WHOLE if key in row)
-    return row if whole and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
+    lists = all(type(row[key]) is list and all(map(_is_number, row[key])) for key in LISTS if key in row)
+    return row if whole and lists and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
 
 
 def _is_number(value: object) -> bool:

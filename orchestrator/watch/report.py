@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.runs import metrics
@@ -31,22 +32,26 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
         table.append(("network", view.slow_network or view.network))
     if view.loss is not None:
         table.append(("loss", number(view.loss)))
-    if speed := _speed(run) or view.images_per_s:
+    done = _done(run)
+    if speed := done.get("images_per_s") or view.images_per_s:
         table.append(("images/s", f"{speed:,.0f}"))
     if view.accuracy is not None:
-        table.append(("test accuracy", percent(view.accuracy)))
+        top5 = "" if done.get("top5") is None else f" (top 5: {percent(done['top5'])})"
+        table.append(("test accuracy", f"{percent(view.accuracy)}{top5}"))
+    if (ensemble := done.get("ensemble")) is not None and (best := done.get("best_member")) is not None:
+        members = f"{len(done.get('members', ()))} members, the best has {percent(best)}"
+        table.append(("ensemble", f"{percent(ensemble)} ({members})"))
     table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
     table += [("damaged", text) for text in view.damaged]
     return [(name, plain(value)) for name, value in table]
 
 
-def _speed(run: RunFolder) -> float | None:
-    """Images per second over the whole training, once it is done."""
+def _done(run: RunFolder) -> dict[str, Any]:
+    """What the training said when it was done: its speed over all steps, and its last evaluation."""
     try:
-        done = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), "done")
+        return metrics.newest(metrics.read(run.metrics, TAIL_BYTES), "done") or {}
     except SiteError:
-        return None
-    return done.get("images_per_s") if done else None
+        return {}
 
 
 def show(run: RunFolder, view: View) -> None:

@@ -15,10 +15,10 @@ from training.config import Config
 from training.learner import Learner
 from training.optim.sgd import SGD
 from training.parts import Parts
-from training.progress import always
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import SyncKeys
+from training.schedule.phases import Course
 from training.sync.buckets.layout import Layout
 from training.sync.gradients import Gradients
 from training.sync.missing import MissingGradient
@@ -70,7 +70,8 @@ def learner(
     world, model = torch.distributed.get_world_size(), Network(rank, branch)
     read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid)
     train = replace(TRAIN, **{"batch": BATCH, "sync": SyncKeys(**sync), **(changes or {})})
-    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(train.batch))
+    course = Course(train, Points.train_samples, lambda moment: 0.1)
+    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), course)
     return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
 
 

@@ -25,10 +25,11 @@ from training.optim.lars import LARS
 from training.optim.lars import build as build_lars
 from training.optim.sharded import FirstHalf, ShardedLARS
 from training.parts import Parts, settle
-from training.progress import Moment, always
+from training.progress import Moment
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
+from training.schedule.phases import Course
 from training.sync.arena import Arena
 
 MOMENTUM, DECAY = 0.9, 0.01
@@ -145,7 +146,8 @@ def learned(rank: int, grid: tuple[int, ...], folder: str, form: str, buckets: s
     )
     read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid, train=train)
     net = Network(rank)
-    parts = Parts(Points(), net, build_lars(net, train), lambda moment: 0.1 + 0.01 * moment.steps, always(BATCH))
+    course = Course(train, Points.train_samples, lambda moment: 0.1 + 0.01 * moment.steps)
+    parts = Parts(Points(), net, build_lars(net, train), course)
     learner = Learner(read, Ranks(rank, world, rank), torch.device("cpu"), parts)
     for _ in range(steps):
         learner.step(stop=False)

@@ -19,10 +19,10 @@ from training.norm.convert import convert
 from training.norm.statistics import layers, running
 from training.optim.sgd import SGD
 from training.parts import Parts
-from training.progress import always
 from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import NormKeys, SyncKeys
+from training.schedule.phases import Course
 from training.sync import synchronization
 from training.sync.ddp import DDPGradients
 from training.sync.gradients import Gradients
@@ -79,7 +79,8 @@ def learner(rank: int, folder: str, norm: dict[str, Any], sync: dict[str, Any]) 
     model, world = Normalized(), torch.distributed.get_world_size()
     read = record(Config, config(Path(folder), (world, 1)))
     train = replace(TRAIN, batch=BATCH, norm=NormKeys(**norm), sync=SyncKeys(**sync))
-    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), lambda moment: 0.1, always(BATCH))
+    course = Course(train, Points.train_samples, lambda moment: 0.1)
+    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), course)
     return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
 
 

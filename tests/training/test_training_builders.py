@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from training.parts import build_parts
 from training.progress import Moment
 from training.recipe.build import build
 from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
+from training.recipe.phases import PhaseKeys
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
@@ -100,7 +102,7 @@ def own(tmp_path: Path) -> Path:
 def test_every_built_in_is_there(key: str, names: Names) -> None:
     for name in names.known:
         parts = build_parts(replace(TRAIN, **{key: replace(getattr(TRAIN, key), name=name)}), CPU)
-        assert parts.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
+        assert parts.course.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
         inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
         assert inputs.shape[1:] == parts.data.shape and parts.model(inputs).shape == (2, parts.data.classes)
         assert sum(len(parts.data.test_shard(rank, 3)[1]) for rank in range(3)) == parts.data.test_samples
@@ -187,4 +189,40 @@ def test_options_reach_a_schedule() -> None:
     train = Train(
         epochs=11, optimizer=OptimizerKeys(lr=8.0), schedule=ScheduleKeys("polynomial", 1.0, options={"power": 1.0})
     )
-    assert build_parts(train, CPU).rate_at(Moment(0, 0, 6.0, 6.0)) == pytest.approx(4.0)
+    assert build_parts(train, CPU).course.rate_at(Moment(0, 0, 6.0, 6.0)) == pytest.approx(4.0)
+
+
+PLAIN = """
+class Data:
+    train_samples, test_samples, classes, shape = 4, 2, 2, (1, 8, 8)
+    def train_batch(self, samples): pass
+    def test_shard(self, rank, world): pass
+
+class Mover:
+    def step(self, rate): pass
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+
+def data(seed): return Data()
+def mover(model, train): return Mover()
+"""
+
+
+CANNOT_CHANGE = [
+    (PhaseKeys(2.0, size=12), {"data": DataKeys("plain:data")}, "[0].size: plain:data has no method 'look'"),
+    (
+        PhaseKeys(2.0, weight_decay=0.0),
+        {"optimizer": OptimizerKeys("plain:mover")},
+        "[0].weight_decay: plain:mover",
+    ),
+]
+
+
+@pytest.mark.parametrize(("phase", "part", "key"), CANNOT_CHANGE, ids=["images", "weight decay"])
+def test_what_a_part_of_the_users_own_cannot_do_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: PhaseKeys, part: dict[str, Any], key: str
+) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=re.escape(f"train.phases{key}")):
+        build_parts(replace(TRAIN, epochs=2, phases=(phase,), **part), CPU)

@@ -33,6 +33,7 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
         "schema": SCHEMA, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
         "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
         "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
+        "trace": str(folder / f"attempts/{attempt}/trace.jsonl"),
         "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"),
         "train": asdict(replace(TRAIN, **train)),
     }  # fmt: skip

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -26,6 +27,7 @@ from orchestrator.watch.width import display_width
 from orchestrator.watch.words import words
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
+from training.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 PAUSED = replace(FAST, eta_s=None, pause="no step for 4 min, usual 0.2 s", reason="being deleted")
@@ -268,6 +270,21 @@ def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
     column = lines[n].index("FAILED")
     assert all(len(text) <= 80 for text in lines) and lines[n + 1].startswith(" " * column)
     assert " ".join(text[column:] for text in lines[n : n + 2]) == f"FAILED: {FAILED.reason}"
+
+
+def test_the_table_at_the_end_tells_of_an_ensemble(run: RunFolder) -> None:
+    evaluation = {"accuracy": 0.96, "top5": 0.999, "members": [0.97, 0.95], "best_member": 0.97, "ensemble": 0.98}
+    Metrics(run.metrics, 1).write("done", step=40, **evaluation)
+    table = dict(report.rows(run, replace(FAILED, accuracy=0.96)))
+    assert table["test accuracy"] == "96.00% (top 5: 99.90%)"
+    assert table["ensemble"] == "98.00% (2 members, the best has 97.00%)"
+
+
+def test_members_that_are_no_numbers_are_a_damaged_row(run: RunFolder) -> None:
+    before = metrics.checked(run.metrics)[1]
+    for members in (0.9, ["0.9"], {"1": 0.9}):
+        Metrics(run.metrics, 1).write("done", step=40, members=members)
+    assert metrics.checked(run.metrics)[1] == before + 3
 
 
 def test_a_terminal_that_cannot_draw_gets_lines(run: RunFolder) -> None:

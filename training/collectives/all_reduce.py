@@ -37,6 +37,12 @@ class AllReduce(Protocol):
         """`start` and `wait`."""
 
 
+def name_of(all_reduce: AllReduce, vector_bytes: int) -> str:
+    """What reduces a vector of this size, for a trace."""
+    chosen = getattr(all_reduce, "chosen", None)
+    return type(chosen(vector_bytes) if chosen else all_reduce).__name__.lower()
+
+
 def build(
     name: Literal["torus", "flat", "hierarchical"],
     dims: tuple[int, ...],

@@ -25,10 +25,11 @@ def build(
 
 def facts(data: DataKeys) -> DataFacts:
     """What the options say."""
-    numbers = [data.options.get("samples", SAMPLES), data.options.get("test_samples", TEST_SAMPLES)]
-    found = facts_of(data, int(numbers[0]), int(numbers[1]), int(data.options.get("classes", CLASSES)))
-    return DataFacts(found.train_samples, found.test_samples, found.classes, (_channels(data), *found.shape[1:]))
+    train_samples, test_samples = _number(data, "samples", SAMPLES), _number(data, "test_samples", TEST_SAMPLES)
+    found = facts_of(data, train_samples, test_samples, _number(data, "classes", CLASSES))
+    return DataFacts(train_samples, test_samples, found.classes, (_number(data, "channels", 3), *found.shape[1:]))
 
 
-def _channels(data: DataKeys) -> int:
-    return int(data.options.get("channels", 3))
+def _number(data: DataKeys, name: str, default: int) -> int:
+    value = data.options.get(name, default)
+    return value if isinstance(value, int) else default

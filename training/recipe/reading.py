@@ -93,7 +93,7 @@ def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
 
 def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
     """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
-    if not isinstance(value, list):
+    if not isinstance(value, (list, tuple)):
         raise ConfigError(f"{key} must be a list, not {_json_type(value)}")
     if args[-1] is not ... and len(value) != len(args):
         raise ConfigError(f"{key} must have {len(args)} values, not {len(value)}")
@@ -105,7 +105,7 @@ def _fits(hint: Any, value: Any) -> bool:
     if get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(one, value) for one in get_args(hint))
     if get_origin(hint) is tuple:
-        return isinstance(value, list) and all(_fits(get_args(hint)[0], item) for item in value)
+        return isinstance(value, (list, tuple)) and all(_fits(get_args(hint)[0], item) for item in value)
     if hint is Path:
         return isinstance(value, str) and value != ""
     return type(value) is hint or (hint is float and type(value) is int)

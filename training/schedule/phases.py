@@ -91,6 +91,13 @@ class Course:
         """Of the next step."""
         return progress.middle_of_step(self.batch_at(progress), self._epoch_samples)
 
+    def facts_at(self, progress: Progress) -> dict[str, object]:
+        """What holds in the next step, by name, for a trace."""
+        phase = self.phase_at(progress.samples)
+        epochs = {"samples": progress.samples, "epoch": progress.epochs(self._epoch_samples)}
+        decay = {"momentum": self._train.optimizer.momentum, "weight_decay": phase.weight_decay}
+        return {**epochs, "phase": phase.number, **decay, **phase.view._asdict()}
+
     def rate_at(self, moment: Moment) -> float:
         """The learning rate of the step at `moment`. Raises ConfigError for a schedule that cannot be built."""
         rate = self.phase_at(round(moment.begins * self._epoch_samples)).rate(moment.begins)
@@ -102,10 +109,23 @@ class Course:
 
     def total_steps(self, progress: Progress = Progress()) -> int:  # noqa: B008  (it cannot be changed)
         """Steps of the whole training, for one that has come as far as `progress`."""
+        return progress.steps + sum(steps for _, steps in self.steps_to_come(progress))
+
+    def steps_to_come(self, progress: Progress = Progress()) -> list[tuple[Phase, int]]:  # noqa: B008
+        """The phases from `progress` on, and how many steps each then has; 0 where the one before reaches over it."""
+        found = []
         for phase in self.phases[self.phase_at(progress.samples).number :]:
             steps = progress.steps_at(phase.end, phase.batch)
+            found.append((phase, steps - progress.steps))
             progress = Progress(steps, progress.samples + (steps - progress.steps) * phase.batch)
-        return progress.steps
+        return found
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations the whole training has."""
+        keys, epochs = self._train.evaluate, self._train.epochs
+        due = range(keys.first, epochs + 1, keys.every)
+        return len(due) + (epochs not in due)
 
     def evaluates(self, before: Progress, after: Progress) -> bool:
         """Whether an evaluation is due once training has come from `before` to `after`; at the end one always is."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.collectives.all_reduce import AllReduce
+from training.collectives.all_reduce import AllReduce, name_of
 from training.recipe.protocols import Optimizer
 from training.sync.arena import Arena
 
@@ -23,6 +23,11 @@ class StateAverage:
     def __init__(self, model: nn.Module, optimizer: Optimizer, all_reduce: AllReduce) -> None:
         self._model, self._optimizer, self._all_reduce = model, optimizer, all_reduce
         self._arena: Arena | None = None
+
+    def facts(self) -> dict[str, object]:
+        """For a trace: no gradients are reduced, and how long the vector is, once there is one."""
+        size = self._arena.vector.nbytes if self._arena else 0
+        return {"gradients": 0, "bytes": size, "all_reduce": name_of(self._all_reduce, size)}
 
     @torch.no_grad()
     def take(self, numbers: Tensor) -> Tensor:

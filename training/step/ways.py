@@ -27,6 +27,9 @@ class Steps(Protocol):
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
         """One step on this rank's share of a batch, after `steps` others."""
 
+    def buckets(self) -> list[dict[str, object]]:
+        """What is reduced together, for a trace: how many gradients, how many bytes, and by what."""
+
     def meet(self, stop: bool) -> Tensor:
         """[mean loss, above 0 if any rank wants to stop] of the last step; from here all ranks hold the same."""
 
@@ -66,6 +69,9 @@ class MeanGradient:
         else:
             self._move_as_they_arrive(rate)
 
+    def buckets(self) -> list[dict[str, object]]:
+        return self._sync.facts()
+
     def meet(self, stop: bool) -> Tensor:
         return self._sync.numbers()
 
@@ -92,6 +98,9 @@ class OwnGradient:
         self._sync.clear()
         self._loss = self._backward.run(self._sync.module, inputs, labels)
         self._optimizer.step(rate)
+
+    def buckets(self) -> list[dict[str, object]]:
+        return [self._average.facts()]
 
     def meet(self, stop: bool) -> Tensor:
         return self._average.take(torch.stack([self._loss, torch.full_like(self._loss, float(stop))]))

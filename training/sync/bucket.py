@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from training.collectives.all_reduce import AllReduce, Pending
+from training.collectives.all_reduce import AllReduce, Pending, name_of
 from training.sync.arena import Arena
 
 
@@ -26,6 +26,11 @@ class Bucket:
         self.waiting_for: set[int] = set()
         self._all_reduce = all_reduce
         self._pending: Pending | None = None
+
+    def facts(self) -> dict[str, object]:
+        """How many gradients it holds, its length on the way, and by what it is reduced."""
+        how = name_of(self._all_reduce, self.vector.nbytes)
+        return {"gradients": len(self.numbers), "bytes": self.vector.nbytes, "all_reduce": how}
 
     def start(self) -> None:
         """Begin to replace the vector by its mean over the ranks."""

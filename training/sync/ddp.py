@@ -47,6 +47,10 @@ class DDPGradients:
         self._bucket = Bucket((), self._extras.like, apart, torch.float32)
         self._extras.lay(self._bucket.others)
 
+    def facts(self) -> list[dict[str, object]]:
+        size = sum(parameter.nbytes for parameter in self._named.values())
+        return [self._bucket.facts(), {"gradients": len(self._named), "bytes": size, "all_reduce": "ddp"}]
+
     def clear(self) -> None:
         for parameter in self._named.values():
             parameter.grad = None

@@ -82,6 +82,10 @@ class Gradients:
         if self.on_layout:
             self.on_layout()
 
+    def facts(self) -> list[dict[str, object]]:
+        """The buckets as they are now, in the order in which they are reduced, for a trace."""
+        return [bucket.facts() for bucket in self.buckets]
+
     def clear(self) -> None:
         """Set all gradients to zero, before the first forward pass of a step."""
         for bucket in self.buckets:

@@ -41,6 +41,9 @@ class RunForecast:
             f"validation {duration(f.validation_s)}",
             "node-hours": f"{f.node_hours:.4g}",
         }
+        if len(f.phases) > 1:
+            parts = (f"{part.steps} of {part.batch} images in {ms(part.step_s)} ms" for part in f.phases)
+            rows["phases"] = "; ".join(parts)
         if f.epochs_to_target and f.to_target_s:
             how = "at this batch with LARS (MLPerf's reference)"
             rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -39,6 +40,31 @@ def test_a_run_in_words_and_as_json(home: Path, capsys: Said) -> None:
     parts = sum(float(str(found[part])) for part in ("forward_s", "backward_s", "fixed_s", "exposed_s"))
     assert parts == pytest.approx(float(str(found["step_s"])))
     assert (found["ranks"], found["grid"], found["steps"]) == (64, [8, 8], 12_512)
+
+
+def test_each_phase_has_a_step_of_its_own(home: Path, capsys: Said) -> None:
+    """1437 images: 12 steps of 128, then 3 x 1437 - 1536 images in steps of 64, with a quarter of the area."""
+    phases = ["--set", "train.phases=[{until: 1, batch: 128, size: 8}, {until: 3, batch: 64, size: 4}]"]
+    words = [
+        "predict",
+        DIGITS,
+        "--images-per-s",
+        "500",
+        "--set",
+        "train.epochs=3",
+        "--set",
+        "train.evaluate=2",
+        *phases,
+    ]
+    found: Any = answer(capsys, *words)
+    first, second = found["phases"]
+    assert (first["batch"], first["steps"], second["batch"], second["steps"]) == (128, 12, 64, 44)
+    assert found["steps"] == 56 and first["step_s"] / second["step_s"] == pytest.approx(8, rel=0.01)
+    assert found["train_s"] == pytest.approx(12 * first["step_s"] + 44 * second["step_s"])
+    whole_s = found["validation_s"]
+    assert answer(capsys, *words, "--set", "train.evaluate=1")["validation_s"] == pytest.approx(1.5 * whole_s)
+    assert main(words) == 0
+    assert "12 of 128 images in" in capsys.readouterr().out
 
 
 def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:

@@ -1,0 +1,98 @@
+"""What a training tells of itself: the trace, MLPerf's log, and samples that it could not use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from phased import CPU, SAMPLES, STEPS, configured, learner
+from phased import group as group
+from training_runs import read_lines
+
+from training.exits import EXIT_DONE
+from training.problems import Problems
+from training.ranks import Ranks
+from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys
+from training.reporter import Reporter
+
+
+def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None:
+    (tmp_path / "attempts/1").mkdir(parents=True)
+    learning, watched = learner(tmp_path, trace=True)
+    decays: list[float] = []
+    moved = learning._optimizer.before_step  # type: ignore[attr-defined]
+    learning._optimizer.before_step = lambda moment, decay: (decays.append(decay), moved(moment, decay))  # type: ignore[attr-defined]
+    reporter = Reporter(configured(tmp_path, trace=True), Ranks(0, 1, 0), learning)
+    reporter.start(None, CPU)
+    rates = []
+    while not learning.finished:
+        learning.trace.add(mine=learning.progress.steps)
+        learning.step(stop=False)
+        rates.append(learning.last_rate)
+    reporter.end(EXIT_DONE)
+    head, *lines = read_lines(tmp_path / "attempts/1/trace.jsonl")
+    (bucket,) = head["buckets"]
+    parameters = len(list(learning.model.parameters()))
+    assert bucket["gradients"] == parameters and bucket["all_reduce"] == "torus"
+    assert bucket["bytes"] >= 4 * learning.parameters
+    assert head["norm"]["statistics"] == "moving" and head["optimizer"]["name"] == "sgd"
+    samples = 0
+    for number, line in enumerate(lines):
+        phase = sum(number >= sum(STEPS[: n + 1]) for n in range(3))
+        batch, size = (60, 8) if phase == 0 else (90, 12 if phase < 3 else 8)
+        assert line == {
+            "step": number + 1, "samples": samples, "epoch": samples / SAMPLES, "phase": phase, "lr": rates[number],
+            "weight_decay": decays[number], "momentum": 0.9, "batch": batch, "size": size, "test_size": None,
+            "area": [0.08, 1.0], "aspect": [0.75, 4 / 3], "augment": phase == 0, "rectangular": False, "world": 1,
+            "mine": number,
+        }  # fmt: skip
+        samples += batch
+    assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38
+
+
+def test_the_log_of_mlperf(group: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="loop"))}
+    learning, _ = learner(tmp_path, evaluate=EvaluateKeys(every=2, first=2), **keys)
+    reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
+    reporter.start(None, CPU)
+    while not learning.finished:
+        before = learning.progress
+        learning.step(stop=False)
+        reporter.epochs(before)
+        if learning.course.evaluates(before, learning.progress):
+            found = reporter.evaluation()
+    reporter.end(EXIT_DONE)
+    lines = [line.removeprefix(":::MLLOG ") for line in capsys.readouterr().out.splitlines()]
+    events = [json.loads(line) for line in lines]
+    assert all(list(e) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"] for e in events)
+    given = {e["key"]: e["value"] for e in events if e["event_type"] == "POINT_IN_TIME"}
+    assert given["global_batch_size"] == 60 and given["opt_name"] == "lars" and given["train_samples"] == SAMPLES
+    assert given["lars_opt_base_learning_rate"] == 2.0 and given["eval_accuracy"] == found.model.accuracy
+    course = [(e["key"], e["metadata"].get("epoch_num")) for e in events if e["event_type"] != "POINT_IN_TIME"]
+    assert course == [
+        ("run_start", None), ("epoch_start", 1), ("epoch_stop", 1), ("epoch_start", 2), ("epoch_stop", 2),
+        ("eval_start", 2), ("eval_stop", 2), ("run_stop", None),
+    ]  # fmt: skip
+    assert events[-1]["metadata"] == {"status": "success"}
+
+
+class Corrupt:
+    """Of a data set: what it could not read."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def problems(self) -> list[str]:
+        return self.found
+
+
+def test_corrupt_samples_are_named_once(group: None, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Corrupt()
+    problems = Problems(data, CPU)  # type: ignore[arg-type]
+    assert problems.tell() == 0
+    data.found += ["a/1.jpg cannot be read", "b/2.jpg cannot be read"]
+    assert problems.tell() == 2
+    data.found.append("c/3.jpg cannot be read")
+    assert problems.tell() == 3
+    assert capsys.readouterr().err.splitlines() == [f"training: {found}" for found in data.found]

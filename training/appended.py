@@ -1,0 +1,42 @@
+"""A file of lines that only grows. A disk that is full costs lines, not the training."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# Nobody leads the lines elsewhere by a link. Without O_NONBLOCK, a pipe in the file's place would stop the training.
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Appended:
+    """Lines at the end of `path`; where they are lost, one warning says so of `what`."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path, self._what = path, what
+        self._warned = False
+        self._torn = False
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines by one write."""
+        try:
+            self._append(lines)
+        except OSError as error:
+            self._warn(error)
+
+    def _append(self, lines: bytes) -> None:
+        if self._torn:
+            lines = b"\n" + lines
+        descriptor = os.open(self._path, FLAGS, 0o644)
+        try:
+            written = os.write(descriptor, lines)
+        finally:
+            os.close(descriptor)
+        self._torn = written < len(lines)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            lost = f"training: {self._what} being lost, {self._path}: {error.strerror}"
+            print(lost, file=sys.stderr, flush=True)
+        self._warned = True

@@ -1,0 +1,59 @@
+"""What a rank learns from, step by step."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from training.data import order
+from training.data.view import View
+from training.progress import Progress
+from training.ranks import Ranks
+from training.recipe.protocols import DataSet
+from training.schedule.phases import Course
+
+
+class Feed:
+    """This rank's share of each batch, on `device`. The data set is told how images look, and what comes next."""
+
+    def __init__(self, data: DataSet, course: Course, ranks: Ranks, seed: int, device: torch.device) -> None:
+        self._data, self._course, self._ranks, self._seed, self._device = data, course, ranks, seed, device
+        self._view: View | None = None
+
+    def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
+        """Inputs [B, ...] and labels [B] of the step after `progress`."""
+        self.look(progress)
+        images, labels = self._data.train_batch(self._samples(progress))
+        following = progress.after(self._course.batch_at(progress))
+        same = self._course.view_at(following) == self._view and not self._course.finished(following)
+        if same and (prefetch := getattr(self._data, "prefetch", None)):
+            prefetch(self._samples(following))
+        return self._moved(images), self._moved(labels)
+
+    def look(self, progress: Progress) -> None:
+        """Let images look as the step after `progress` wants them."""
+        view = self._course.view_at(progress)
+        if view != self._view and (look := getattr(self._data, "look", None)):
+            look(view)
+        self._view = view
+
+    def look_once(self, progress: Progress) -> None:
+        """The same, unless images look in some way already."""
+        if self._view is None:
+            self.look(progress)
+
+    def _samples(self, progress: Progress) -> list[tuple[int, int]]:
+        return order.rank_batch(
+            progress.samples,
+            batch=self._course.batch_at(progress),
+            rank=self._ranks.rank,
+            world=self._ranks.world,
+            samples=self._data.train_samples,
+            seed=self._seed,
+        )
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        """On the device; from pinned memory, as a copy from any other would wait for it."""
+        if self._device.type != "cuda" or tensor.device.type == "cuda":
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)

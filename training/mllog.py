@@ -1,0 +1,67 @@
+"""Lines in the format of MLPerf's logs (mlperf_logging 1.x): `:::MLLOG {"namespace": ..., "time_ms": ..., ...}`.
+
+Times are those of the host. On a GPU the end of an epoch is where its last step was queued; an evaluation waits for the
+device, so that run_stop and eval_stop are true.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from training.recipe.train import Train
+from training.schedule.phases import Course
+
+PREFIX = ":::MLLOG "
+
+
+class MLLog:
+    """Prints the lines, where `active`."""
+
+    def __init__(self, active: bool) -> None:
+        self._active = active
+
+    def event(self, key: str, value: Any = None, **metadata: Any) -> None:
+        """A value, such as a hyper-parameter."""
+        self._print("POINT_IN_TIME", key, value, metadata)
+
+    def start(self, key: str, **metadata: Any) -> None:
+        """Something begins: `key` ends with _start."""
+        self._print("INTERVAL_START", key, None, metadata)
+
+    def stop(self, key: str, **metadata: Any) -> None:
+        """It ends: `key` ends with _stop."""
+        self._print("INTERVAL_END", key, None, metadata)
+
+    def _print(self, kind: str, key: str, value: Any, metadata: dict[str, Any]) -> None:
+        if self._active:
+            line = {
+                "namespace": "",
+                "time_ms": int(time.time() * 1000),
+                "event_type": kind,
+                "key": key,
+                "value": value,
+                "metadata": metadata,
+            }
+            print(f"{PREFIX}{json.dumps(line)}", flush=True)
+
+
+def hyper_parameters(train: Train, course: Course, test_samples: int) -> Iterator[tuple[str, Any]]:
+    """What is told at the start, under MLPerf's keys; those of LARS have a name of their own."""
+    keys, lars = train.optimizer, train.optimizer.name == "lars"
+    of = "lars_opt" if lars else "opt"
+    yield "global_batch_size", course.phases[0].batch
+    yield "gradient_accumulation_steps", train.accumulate
+    yield "train_samples", course.total_samples // train.epochs
+    yield "eval_samples", test_samples
+    yield "seed", train.seed
+    yield "opt_name", keys.name
+    yield f"{of}_base_learning_rate", keys.lr
+    yield f"{of}_end_learning_rate", train.schedule.end_lr
+    yield f"{of}_learning_rate_warmup_epochs", train.schedule.warmup_epochs
+    yield f"{of}_weight_decay", keys.weight_decay
+    yield f"{of}_momentum" if lars else "sgd_opt_momentum", keys.momentum
+    if lars:
+        yield "lars_epsilon", keys.lars.eps

@@ -1,0 +1,30 @@
+"""Samples that could not be used, told at evaluations."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+
+from training.recipe.protocols import DataSet
+
+
+class Problems:
+    """What the data set of this rank says of its `problems`, if it says anything."""
+
+    def __init__(self, data: DataSet, device: torch.device) -> None:
+        self._ask, self._device = getattr(data, "problems", None), device
+        self._told = 0
+
+    def tell(self) -> int:
+        """Write the new ones to this rank's output; returns how many all ranks have. They must call it together."""
+        if self._ask is None:
+            return 0
+        found = self._ask()
+        for problem in found[self._told :]:
+            print(f"training: {problem}", file=sys.stderr, flush=True)
+        self._told = len(found)
+        total = torch.tensor([self._told], device=self._device)
+        dist.all_reduce(total)
+        return int(total)
