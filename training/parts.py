@@ -20,7 +20,7 @@ from training.recipe.train import Train
 from training.schedule.named import named
 from training.schedule.phases import Course
 
-DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch", "test_shard")
+DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
 
 
@@ -52,7 +52,8 @@ def settle(optimizer: Optimizer, device: torch.device) -> None:
 
 def _data(train: Train) -> DataSet:
     data: DataSet = build("train.data", train.data, names.DATA_SETS, seed=train.seed)
-    expect("train.data", train.data, data, "a data set", DATA_SET)
+    tests = "test_batches" if hasattr(data, "test_batches") else "test_shard"
+    expect("train.data", train.data, data, "a data set", (*DATA_SET, tests))
     if not hasattr(data, "look") and (changed := view_of(train.data).changed()):
         raise ConfigError(f"train.data.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
     if use := getattr(data, "use", None):

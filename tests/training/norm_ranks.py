@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from training.norm.statistics import layers, running
 from training.optim.sgd import SGD
 from training.parts import Parts
 from training.ranks import Ranks
+from training.recipe.phases import PhaseKeys
 from training.recipe.reading import record
 from training.recipe.train import NormKeys, SyncKeys
 from training.schedule.phases import Course
@@ -74,13 +76,24 @@ class Normalized(nn.Module):
         return self.layers(inputs)  # type: ignore[no-any-return]
 
 
-def learner(rank: int, folder: str, norm: dict[str, Any], sync: dict[str, Any]) -> Learner:
+class Tested(Points):
+    """`Points` with 30 test samples, brought in batches: fewer to the last rank."""
+
+    test_samples = 30
+
+    def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
+        numbers = range(self.test_samples)[rank::world]
+        for at in range(0, len(numbers), 4 + rank):
+            yield self.train_batch([(0, number) for number in numbers[at : at + 4 + rank]])
+
+
+def learner(rank: int, folder: str, norm: dict[str, Any], sync: dict[str, Any], **changes: Any) -> Learner:
     """A rank that learns `Points`."""
     model, world = Normalized(), torch.distributed.get_world_size()
     read = record(Config, config(Path(folder), (world, 1)))
-    train = replace(TRAIN, batch=BATCH, norm=NormKeys(**norm), sync=SyncKeys(**sync))
+    train = replace(TRAIN, batch=BATCH, norm=NormKeys(**norm), sync=SyncKeys(**sync), **changes)
     course = Course(train, Points.train_samples, lambda moment: 0.1)
-    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), course)
+    parts = Parts(Tested(), model, SGD(model, 0.9, 1e-4), course)
     return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
 
 
@@ -149,12 +162,56 @@ def last_statistics(rank: int, folder: str, steps: int) -> dict[str, Any]:
     return found
 
 
+PHASES = (
+    PhaseKeys(until=1, lr=(0.1,)),
+    PhaseKeys(until=2, lr=(0.1, 0.0), collapse=True),
+    PhaseKeys(until=3, lr=(0.2, 0.1), batch=32),
+    PhaseKeys(until=4, lr=(0.1, 0.0), collapse=True),
+)
+
+
+def branching(rank: int, folder: str) -> dict[str, Any]:
+    """A training with two branches: its evaluations, and what it and those resumed after every step end with."""
+
+    def start() -> Learner:
+        return learner(rank, folder, {"statistics": "last"}, {}, phases=PHASES, epochs=4)
+
+    def finish(one: Learner) -> dict[str, Any]:
+        while not one.finished:
+            one.step(stop=False)
+        one.check_alike()
+        return copied(one.state())  # type: ignore[no-any-return]
+
+    one, states, evaluations = start(), [], []
+    while not one.finished:
+        one.step(stop=False)
+        one.check_alike()
+        states.append(copied(one.state()))
+        evaluations.append(one.evaluate().row())
+    ended, same = finish(start()), []
+    for state in states:
+        resumed = start()
+        resumed.restore(state)
+        same.append(equal(finish(resumed), ended))
+    return {"evaluations": evaluations, "same": same, "members": len(ended["ensemble"]["members"])}
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two states hold the same bits."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
+
+
 def copied(state: Any) -> Any:
-    return (
-        {name: copied(value) for name, value in state.items()}
-        if isinstance(state, dict)
-        else (state.clone() if isinstance(state, Tensor) else state)
-    )
+    """Nested dicts and lists with copies of their tensors."""
+    if isinstance(state, dict):
+        return {name: copied(value) for name, value in state.items()}
+    if isinstance(state, list):
+        return [copied(value) for value in state]
+    return state.clone() if isinstance(state, Tensor) else state
 
 
 def flat(tensors: Any) -> list[float]:

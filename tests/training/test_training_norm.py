@@ -91,6 +91,20 @@ def test_the_last_batchs_statistics_are_averaged_when_they_are_needed_and_change
         assert resumed == never, "a resumed training must have the bits of an undisturbed one"
 
 
+def test_branches_with_the_last_batchs_statistics_resume_at_any_step_with_the_same_bits(
+    four: RankPool, tmp_path: Path
+) -> None:
+    """Also where the training that is resumed has been evaluated after every step, and the other has not."""
+    answers = four.ask(norm_ranks.branching, str(tmp_path))
+    evaluations = answers[0]["evaluations"]
+    assert len(evaluations) == 14, "two epochs of 4 steps, and two of 3 with a larger batch"
+    for answer in answers:
+        assert answer == {"evaluations": evaluations, "same": [True] * 14, "members": 2}
+    assert [len(row.get("members", ())) for row in evaluations] == [0] * 7 + [1] * 6 + [2]
+    assert "ensemble" not in evaluations[6] and evaluations[7]["ensemble"] == evaluations[7]["best_member"]
+    assert evaluations[-1]["accuracy"] == evaluations[-1]["members"][-1], "the last branch is what the training is"
+
+
 def test_buffers_that_are_no_statistics_travel_all_the_same() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     model[0].register_buffer("average", torch.zeros(2))
