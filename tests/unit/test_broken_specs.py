@@ -31,9 +31,9 @@ BROKEN = [
     ("negative lr", GOOD + "train: {optimizer: {lr: -0.1}}\n", "3:25", "'train.optimizer.lr' must be above 0"),
     ("lr not a number", GOOD + "train: {optimizer: {lr: .nan}}\n", "3:25", "'train.optimizer.lr' must be a number"),
     ("infinite lr", GOOD + "train: {optimizer: {lr: inf}}\n", "3:25", "must be a number, not 'inf'"),
-    *[(f"{key} at its old place", GOOD + f"train: {{{key}: 0.1}}\n", "3:9", f"; did you mean '{section}.{key}'?")
-      for key, section in (("lr", "optimizer"), ("momentum", "optimizer"), ("weight_decay", "optimizer"),
-                           ("warmup_epochs", "schedule"))],
+    *[(f"{key} at its old place", GOOD + f"train: {{{key}: 0.1}}\n", "3:9", f"; did you mean {new}?")
+      for key, new in (("lr", "'optimizer.lr'"), ("momentum", "'norm.momentum' or 'optimizer.momentum'"),
+                       ("weight_decay", "'optimizer.weight_decay'"), ("warmup_epochs", "'schedule.warmup_epochs'"))],
     ("a list for a model", GOOD + "train: {model: [a]}\n", "3:16", "train.model must be keys and values, not a list"),
     ("no model", GOOD + "train: {model: }\n", "3:15", "'train.model' has no value"),
     ("an option that is a list of text", GOOD + "train: {model: {options: {a: [b]}}}\n", "3:31", "number or a number"),
