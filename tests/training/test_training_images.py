@@ -294,6 +294,8 @@ def test_counts_in_the_options_are_checked(tree: Path) -> None:
         folder(tree, classes=1000)
     with pytest.raises(ConfigError, match="must be the absolute path"):
         folder(Path("here"))
+    with pytest.raises(ConfigError, match=r"^train\.data\.options\.root is missing"):
+        imagefolder.build(seed=1)
 
 
 def test_synthetic_images_are_functions_of_seed_and_sample() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def build(
     *,
     seed: int,
-    root: str,
+    root: str = "",
     local: str | None = None,
     samples: int | None = None,
     test_samples: int | None = None,

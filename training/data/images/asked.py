@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from training.data.images.stored import ROOT, Halves, Stored
+from training.data.images.stored import ROOT, Split, Stored
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
@@ -16,20 +16,22 @@ COUNTS = ("samples", "test_samples", "classes")
 
 def folder_of(root: str) -> Path:
     """The folder that the option `root` names. Raises ConfigError unless it is an absolute path."""
+    if not root:
+        raise ConfigError(f"{ROOT} is missing; write the absolute path of the folder in which the images are")
     path = Path(os.path.expandvars(os.path.expanduser(root)))
     if not path.is_absolute() or "$" in root and "$" in str(path):
         raise ConfigError(f"{ROOT}: {root!r} must be the absolute path of a folder, on every node the same")
     return path
 
 
-def check_counts(found: Halves[Stored], **asked: int | None) -> None:
+def check_counts(found: Split[Stored], **asked: int | None) -> None:
     """Raises ConfigError where an option says other numbers than there are; None says nothing."""
     for (name, count), real in zip(asked.items(), counts(found), strict=True):
         if count is not None and count != real:
             raise ConfigError(f"train.data.options.{name}: it says {count}, and {found.train.root} has {real}; mend it")
 
 
-def counts(found: Halves[Stored]) -> tuple[int, int, int]:
+def counts(found: Split[Stored]) -> tuple[int, int, int]:
     """Training samples, test samples and classes."""
     return len(found.train), len(found.test), found.classes
 

@@ -17,7 +17,7 @@ from training.data.images.ahead import Ahead, Samples
 from training.data.images.asked import SIDE
 from training.data.images.corrupt import Register
 from training.data.images.rectangles import Cut
-from training.data.images.stored import Halves, Stored
+from training.data.images.stored import Split, Stored
 from training.data.view import View
 
 CHANNELS = 3
@@ -63,7 +63,7 @@ class Images:
     What a training image looks like is a function of (seed, epoch, sample) and the view.
     """
 
-    def __init__(self, halves: Halves[Stored], seed: int, settings: ImageSettings) -> None:
+    def __init__(self, halves: Split[Stored], seed: int, settings: ImageSettings) -> None:
         self._train, self._test = halves.train, halves.test
         self._seed, self._settings, self._view = seed, settings, View()
         self.classes, self.shape = halves.classes, (CHANNELS, SIDE, SIDE)
@@ -81,7 +81,7 @@ class Images:
         """From the next batch on, show images like this; what was decoded for another view is forgotten."""
         if view != self._view:
             self._ahead.drop()
-        self._view = view
+        self._view, self.shape = view, (CHANNELS, *(view.size or SIDE,) * 2)
         if view.rectangular:
             self._sizes()  # now: the first evaluation should not wait for it
 
