@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from training_runs import ROOT
 
 from tests.images_tree import CLASSES, add, write_shards, write_tree
 from training.data import imagefolder, synthetic, tar_shards
@@ -252,6 +255,31 @@ def test_shards_are_copied_once_to_a_node(shards: Path, tmp_path: Path, monkeypa
     assert copies[0].stat().st_size == (shards / copies[0].name).stat().st_size
 
 
+RANK = """
+import sys
+from pathlib import Path
+from training.data.images.local import staged
+from training.data.images.shards import stamps_of
+
+root = Path(sys.argv[1])
+sys.stdin.read()  # so that all begin at once
+print(staged(root, stamps_of(root), sys.argv[2]))
+"""
+
+
+def test_ranks_of_a_node_that_stage_at_once_share_the_copies(shards: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RANK, str(shards), str(tmp_path / "disk")]
+    waiting, start = os.pipe()
+    ranks = [subprocess.Popen(command, cwd=ROOT, stdin=waiting, stdout=subprocess.PIPE) for _ in range(4)]
+    os.close(waiting)
+    os.close(start)
+    places = {rank.communicate(timeout=60)[0] for rank in ranks}
+    assert {rank.returncode for rank in ranks} == {0} and len(places) == 1
+    copies = Path(places.pop().decode().strip())
+    assert sorted(each.name for each in copies.iterdir()) == sorted(each.name for each in shards.iterdir())
+    assert all((copies / each.name).read_bytes() == each.read_bytes() for each in shards.iterdir())
+
+
 def test_shards_that_cannot_be_copied_are_one_line(shards: Path, tmp_path: Path) -> None:
     key = "train.data.options.local: "
     with pytest.raises(ConfigError, match="names a variable that is not set"):
@@ -296,6 +324,12 @@ def test_counts_in_the_options_are_checked(tree: Path) -> None:
         folder(Path("here"))
     with pytest.raises(ConfigError, match=r"^train\.data\.options\.root is missing"):
         imagefolder.build(seed=1)
+
+
+@pytest.mark.parametrize("option", [{"max_corrupt": 2.0}, {"max_corrupt": "few"}, {"test_batch": 0}, {"draft": 1}])
+def test_options_are_checked(tree: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be .*, not "):
+        folder(tree, **option)
 
 
 def test_synthetic_images_are_functions_of_seed_and_sample() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from training.data.images import crops, decode, index, rectangles
 from training.data.images.ahead import Ahead, Samples
-from training.data.images.asked import SIDE
+from training.data.images.asked import SIDE, ImageSettings
 from training.data.images.corrupt import Register
 from training.data.images.rectangles import Cut
 from training.data.images.stored import Split, Stored
@@ -24,14 +24,6 @@ CHANNELS = 3
 MOST_WORKERS = 8  # more do not decode faster for one rank, as far as was measured
 HEAD_BYTES = 1 << 15
 Batch = tuple[Tensor, Tensor]
-
-
-class ImageSettings(NamedTuple):
-    """The options that all data sets of images have."""
-
-    max_corrupt: float = 0.001
-    test_batch: int = 64
-    draft: bool = True
 
 
 class Decoding(NamedTuple):
