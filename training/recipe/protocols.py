@@ -39,7 +39,7 @@ class DataSet(Protocol):
     `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: what `test_shard` gives, in batches, for
     test sets that do not fit in memory. Ranks may have different numbers of them, and images may differ in size.
 
-    `problems() -> list[str]`: a line for every sample that could not be read so far.
+    `problems() -> list[str]`: a line for every sample that could not be read so far, the newest last.
     """
 
     train_samples: int

@@ -17,10 +17,10 @@ SHOWN = 3
 
 
 class Register:
-    """The corrupt samples of one half that this rank has met. Safe to be used from several threads."""
+    """The corrupt samples of one half that this rank has met; `lines` gets one for each. Several threads may use it."""
 
-    def __init__(self, stored: Stored, share: float) -> None:
-        self._stored = stored
+    def __init__(self, stored: Stored, share: float, lines: list[str]) -> None:
+        self._stored, self._lines = stored, lines
         self._limit = max(int(share * len(stored)), A_FEW) if share else 0
         self._why: dict[int, str] = {}
         self._lock = threading.Lock()
@@ -36,14 +36,12 @@ class Register:
     def add(self, sample: int, why: str) -> None:
         """Note a corrupt sample. Raises ConfigError where there are too many."""
         with self._lock:
+            if sample in self._why:
+                return
             self._why[sample] = why
+            self._lines.append(f"{self._stored.name(sample)}: {why}")
             if len(self._why) > self._limit:
                 raise self._error(f"more than {self._limit} of {len(self._stored)}")
-
-    def lines(self) -> list[str]:
-        """A line for each: its file, and what is wrong with it."""
-        with self._lock:
-            return [f"{self._stored.name(sample)}: {why}" for sample, why in sorted(self._why.items())]
 
     def _error(self, count: str) -> ConfigError:
         first = "; ".join(f"{self._stored.name(each)} ({why})" for each, why in list(self._why.items())[:SHOWN])

@@ -60,7 +60,9 @@ class Images:
         self._seed, self._settings, self._view = seed, settings, View()
         self.classes, self.shape = halves.classes, (CHANNELS, SIDE, SIDE)
         self.train_samples, self.test_samples = len(self._train), len(self._test)
-        self._bad, self._bad_tests = (Register(half, settings.max_corrupt) for half in (self._train, self._test))
+        self._problems: list[str] = []
+        share, lines = settings.max_corrupt, self._problems
+        self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))
         self._ahead = Ahead(self._start)
         self.use(None)
 
@@ -106,8 +108,8 @@ class Images:
         return torch.empty(0, CHANNELS, self._test_size, self._test_size), torch.empty(0, dtype=torch.long)
 
     def problems(self) -> list[str]:
-        """A line for every corrupt sample that this rank has met."""
-        return self._bad.lines() + self._bad_tests.lines()
+        """A line for every corrupt sample that this rank has met, in the order in which it met them."""
+        return list(self._problems)
 
     @property
     def _test_size(self) -> int:
