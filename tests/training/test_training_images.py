@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -15,16 +16,19 @@ import pytest
 import torch
 from training_runs import ROOT
 
-from tests.images_tree import CLASSES, add, write_shards, write_tree
+from tests.images_tree import CLASSES, write_tree
 from training.data import imagefolder, synthetic, tar_shards
 from training.data.images import index
 from training.data.images.dataset import Images
+from training.data.pack import main as pack_command
+from training.data.pack import pack
 from training.data.view import View
 from training.recipe.facts import DataFacts, data_facts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys, Train
 
 TRAIN, TEST = 36, 15
+SHARD_BYTES = 40_000  # some images to a shard
 SMALL = View(size=24, test_size=32)
 ALL = [(epoch, sample) for epoch in range(2) for sample in range(TRAIN)]
 
@@ -43,7 +47,8 @@ def tree(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 @pytest.fixture
 def shards(tree: Path, tmp_path: Path) -> Path:
-    return write_shards(tree, tmp_path / "shards")
+    pack(tree, tmp_path / "shards", SHARD_BYTES)
+    return tmp_path / "shards"
 
 
 def folder(root: Path, **options: Any) -> Images:
@@ -74,7 +79,17 @@ def test_a_folder_and_its_shards_hold_the_same_samples(tree: Path, shards: Path)
     assert one[1].tolist() == [sample // 12 for _, sample in ALL]
     assert all(torch.equal(a, b) for a, b in zip(here.test_shard(1, 2), there.test_shard(1, 2), strict=True))
     assert here._train.name(13).endswith("train/digits/001.jpg")
-    assert there._train.name(13).endswith("train-0001.tar: 000013.jpg")
+    assert there._train.name(13).endswith("train-000001.tar: 00000013.jpg")
+
+
+def test_a_tree_is_packed_by_a_command(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert pack_command(["tree", "shards"]) == 0
+    assert sorted(os.listdir("shards")) == ["train-000000.tar", "val-000000.tar"]
+    assert pack_command(["tree", "shards"]) == 2 and "shards is not empty" in capsys.readouterr().err
+    assert pack_command(["none", "other"]) == 2 and "there is no" in capsys.readouterr().err
 
 
 def test_a_sample_depends_on_seed_epoch_and_number_alone(tree: Path) -> None:
@@ -123,7 +138,8 @@ def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, 
     empty.write_bytes(b"")
     text.write_text("<html>502 Bad Gateway</html>")
     (tree / "val/flower/000.jpg").write_bytes(b"")
-    for images in (folder(tree), packed(write_shards(tree, tmp_path / "shards"))):
+    pack(tree, tmp_path / "shards", SHARD_BYTES)
+    for images in (folder(tree), packed(tmp_path / "shards")):
         whole = images.train_batch(ALL[:TRAIN])
         assert torch.equal(torch.cat([images.train_batch([each])[0] for each in ALL[:TRAIN]]), whole[0])
         assert all(torch.isfinite(whole[0]).flatten()) and whole[1].tolist() == [n // 12 for n in range(TRAIN)]
@@ -133,7 +149,7 @@ def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, 
         found = sorted(line.rpartition(": ")[::2] for line in images.problems())
         assert [reason for _, reason in found][1:] == ["not an image"] * 3 and "truncated" in found[0][1], found
         places = [place.removeprefix(f"{tmp_path}/") for place, _ in found]
-        assert places[0] in ("tree/train/china/001.jpg", "shards/train-0000.tar: 000001.jpg"), places
+        assert places[0] in ("tree/train/china/001.jpg", "shards/train-000000.tar: 00000001.jpg"), places
 
 
 def test_too_many_corrupt_images_are_one_error(tree: Path) -> None:
@@ -207,25 +223,33 @@ def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: s
 def tar(path: Path, *members: tuple[str, bytes]) -> None:
     with tarfile.open(path, "w") as file:
         for name, content in members:
-            add(file, name, content)
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda root: shutil.rmtree(root), "there is no {root}; name"),
-        (lambda root: (root / "val-0000.tar").rename(root / "other.tar"), ""),
+        (lambda root: (root / "val-000000.tar").rename(root / "other.tar"), ""),
         (lambda root: [each.unlink() for each in root.glob("val-*")], "{root} has no val-*.tar; name the folder"),
-        (lambda root: tar(root / "train-0000.tar"), ""),
-        (lambda root: (root / "train-0000.tar").write_bytes(b"x" * 2000), "{root}/train-0000.tar is no whole tar file"),
-        (lambda root: os.truncate(root / "train-0000.tar", 1000), "{root}/train-0000.tar "),
-        (lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x")), "{root}/val-0000.tar: /a must have one image and"),
+        (lambda root: tar(root / "train-000000.tar"), ""),
         (
-            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"cat")),
-            "{root}/val-0000.tar: a.cls must",
+            lambda root: (root / "train-000000.tar").write_bytes(b"x" * 2000),
+            "{root}/train-000000.tar is no whole tar file",
+        ),
+        (lambda root: os.truncate(root / "train-000000.tar", 1000), "{root}/train-000000.tar "),
+        (
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x")),
+            "{root}/val-000000.tar: /a must have one image and",
         ),
         (
-            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"7")),
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x"), ("a.cls", b"cat")),
+            "{root}/val-000000.tar: a.cls must",
+        ),
+        (
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x"), ("a.cls", b"7")),
             "{root}/val-*.tar have class 7, and",
         ),
     ],
