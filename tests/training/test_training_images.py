@@ -20,6 +20,7 @@ from tests.images_tree import CLASSES, write_tree
 from training.data import imagefolder, synthetic, tar_shards
 from training.data.images import index
 from training.data.images.dataset import Images
+from training.data.images.trees import open_trees
 from training.data.pack import main as pack_command
 from training.data.pack import pack
 from training.data.view import View
@@ -220,6 +221,19 @@ def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: s
     assert str(raised.value).startswith(said.format(root=tree)) and "\n" not in str(raised.value)
 
 
+def test_a_folder_that_may_not_be_read_is_one_line(tree: Path) -> None:
+    (tree / "train").chmod(0)
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(65534)
+        with pytest.raises(ConfigError, match=r"^train\.data\.options\.root: .*/train may not be read by this user"):
+            open_trees(tree)
+    finally:
+        os.seteuid(me)
+        (tree / "train").chmod(0o755)
+
+
 def tar(path: Path, *members: tuple[str, bytes]) -> None:
     with tarfile.open(path, "w") as file:
         for name, content in members:
@@ -337,6 +351,7 @@ def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path
     assert known("tar-shards", root=str(shards)) is None, "the headers of all shards are not read for a prediction"
     packed(shards)
     assert known("tar-shards", root=str(shards)) == DataFacts(TRAIN, TEST, 3, (3, 32, 32))
+    assert known("digits") == DataFacts(1437, 360, 10, (1, 32, 32))
     assert known("synthetic", classes=10) == DataFacts(100_000, 1000, 10, (3, 32, 32))
 
 

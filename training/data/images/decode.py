@@ -26,6 +26,8 @@ MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)[:, None, None]
 DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)[:, None, None]
 BRIGHTEST = np.float32(255)
 
+Image.init()  # all formats, now: done by several threads at once, it can miss some
+
 Pixels = Any
 """A numpy array [3, height, width] of float32: mean 0 and deviation 1, roughly."""
 
