@@ -26,9 +26,13 @@ class Register:
         self._lock = threading.Lock()
 
     def candidates(self, sample: int) -> Iterator[int]:
-        """The sample, and those that may replace it, without those that are known to be corrupt."""
+        """The sample, and those that may replace it, without those that are known to be corrupt.
+
+        Raises ConfigError where there are none left, or too many are corrupt.
+        """
         count = len(self._stored)
         for step in range(count):
+            self._check()
             if (candidate := (sample + step) % count) not in self._why:
                 yield candidate
         raise self._error(f"all {count}")
@@ -36,12 +40,14 @@ class Register:
     def add(self, sample: int, why: str) -> None:
         """Note a corrupt sample. Raises ConfigError where there are too many."""
         with self._lock:
-            if sample in self._why:
-                return
-            self._why[sample] = why
-            self._lines.append(f"{self._stored.name(sample)}: {why}")
-            if len(self._why) > self._limit:
-                raise self._error(f"more than {self._limit} of {len(self._stored)}")
+            if sample not in self._why:
+                self._why[sample] = why
+                self._lines.append(f"{self._stored.name(sample)}: {why}")
+        self._check()
+
+    def _check(self) -> None:
+        if len(self._why) > self._limit:
+            raise self._error(f"more than {self._limit} of {len(self._stored)}")
 
     def _error(self, count: str) -> ConfigError:
         first = "; ".join(f"{self._stored.name(each)} ({why})" for each, why in list(self._why.items())[:SHOWN])
