@@ -98,15 +98,6 @@ class Images:
         if started is not None:
             yield started.result()
 
-    def test_shard(self, rank: int, world: int) -> Batch:
-        """All of `test_batches` at once, as squares; for test sets that fit in memory."""
-        cuts = rectangles.of_rank(
-            rectangles.squares(self.test_samples, self._test_size, self.test_samples), rank, world
-        )
-        for cut in cuts:
-            return self._start_test(cut).result()
-        return torch.empty(0, CHANNELS, self._test_size, self._test_size), torch.empty(0, dtype=torch.long)
-
     def problems(self) -> list[str]:
         """A line for every corrupt sample that this rank has met, in the order in which it met them."""
         return list(self._problems)
