@@ -146,6 +146,7 @@ def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, 
         for sample in (1, 2, 3):
             assert images.train_batch([(0, sample)])[1].tolist() == good[1].tolist()
         assert sum(all_tested(images, 2).values()) == TEST - 1
+        assert all(len(labels) for rank in range(TEST) for _, labels in images.test_batches(rank, TEST))
         found = sorted(line.rpartition(": ")[::2] for line in images.problems())
         assert [reason for _, reason in found][1:] == ["not an image"] * 3 and "truncated" in found[0][1], found
         places = [place.removeprefix(f"{tmp_path}/") for place, _ in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -21,7 +22,7 @@ from training.data.images.stored import Split, Stored
 from training.data.view import View
 
 CHANNELS = 3
-MOST_WORKERS = 8  # more do not decode faster for one rank, as far as was measured
+MOST_WORKERS = 8  # where the recipe does not say; ranks of a node share its cores
 HEAD_BYTES = 1 << 15
 Batch = tuple[Tensor, Tensor]
 
@@ -42,6 +43,11 @@ class Decoding(NamedTuple):
             self.cancel()
         good = self.labels >= 0
         return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
+
+    def good(self) -> list[Batch]:
+        """The whole batch, unless all of it is left out."""
+        images, labels = self.result()
+        return [(images, labels)] if len(labels) else []
 
     def cancel(self) -> None:
         """Let no thread begin another image of it."""
@@ -89,14 +95,13 @@ class Images:
 
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
         """The rank's contiguous part of the test images, in batches; the next is decoded meanwhile."""
-        started: Decoding | None = None
+        decoding: deque[Decoding] = deque()
         for cut in rectangles.of_rank(self._cuts(), rank, world):
-            following = self._start_test(cut)
-            if started is not None:
-                yield started.result()
-            started = following
-        if started is not None:
-            yield started.result()
+            decoding.append(self._start_test(cut))
+            if len(decoding) > 1:
+                yield from decoding.popleft().good()
+        for last in decoding:
+            yield from last.good()
 
     def problems(self) -> list[str]:
         """A line for every corrupt sample that this rank has met, in the order in which it met them."""
