@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import tarfile
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,26 +25,6 @@ def write_tree(root: Path, train: int = 12, test: int = 5) -> Path:
             for number in range(count):
                 _picture(name, draw).save(folder / f"{number:03d}.jpg", quality=QUALITY)
     return root
-
-
-def write_shards(tree: Path, root: Path, per_shard: int = 10) -> Path:
-    """The same images in tar files, in the same order."""
-    root.mkdir(parents=True, exist_ok=True)
-    for half in ("train", "val"):
-        images = sorted((tree / half).rglob("*.jpg"))
-        for first in range(0, len(images), per_shard):
-            with tarfile.open(root / f"{half}-{first // per_shard:04d}.tar", "w") as tar:
-                for number, path in enumerate(images[first : first + per_shard], start=first):
-                    label = CLASSES.index(path.parent.name)
-                    add(tar, f"{number:06d}.jpg", path.read_bytes())
-                    add(tar, f"{number:06d}.cls", f"{label}\n".encode())
-    return root
-
-
-def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, io.BytesIO(content))
 
 
 def _picture(name: str, draw: Random) -> Image.Image:

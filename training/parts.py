@@ -54,10 +54,13 @@ def _data(train: Train) -> DataSet:
     data: DataSet = build("train.data", train.data, names.DATA_SETS, seed=train.seed)
     tests = "test_batches" if hasattr(data, "test_batches") else "test_shard"
     expect("train.data", train.data, data, "a data set", (*DATA_SET, tests))
-    if not hasattr(data, "look") and (changed := view_of(train.data).changed()):
-        raise ConfigError(f"train.data.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
     if use := getattr(data, "use", None):
         use(train.data.workers)
+    view = view_of(train.data)
+    if look := getattr(data, "look", None):
+        look(view)
+    elif changed := view.changed():
+        raise ConfigError(f"train.data.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
     return data
 
 

@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 from orchestrator.predict import epochs
 from orchestrator.predict.overlap import tensors
 from training.recipe.facts import Tensor, data_facts, model_facts
-from training.recipe.names import MODELS
+from training.recipe.names import MODELS, is_own
 from training.recipe.train import ModelKeys, Train
 
 RESNET50 = "resnet50"
@@ -46,10 +46,9 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
     data = data_facts(train)
     model = model_facts(train, data) if data else None
     if data is None or model is None:
-        unknown = f"data {train.data.name}" if data is None else f"model {train.model.name}"
-        raise UserError(
-            f"what the {unknown} of your own would take is not known; --workload NAME predicts one of: {_known()}"
-        )
+        kind, name = ("data", train.data.name) if data is None else ("model", train.model.name)
+        unknown = f"{kind} {name} of your own" if is_own(name) else f"{kind} {name}, whose files are not seen here,"
+        raise UserError(f"what the {unknown} would take is not known; --workload NAME predicts one of: {_known()}")
     statistics = model.statistics if train.norm.statistics == "moving" else 0
     beside = Tensor(statistics + BESIDE_GRADIENTS, 0)
     layers = (*reversed(model.tensors), beside)

@@ -14,6 +14,7 @@ from orchestrator.spec.write import as_written
 from training.config import SCHEMA as CONFIG_SCHEMA
 
 RENDEZVOUS_TIMEOUT_S = 120.0
+STAGING_TIMEOUT_S = 3600.0  # where nodes first copy shards to their own disks, each in its own time
 TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
 MODULES = {"train": "training", "measure": "training.measure"}
 EXIT_CODES = {  # training/exits.py
@@ -50,7 +51,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "grid": list(plan.grid.dims),
         "interface": plan.site.node.interface,
         "rendezvous": str(attempt.rendezvous),
-        "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,
+        "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
         "checkpoints": str(run.checkpoints),
@@ -58,3 +59,8 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "trace": str(attempt.trace),
         "train": as_written(plan.run.train),
     }
+
+
+def _stages(plan: Plan) -> bool:
+    data = plan.run.train.data
+    return data.name == "tar-shards" and bool(data.options.get("local"))

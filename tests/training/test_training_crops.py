@@ -129,6 +129,15 @@ def test_a_test_image_is_resized_whole_and_cut_in_the_middle(photograph: bytes, 
     assert np.abs(made - pixels(wanted)).max() < 1.01 / 255 / 0.224
 
 
+@pytest.mark.parametrize("kind", ["PNG", "PPM", "BMP", "TIFF", "WEBP"])
+def test_other_formats_than_jpeg_are_read(photograph: bytes, kind: str) -> None:
+    image, written = Image.open(io.BytesIO(photograph)), io.BytesIO()
+    image.convert("L" if kind == "PNG" else "RGB").save(written, kind)
+    made = np.empty((3, 8, 8), np.float32)
+    decode.train_pixels(written.getvalue(), lambda w, h: Box(0, 0, w, h), False, True, made)
+    assert decode.size_of(written.getvalue()) == image.size and np.isfinite(made).all()
+
+
 def test_a_crop_is_scaled_and_flipped(photograph: bytes) -> None:
     image = Image.open(io.BytesIO(photograph))
     wide, tall = image.size

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -11,17 +14,22 @@ from typing import Any
 
 import pytest
 import torch
+from training_runs import ROOT
 
-from tests.images_tree import CLASSES, add, write_shards, write_tree
+from tests.images_tree import CLASSES, write_tree
 from training.data import imagefolder, synthetic, tar_shards
 from training.data.images import index
 from training.data.images.dataset import Images
+from training.data.images.trees import open_trees
+from training.data.pack import main as pack_command
+from training.data.pack import pack
 from training.data.view import View
 from training.recipe.facts import DataFacts, data_facts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys, Train
 
 TRAIN, TEST = 36, 15
+SHARD_BYTES = 40_000  # some images to a shard
 SMALL = View(size=24, test_size=32)
 ALL = [(epoch, sample) for epoch in range(2) for sample in range(TRAIN)]
 
@@ -40,7 +48,8 @@ def tree(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 @pytest.fixture
 def shards(tree: Path, tmp_path: Path) -> Path:
-    return write_shards(tree, tmp_path / "shards")
+    pack(tree, tmp_path / "shards", SHARD_BYTES)
+    return tmp_path / "shards"
 
 
 def folder(root: Path, **options: Any) -> Images:
@@ -69,9 +78,20 @@ def test_a_folder_and_its_shards_hold_the_same_samples(tree: Path, shards: Path)
     assert one[0].shape == (len(ALL), 3, 24, 24) and one[0].dtype == torch.float32
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
     assert one[1].tolist() == [sample // 12 for _, sample in ALL]
-    assert all(torch.equal(a, b) for a, b in zip(here.test_shard(1, 2), there.test_shard(1, 2), strict=True))
+    (shown, labels), (same, alike) = (next(iter(each.test_batches(1, 2))) for each in (here, there))
+    assert torch.equal(shown, same) and torch.equal(labels, alike) and len(labels) == 8
     assert here._train.name(13).endswith("train/digits/001.jpg")
-    assert there._train.name(13).endswith("train-0001.tar: 000013.jpg")
+    assert there._train.name(13).endswith("train-000001.tar: 00000013.jpg")
+
+
+def test_a_tree_is_packed_by_a_command(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert pack_command(["tree", "shards"]) == 0
+    assert sorted(os.listdir("shards")) == ["train-000000.tar", "val-000000.tar"]
+    assert pack_command(["tree", "shards"]) == 2 and "shards is not empty" in capsys.readouterr().err
+    assert pack_command(["none", "other"]) == 2 and "there is no" in capsys.readouterr().err
 
 
 def test_a_sample_depends_on_seed_epoch_and_number_alone(tree: Path) -> None:
@@ -109,8 +129,6 @@ def test_every_test_image_is_tested_once_on_any_number_of_ranks(tree: Path, rect
     for world in (2, 4, 7, 20):
         assert all_tested(images, world) == alone
         assert any(not list(images.test_batches(rank, world)) for rank in range(world)) == (world > TEST)
-    assert sum(len(images.test_shard(rank, 4)[1]) for rank in range(4)) == TEST
-    assert not len(images.test_shard(0, 20)[1])
 
 
 def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, tmp_path: Path) -> None:
@@ -120,17 +138,19 @@ def test_corrupt_images_are_named_and_replaced_by_the_next_good_one(tree: Path, 
     empty.write_bytes(b"")
     text.write_text("<html>502 Bad Gateway</html>")
     (tree / "val/flower/000.jpg").write_bytes(b"")
-    for images in (folder(tree), packed(write_shards(tree, tmp_path / "shards"))):
+    pack(tree, tmp_path / "shards", SHARD_BYTES)
+    for images in (folder(tree), packed(tmp_path / "shards")):
         whole = images.train_batch(ALL[:TRAIN])
         assert torch.equal(torch.cat([images.train_batch([each])[0] for each in ALL[:TRAIN]]), whole[0])
         assert all(torch.isfinite(whole[0]).flatten()) and whole[1].tolist() == [n // 12 for n in range(TRAIN)]
         for sample in (1, 2, 3):
             assert images.train_batch([(0, sample)])[1].tolist() == good[1].tolist()
         assert sum(all_tested(images, 2).values()) == TEST - 1
-        names = [line.split(": ")[-2 if "tar" in line else 0].rpartition("/")[2] for line in images.problems()]
-        reasons = [line.rpartition(": ")[2] for line in images.problems()]
-        assert len(names) == 4 and reasons[1:] == ["not an image"] * 3, images.problems()
-        assert "truncated" in reasons[0], images.problems()
+        assert all(len(labels) for rank in range(TEST) for _, labels in images.test_batches(rank, TEST))
+        found = sorted(line.rpartition(": ")[::2] for line in images.problems())
+        assert [reason for _, reason in found][1:] == ["not an image"] * 3 and "truncated" in found[0][1], found
+        places = [place.removeprefix(f"{tmp_path}/") for place, _ in found]
+        assert places[0] in ("tree/train/china/001.jpg", "shards/train-000000.tar: 00000001.jpg"), places
 
 
 def test_too_many_corrupt_images_are_one_error(tree: Path) -> None:
@@ -201,28 +221,49 @@ def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: s
     assert str(raised.value).startswith(said.format(root=tree)) and "\n" not in str(raised.value)
 
 
+def test_a_folder_that_may_not_be_read_is_one_line(tree: Path) -> None:
+    (tree / "train").chmod(0)
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(65534)
+        with pytest.raises(ConfigError, match=r"^train\.data\.options\.root: .*/train may not be read by this user"):
+            open_trees(tree)
+    finally:
+        os.seteuid(me)
+        (tree / "train").chmod(0o755)
+
+
 def tar(path: Path, *members: tuple[str, bytes]) -> None:
     with tarfile.open(path, "w") as file:
         for name, content in members:
-            add(file, name, content)
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda root: shutil.rmtree(root), "there is no {root}; name"),
-        (lambda root: (root / "val-0000.tar").rename(root / "other.tar"), ""),
+        (lambda root: (root / "val-000000.tar").rename(root / "other.tar"), ""),
         (lambda root: [each.unlink() for each in root.glob("val-*")], "{root} has no val-*.tar; name the folder"),
-        (lambda root: tar(root / "train-0000.tar"), ""),
-        (lambda root: (root / "train-0000.tar").write_bytes(b"x" * 2000), "{root}/train-0000.tar is no whole tar file"),
-        (lambda root: os.truncate(root / "train-0000.tar", 1000), "{root}/train-0000.tar "),
-        (lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x")), "{root}/val-0000.tar: /a must have one image and"),
+        (lambda root: tar(root / "train-000000.tar"), ""),
         (
-            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"cat")),
-            "{root}/val-0000.tar: a.cls must",
+            lambda root: (root / "train-000000.tar").write_bytes(b"x" * 2000),
+            "{root}/train-000000.tar is no whole tar file",
+        ),
+        (lambda root: os.truncate(root / "train-000000.tar", 1000), "{root}/train-000000.tar "),
+        (
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x")),
+            "{root}/val-000000.tar: /a must have one image and",
         ),
         (
-            lambda root: tar(root / "val-0000.tar", ("a.jpg", b"x"), ("a.cls", b"7")),
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x"), ("a.cls", b"cat")),
+            "{root}/val-000000.tar: a.cls must",
+        ),
+        (
+            lambda root: tar(root / "val-000000.tar", ("a.jpg", b"x"), ("a.cls", b"7")),
             "{root}/val-*.tar have class 7, and",
         ),
     ],
@@ -250,6 +291,31 @@ def test_shards_are_copied_once_to_a_node(shards: Path, tmp_path: Path, monkeypa
     assert torch.equal(packed(shards, local="$DISK").train_batch(ALL)[0], plain)
     assert [path.stat().st_mtime_ns for path in copies][1:] == times[1:], "what is whole is not copied again"
     assert copies[0].stat().st_size == (shards / copies[0].name).stat().st_size
+
+
+RANK = """
+import sys
+from pathlib import Path
+from training.data.images.local import staged
+from training.data.images.shards import stamps_of
+
+root = Path(sys.argv[1])
+sys.stdin.read()  # so that all begin at once
+print(staged(root, stamps_of(root), sys.argv[2]))
+"""
+
+
+def test_ranks_of_a_node_that_stage_at_once_share_the_copies(shards: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RANK, str(shards), str(tmp_path / "disk")]
+    waiting, start = os.pipe()
+    ranks = [subprocess.Popen(command, cwd=ROOT, stdin=waiting, stdout=subprocess.PIPE) for _ in range(4)]
+    os.close(waiting)
+    os.close(start)
+    places = {rank.communicate(timeout=60)[0] for rank in ranks}
+    assert {rank.returncode for rank in ranks} == {0} and len(places) == 1
+    copies = Path(places.pop().decode().strip())
+    assert sorted(each.name for each in copies.iterdir()) == sorted(each.name for each in shards.iterdir())
+    assert all((copies / each.name).read_bytes() == each.read_bytes() for each in shards.iterdir())
 
 
 def test_shards_that_cannot_be_copied_are_one_line(shards: Path, tmp_path: Path) -> None:
@@ -285,6 +351,7 @@ def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path
     assert known("tar-shards", root=str(shards)) is None, "the headers of all shards are not read for a prediction"
     packed(shards)
     assert known("tar-shards", root=str(shards)) == DataFacts(TRAIN, TEST, 3, (3, 32, 32))
+    assert known("digits") == DataFacts(1437, 360, 10, (1, 32, 32))
     assert known("synthetic", classes=10) == DataFacts(100_000, 1000, 10, (3, 32, 32))
 
 
@@ -294,6 +361,14 @@ def test_counts_in_the_options_are_checked(tree: Path) -> None:
         folder(tree, classes=1000)
     with pytest.raises(ConfigError, match="must be the absolute path"):
         folder(Path("here"))
+    with pytest.raises(ConfigError, match=r"^train\.data\.options\.root is missing"):
+        imagefolder.build(seed=1)
+
+
+@pytest.mark.parametrize("option", [{"max_corrupt": 2.0}, {"max_corrupt": "few"}, {"test_batch": 0}, {"draft": 1}])
+def test_options_are_checked(tree: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be .*, not "):
+        folder(tree, **option)
 
 
 def test_synthetic_images_are_functions_of_seed_and_sample() -> None:

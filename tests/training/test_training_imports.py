@@ -17,6 +17,7 @@ WITHOUT_TORCH = [
     "training.data.order",
     "training.data.digits",
     "training.data.imagefolder",
+    "training.data.pack",
     "training.data.synthetic",
     "training.data.tar_shards",
     "training.data.view",

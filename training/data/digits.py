@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from training.recipe.facts import DataFacts
+from training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
     from training.data.digits_images import Digits
@@ -17,3 +19,8 @@ def build(*, seed: int) -> Digits:
     from training.data.digits_images import Digits
 
     return Digits(FACTS, seed)
+
+
+def facts(data: DataKeys) -> DataFacts:
+    """The digits in the size that the recipe begins with."""
+    return replace(FACTS, shape=(1, data.size, data.size)) if data.size else FACTS

@@ -25,7 +25,7 @@ class Digits:
     """
 
     def __init__(self, facts: DataFacts, seed: int) -> None:
-        self.classes, self.shape = facts.classes, facts.shape
+        self.classes, self._own_shape = facts.classes, facts.shape
         self.train_samples, self.test_samples = facts.train_samples, facts.test_samples
         images, labels = _load()
         self._seed = seed
@@ -35,11 +35,12 @@ class Digits:
         padded = torch.nn.functional.pad(images[: self.train_samples], [SHIFT_PIXELS] * 4)
         normal = (padded - mean) / deviation
         self._windows = normal[:, 0].unfold(1, 8, 1).unfold(2, 8, 1)
-        self._view = View()
+        self.look(View())
 
     def look(self, view: View) -> None:
         """From the next batch on, images are of the view's sizes, and are moved where it says `augment`."""
         self._view = view
+        self.shape = (1, view.size, view.size) if view.size else self._own_shape
 
     def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
         """Images [B, 1, size, size], each moved by up to one pixel, and labels [B] of (epoch, sample) pairs."""

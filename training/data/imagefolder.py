@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.asked import check_counts, counts, facts_of, folder_of, stated
+from training.data.images.asked import ImageSettings, check_counts, counts, facts_of, folder_of, stated
 from training.data.images.trees import open_trees
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def build(
     *,
     seed: int,
-    root: str,
+    root: str = "",
     samples: int | None = None,
     test_samples: int | None = None,
     classes: int | None = None,
@@ -29,11 +29,12 @@ def build(
 
     Raises ConfigError for a folder that is not of this layout.
     """
-    from training.data.images.dataset import Images, ImageSettings
+    from training.data.images.dataset import Images
 
+    settings = ImageSettings(max_corrupt, test_batch, draft).checked()
     trees = open_trees(folder_of(root))
     check_counts(trees, samples=samples, test_samples=test_samples, classes=classes)
-    return Images(trees, seed, ImageSettings(max_corrupt, test_batch, draft))
+    return Images(trees, seed, settings)
 
 
 def facts(data: DataKeys) -> DataFacts | None:

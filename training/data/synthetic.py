@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.asked import facts_of
+from training.data.images.asked import SIDE
 from training.recipe.facts import DataFacts
 from training.recipe.train import DataKeys
 
@@ -25,11 +25,13 @@ def build(
 
 def facts(data: DataKeys) -> DataFacts:
     """What the options say."""
-    train_samples, test_samples = _number(data, "samples", SAMPLES), _number(data, "test_samples", TEST_SAMPLES)
-    found = facts_of(data, train_samples, test_samples, _number(data, "classes", CLASSES))
-    return DataFacts(train_samples, test_samples, found.classes, (_number(data, "channels", 3), *found.shape[1:]))
+    side = data.size or SIDE
+    samples, test_samples = _number(data, "samples", SAMPLES), _number(data, "test_samples", TEST_SAMPLES)
+    return DataFacts(
+        samples, test_samples, _number(data, "classes", CLASSES), (_number(data, "channels", 3), side, side)
+    )
 
 
 def _number(data: DataKeys, name: str, default: int) -> int:
-    value = data.options.get(name, default)
-    return value if isinstance(value, int) else default
+    number = data.options.get(name, default)
+    return number if isinstance(number, int) else default

@@ -21,7 +21,7 @@ class RandomImages:
 
     def __init__(self, seed: int, samples: int, test_samples: int, classes: int, channels: int) -> None:
         self.train_samples, self.test_samples, self.classes = samples, test_samples, classes
-        self.shape = (channels, SIDE, SIDE)
+        self._channels = channels
         self._seed, self._thread = seed, ThreadPoolExecutor(1, thread_name_prefix="synthetic")
         self._ahead = Ahead(self._start)
         self.look(View())
@@ -30,6 +30,7 @@ class RandomImages:
         """From the next batch on, images are of the view's sizes."""
         self._ahead.drop()
         size = view.size or SIDE
+        self.shape = (self._channels, size, size)
         self._images, self._test_images = self._drawn(size), self._drawn(view.test_size or size)
 
     def prefetch(self, samples: Samples) -> None:
@@ -53,4 +54,4 @@ class RandomImages:
 
     def _drawn(self, size: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(self._seed)
-        return torch.randn(DISTINCT, self.shape[0], size, size, generator=generator).numpy()
+        return torch.randn(DISTINCT, self._channels, size, size, generator=generator).numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.asked import check_counts, counts, facts_of, folder_of, stated
+from training.data.images.asked import ImageSettings, check_counts, counts, facts_of, folder_of, stated
 from training.data.images.shards import known_shards, open_shards
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def build(
     *,
     seed: int,
-    root: str,
+    root: str = "",
     local: str | None = None,
     samples: int | None = None,
     test_samples: int | None = None,
@@ -31,15 +31,16 @@ def build(
     `samples`, `test_samples` and `classes` are checked where they are given. Raises ConfigError for shards that are
     not of this convention, or that cannot be copied.
     """
-    from training.data.images.dataset import Images, ImageSettings
+    from training.data.images.dataset import Images
     from training.data.images.local import staged
 
+    settings = ImageSettings(max_corrupt, test_batch, draft).checked()
     halves = open_shards(folder_of(root))
     check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
     folder = staged(halves.train.root, halves.train.stamps, local) if local else halves.train.root
     for half in (halves.train, halves.test):
         half.read_from(folder)
-    return Images(halves, seed, ImageSettings(max_corrupt, test_batch, draft))
+    return Images(halves, seed, settings)
 
 
 def facts(data: DataKeys) -> DataFacts | None:

@@ -1,7 +1,7 @@
 """What a prediction needs to know of a model and of a data set, told by the modules of their builders, without torch.
 
-A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `FACTS`, or `facts(data: DataKeys)` where
-they depend on its options, which returns None where nothing is known before the run. Functions of the user's own have
+A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `facts(data: DataKeys)`, which returns
+DataFacts, or None where nothing is known before the run. Functions of the user's own have
 neither: their modules are not imported where nothing is trained.
 """
 
@@ -46,7 +46,7 @@ def data_facts(train: Train) -> DataFacts | None:
     if target is None:
         return None
     module = importlib.import_module(target.partition(":")[0])
-    facts: DataFacts | None = module.facts(train.data) if hasattr(module, "facts") else module.FACTS
+    facts: DataFacts | None = module.facts(train.data)
     return facts
 
 

@@ -10,6 +10,7 @@ from training.recipe.misfit import undivided as undivided
 from training.recipe.names import OPTIMIZERS
 from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, Train
 
+OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
 
 
@@ -19,6 +20,8 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
         yield from of_batch("train.batch", train, train.batch, ranks)
     yield from of_range("train.data.area", train.data.area)
     yield from of_range("train.data.aspect", train.data.aspect)
+    if train.data.name in OF_FILES and not train.data.options.get("root"):
+        yield Misfit("train.data.name", f"{train.data.name} needs a folder", "write it as 'root' in train.data.options")
     yield from fits_phases.misfits(train, ranks)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")

@@ -36,10 +36,10 @@ class DataSet(Protocol):
 
     `prefetch(samples: list[tuple[int, int]]) -> None`: a hint: this rank's samples of the next step, in the same view.
 
-    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: what `test_shard` gives, in batches, for
+    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: in place of `test_shard`, in batches, for
     test sets that do not fit in memory. Ranks may have different numbers of them, and images may differ in size.
 
-    `problems() -> list[str]`: a line for every sample that could not be read so far.
+    `problems() -> list[str]`: a line for every sample that could not be read so far, the newest last.
     """
 
     train_samples: int

@@ -12,12 +12,12 @@ from tests.lab.cluster.processes import LabError, run
 from tests.lab.slurm import SlurmLab
 
 DEFINITION = Path(__file__).with_name("torch.def")
-PACKAGES = ["torch", "scikit-learn"]
+PACKAGES = ["torch", "scikit-learn", "pillow"]
 COMPRESSION = "-comp lz4"  # the quickest to make by far, see benchmarks/containers.py
 
 
 def requirements() -> list[str]:
-    """PyTorch and scikit-learn as this Python has them, so that results can be compared to the bit."""
+    """PyTorch, scikit-learn and Pillow as this Python has them, so that results can be compared to the bit."""
     try:
         return [f"{package}=={metadata.version(package)}" for package in PACKAGES]
     except metadata.PackageNotFoundError as missing:

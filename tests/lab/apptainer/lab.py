@@ -66,7 +66,7 @@ class ApptainerLab:
 
     @cached_property
     def wheelhouse(self) -> Path:
-        """A folder of wheels for the Python in `debian`: PyTorch, scikit-learn and what they need."""
+        """A folder of wheels for the Python in `debian`: PyTorch, scikit-learn, Pillow and what they need."""
         python = bases.python_version(self.debian)
         made_from = " ".join([python, *images.requirements()])
         return cached("wheels", made_from, lambda entry: images.make_wheelhouse(entry, python), self.cache)

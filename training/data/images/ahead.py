@@ -10,7 +10,7 @@ T = TypeVar("T")
 Samples = list[tuple[int, int]]
 
 
-class Pending(Protocol[T_co]):
+class Decoded(Protocol[T_co]):
     """Something that is being made in other threads."""
 
     def result(self) -> T_co: ...
@@ -21,10 +21,10 @@ class Pending(Protocol[T_co]):
 class Ahead(Generic[T]):
     """Hands out batches, and starts the one that is expected next."""
 
-    def __init__(self, start: Callable[[Samples], Pending[T]]) -> None:
+    def __init__(self, start: Callable[[Samples], Decoded[T]]) -> None:
         self._start = start
         self._samples: Samples = []
-        self._pending: Pending[T] | None = None
+        self._pending: Decoded[T] | None = None
 
     def expect(self, samples: Samples) -> None:
         """Start to make the batch of these samples."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-from training.data.images.stored import ROOT, Halves, Stored
+from training.data.images.stored import ROOT, Split, Stored
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
@@ -14,22 +15,42 @@ SIDE = 224  # of images, in pixels, where the recipe does not say
 COUNTS = ("samples", "test_samples", "classes")
 
 
+class ImageSettings(NamedTuple):
+    """The options that all data sets of image files have."""
+
+    max_corrupt: float = 0.001
+    test_batch: int = 64
+    draft: bool = True
+
+    def checked(self) -> ImageSettings:
+        """These settings. Raises ConfigError where one is not what it must be."""
+        if type(self.max_corrupt) not in (int, float) or not 0 <= self.max_corrupt <= 1:
+            raise _wrong("max_corrupt", "a share of the samples, from 0 to 1", self.max_corrupt)
+        if type(self.test_batch) is not int or self.test_batch < 1:
+            raise _wrong("test_batch", "a number of images", self.test_batch)
+        if type(self.draft) is not bool:
+            raise _wrong("draft", "true or false", self.draft)
+        return self
+
+
 def folder_of(root: str) -> Path:
     """The folder that the option `root` names. Raises ConfigError unless it is an absolute path."""
+    if not root or not isinstance(root, str):
+        raise ConfigError(f"{ROOT} is missing; write the absolute path of the folder in which the images are")
     path = Path(os.path.expandvars(os.path.expanduser(root)))
     if not path.is_absolute() or "$" in root and "$" in str(path):
         raise ConfigError(f"{ROOT}: {root!r} must be the absolute path of a folder, on every node the same")
     return path
 
 
-def check_counts(found: Halves[Stored], **asked: int | None) -> None:
+def check_counts(found: Split[Stored], **asked: int | None) -> None:
     """Raises ConfigError where an option says other numbers than there are; None says nothing."""
     for (name, count), real in zip(asked.items(), counts(found), strict=True):
         if count is not None and count != real:
             raise ConfigError(f"train.data.options.{name}: it says {count}, and {found.train.root} has {real}; mend it")
 
 
-def counts(found: Halves[Stored]) -> tuple[int, int, int]:
+def counts(found: Split[Stored]) -> tuple[int, int, int]:
     """Training samples, test samples and classes."""
     return len(found.train), len(found.test), found.classes
 
@@ -46,3 +67,7 @@ def facts_of(data: DataKeys, samples: int, test_samples: int, classes: int) -> D
     """What a prediction asks of such images, in the size that the recipe begins with."""
     side = data.size or SIDE
     return DataFacts(samples, test_samples, classes, (3, side, side))
+
+
+def _wrong(name: str, wanted: str, found: object) -> ConfigError:
+    return ConfigError(f"train.data.options.{name} must be {wanted}, not {found!r}")

@@ -17,18 +17,22 @@ SHOWN = 3
 
 
 class Register:
-    """The corrupt samples of one half that this rank has met. Safe to be used from several threads."""
+    """The corrupt samples of one half that this rank has met; `lines` gets one for each. Several threads may use it."""
 
-    def __init__(self, stored: Stored, share: float) -> None:
-        self._stored = stored
+    def __init__(self, stored: Stored, share: float, lines: list[str]) -> None:
+        self._stored, self._lines = stored, lines
         self._limit = max(int(share * len(stored)), A_FEW) if share else 0
         self._why: dict[int, str] = {}
         self._lock = threading.Lock()
 
     def candidates(self, sample: int) -> Iterator[int]:
-        """The sample, and those that may replace it, without those that are known to be corrupt."""
+        """The sample, and those that may replace it, without those that are known to be corrupt.
+
+        Raises ConfigError where there are none left, or too many are corrupt.
+        """
         count = len(self._stored)
         for step in range(count):
+            self._check()
             if (candidate := (sample + step) % count) not in self._why:
                 yield candidate
         raise self._error(f"all {count}")
@@ -36,14 +40,14 @@ class Register:
     def add(self, sample: int, why: str) -> None:
         """Note a corrupt sample. Raises ConfigError where there are too many."""
         with self._lock:
-            self._why[sample] = why
-            if len(self._why) > self._limit:
-                raise self._error(f"more than {self._limit} of {len(self._stored)}")
+            if sample not in self._why:
+                self._why[sample] = why
+                self._lines.append(f"{self._stored.name(sample)}: {why}")
+        self._check()
 
-    def lines(self) -> list[str]:
-        """A line for each: its file, and what is wrong with it."""
-        with self._lock:
-            return [f"{self._stored.name(sample)}: {why}" for sample, why in sorted(self._why.items())]
+    def _check(self) -> None:
+        if len(self._why) > self._limit:
+            raise self._error(f"more than {self._limit} of {len(self._stored)}")
 
     def _error(self, count: str) -> ConfigError:
         first = "; ".join(f"{self._stored.name(each)} ({why})" for each, why in list(self._why.items())[:SHOWN])

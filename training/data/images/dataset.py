@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -14,24 +15,16 @@ from torch import Tensor
 
 from training.data.images import crops, decode, index, rectangles
 from training.data.images.ahead import Ahead, Samples
-from training.data.images.asked import SIDE
+from training.data.images.asked import SIDE, ImageSettings
 from training.data.images.corrupt import Register
 from training.data.images.rectangles import Cut
-from training.data.images.stored import Halves, Stored
+from training.data.images.stored import Split, Stored
 from training.data.view import View
 
 CHANNELS = 3
-MOST_WORKERS = 8  # more do not decode faster for one rank, as far as was measured
+MOST_WORKERS = 8  # where the recipe does not say; ranks of a node share its cores
 HEAD_BYTES = 1 << 15
 Batch = tuple[Tensor, Tensor]
-
-
-class ImageSettings(NamedTuple):
-    """The options that all data sets of images have."""
-
-    max_corrupt: float = 0.001
-    test_batch: int = 64
-    draft: bool = True
 
 
 class Decoding(NamedTuple):
@@ -51,6 +44,11 @@ class Decoding(NamedTuple):
         good = self.labels >= 0
         return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
 
+    def good(self) -> list[Batch]:
+        """The whole batch, unless all of it is left out."""
+        images, labels = self.result()
+        return [(images, labels)] if len(labels) else []
+
     def cancel(self) -> None:
         """Let no thread begin another image of it."""
         for future in self.futures:
@@ -63,12 +61,14 @@ class Images:
     What a training image looks like is a function of (seed, epoch, sample) and the view.
     """
 
-    def __init__(self, halves: Halves[Stored], seed: int, settings: ImageSettings) -> None:
+    def __init__(self, halves: Split[Stored], seed: int, settings: ImageSettings) -> None:
         self._train, self._test = halves.train, halves.test
         self._seed, self._settings, self._view = seed, settings, View()
         self.classes, self.shape = halves.classes, (CHANNELS, SIDE, SIDE)
         self.train_samples, self.test_samples = len(self._train), len(self._test)
-        self._bad, self._bad_tests = (Register(half, settings.max_corrupt) for half in (self._train, self._test))
+        self._problems: list[str] = []
+        share, lines = settings.max_corrupt, self._problems
+        self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))
         self._ahead = Ahead(self._start)
         self.use(None)
 
@@ -81,7 +81,7 @@ class Images:
         """From the next batch on, show images like this; what was decoded for another view is forgotten."""
         if view != self._view:
             self._ahead.drop()
-        self._view = view
+        self._view, self.shape = view, (CHANNELS, *(view.size or SIDE,) * 2)
         if view.rectangular:
             self._sizes()  # now: the first evaluation should not wait for it
 
@@ -95,27 +95,17 @@ class Images:
 
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
         """The rank's contiguous part of the test images, in batches; the next is decoded meanwhile."""
-        started: Decoding | None = None
+        decoding: deque[Decoding] = deque()
         for cut in rectangles.of_rank(self._cuts(), rank, world):
-            following = self._start_test(cut)
-            if started is not None:
-                yield started.result()
-            started = following
-        if started is not None:
-            yield started.result()
-
-    def test_shard(self, rank: int, world: int) -> Batch:
-        """All of `test_batches` at once, as squares; for test sets that fit in memory."""
-        cuts = rectangles.of_rank(
-            rectangles.squares(self.test_samples, self._test_size, self.test_samples), rank, world
-        )
-        for cut in cuts:
-            return self._start_test(cut).result()
-        return torch.empty(0, CHANNELS, self._test_size, self._test_size), torch.empty(0, dtype=torch.long)
+            decoding.append(self._start_test(cut))
+            if len(decoding) > 1:
+                yield from decoding.popleft().good()
+        for last in decoding:
+            yield from last.good()
 
     def problems(self) -> list[str]:
-        """A line for every corrupt sample that this rank has met."""
-        return self._bad.lines() + self._bad_tests.lines()
+        """A line for every corrupt sample that this rank has met, in the order in which it met them."""
+        return list(self._problems)
 
     @property
     def _test_size(self) -> int:

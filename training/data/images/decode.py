@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from training.data.images.crops import Box
 
@@ -25,6 +31,11 @@ if TYPE_CHECKING:
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)[:, None, None]
 DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)[:, None, None]
 BRIGHTEST = np.float32(255)
+
+# Known before the first thread decodes: Pillow looks for formats that it has not imported, and threads could miss some.
+FORMATS = [
+    each.format for each in (JpegImageFile, PngImageFile, PpmImageFile, BmpImageFile, WebPImageFile, TiffImageFile)
+]
 
 Pixels = Any
 """A numpy array [3, height, width] of float32: mean 0 and deviation 1, roughly."""
@@ -37,7 +48,7 @@ class Corrupt(Exception):
 def size_of(data: bytes) -> tuple[int, int]:
     """(width, height) by the header alone. Raises Corrupt."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             return width, height
     except Exception as error:  # Pillow's readers raise what they like
@@ -68,7 +79,7 @@ def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixe
 
 
 def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], draft: bool) -> Image.Image:
-    with Image.open(io.BytesIO(data)) as image:
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
         whole = image.size
         box, width, height = place_of(*whole)
         across, down = width / (box.right - box.left), height / (box.bottom - box.top)

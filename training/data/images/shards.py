@@ -17,7 +17,7 @@ from pathlib import Path
 
 from training.data.images import index
 from training.data.images.index import Index
-from training.data.images.stored import ROOT, SUFFIXES, Halves, telling
+from training.data.images.stored import ROOT, SUFFIXES, Split, telling
 from training.recipe.reading import ConfigError
 
 HALVES = ("train", "val")
@@ -83,13 +83,13 @@ class Shards:
         return bisect_right(self._shard_ends, sample)
 
 
-def open_shards(root: Path) -> Halves[Shards]:
+def open_shards(root: Path) -> Split[Shards]:
     """The shards at `root`. Raises ConfigError for tar files that are not like that."""
     stamps = stamps_of(root)
     return _opened(root, index.kept("tar-shards", root, stamps, lambda: _scanned(root, stamps)), stamps)
 
 
-def known_shards(root: Path) -> Halves[Shards] | None:
+def known_shards(root: Path) -> Split[Shards] | None:
     """The shards at `root` if their headers were read before; reading them takes minutes. Raises ConfigError."""
     stamps = stamps_of(root)
     found = index.known("tar-shards", root, stamps)
@@ -111,9 +111,9 @@ def _of(half: str, stamps: Stamps) -> Stamps:
     return [each for each in stamps if each[0].startswith(f"{half}-")]
 
 
-def _opened(root: Path, found: Index, stamps: Stamps) -> Halves[Shards]:
+def _opened(root: Path, found: Index, stamps: Stamps) -> Split[Shards]:
     train, test = (Shards(root, half, found, stamps) for half in HALVES)
-    return Halves(train, test, found.numbers["classes"][0])
+    return Split(train, test, found.numbers["classes"][0])
 
 
 def _scanned(root: Path, stamps: Stamps) -> Index:

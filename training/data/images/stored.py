@@ -36,7 +36,7 @@ S_co = TypeVar("S_co", bound=Stored, covariant=True)
 
 
 @dataclass(frozen=True)
-class Halves(Generic[S_co]):
+class Split(Generic[S_co]):
     """Training and test images, and how many classes they have."""
 
     train: S_co

@@ -12,7 +12,7 @@ from typing import Any
 
 from training.data.images import index
 from training.data.images.index import Index
-from training.data.images.stored import ROOT, SUFFIXES, Halves, telling
+from training.data.images.stored import ROOT, SUFFIXES, Split, telling
 from training.recipe.reading import ConfigError
 
 HALVES = ("train", "val")
@@ -48,12 +48,12 @@ class Tree:
             return file.read(most) or b""
 
 
-def open_trees(root: Path) -> Halves[Tree]:
+def open_trees(root: Path) -> Split[Tree]:
     """The halves of the tree at `root`. Raises ConfigError for one that is not of this layout."""
     stamps = _stamps(root)
     found = index.kept("imagefolder", root, stamps, lambda: _listed(root, stamps))
     train, test = (Tree(root, half, found, stamps) for half in HALVES)
-    return Halves(train, test, len(found.names["classes"]))
+    return Split(train, test, len(found.names["classes"]))
 
 
 def _stamps(root: Path) -> Stamps:

@@ -1,0 +1,85 @@
+"""`python -m training.data.pack TREE SHARDS`: images in folders into tar shards, in the same order.
+
+A training on the shards takes the same samples as one on the tree, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from training.data.images.stored import ROOT, Stored
+from training.data.images.trees import open_trees
+from training.recipe.reading import ConfigError
+
+SHARD_MB = 256
+BLOCK_BYTES = 512  # what a tar file adds to each member, and to what it rounds them up
+
+
+def main(arguments: list[str]) -> int:
+    """Write the shards; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m training.data.pack", description="Images in folders into shards.")
+    parser.add_argument("tree", type=Path, help="a folder with train/CLASS/*.jpg and val/CLASS/*.jpg")
+    parser.add_argument("shards", type=Path, help="the folder for train-*.tar and val-*.tar; new, or empty")
+    parser.add_argument("--shard-mb", type=int, default=SHARD_MB, help="size of a shard, in MB (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        pack(asked.tree, asked.shards, asked.shard_mb * 10**6)
+    except (ConfigError, OSError) as error:
+        print(f"pack: {str(error).removeprefix(f'{ROOT}: ')}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def pack(tree: Path, shards: Path, shard_bytes: int = SHARD_MB * 10**6) -> None:
+    """Write all images of `tree`. Raises ConfigError for another layout, and OSError."""
+    split = open_trees(tree.absolute())
+    shards.mkdir(parents=True, exist_ok=True)
+    if any(shards.iterdir()):
+        raise ConfigError(f"{shards} is not empty; name a new folder")
+    for half, stored in (("train", split.train), ("val", split.test)):
+        for number, samples in enumerate(_shards(stored, shard_bytes)):
+            unfinished = shards / f".{half}-{number:06d}.part"
+            try:
+                _write(unfinished, stored, samples)
+                unfinished.rename(shards / f"{half}-{number:06d}.tar")
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+
+def _write(path: Path, stored: Stored, samples: Iterator[tuple[int, bytes]]) -> None:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for sample, content in samples:
+            _add(tar, f"{sample:08d}{Path(stored.name(sample)).suffix.lower()}", content)
+            _add(tar, f"{sample:08d}.cls", str(stored.label(sample)).encode())
+
+
+def _shards(stored: Stored, shard_bytes: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """For each shard its samples, and what is in their files; at least one sample, and no more once it is full."""
+    at = 0
+
+    def samples() -> Iterator[tuple[int, bytes]]:
+        nonlocal at
+        size = 0
+        while at < len(stored) and size < shard_bytes:
+            content = stored.read(at)
+            size += len(content) + 4 * BLOCK_BYTES
+            yield at, content
+            at += 1
+
+    while at < len(stored):
+        yield samples()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), 0o644
+    tar.addfile(member, io.BytesIO(content))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
