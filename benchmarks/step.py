@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch.autograd import DeviceType
 from torch.nn import functional
 
-from benchmarks.resnet50 import resnet50
 from training.collectives.all_reduce import build
+from training.models import resnet50
 from training.optim import lars
 from training.recipe.train import Train
 from training.sync.gradients import Gradients
@@ -34,9 +34,8 @@ Act = Callable[[], None]
 
 def step_of(batch: int, dtype: torch.dtype, device: torch.device) -> Act:
     """A training step of `batch` random images."""
-    torch.manual_seed(1)
-    model = resnet50(CLASSES).to(device, memory_format=torch.channels_last)
-    images = torch.randn(batch, 3, PIXELS, PIXELS, device=device).contiguous(memory_format=torch.channels_last)
+    model = resnet50.build(classes=CLASSES, shape=(3, PIXELS, PIXELS), seed=1, channels_last=True).to(device)
+    images = torch.randn(batch, 3, PIXELS, PIXELS, device=device)
     labels = torch.randint(CLASSES, (batch,), device=device)
     optimizer, gradients = lars.build(model, Train()), Gradients(model, build("torus", (1,)))
     optimizer.agree(lambda mine: mine)  # the one rank there is: LARS takes its fused form

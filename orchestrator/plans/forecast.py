@@ -146,4 +146,4 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             f"no rate is known for the site's GPUs ({architecture}): "
             "name one with `torusrun predict RUN.yaml --gpu NAME`"
         )
-    return device(name)
+    return device(name).for_work(trained.image_work / workload("resnet50").image_work)

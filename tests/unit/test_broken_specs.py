@@ -70,7 +70,7 @@ BROKEN = [
     ("long warm-up", GOOD + "train: {epochs: 1, schedule: {warmup_epochs: 2}}\n", "3:46", "longer than the 1 epochs"),
     ("unknown site", "name: digits\nsite: locl\n", "2:7", "local, slurm, slurm-v100); did you mean 'local'"),
     ("missing site file", "name: digits\nsite: ./no.yaml\n", "2:7", "no.yaml does not exist"),
-    ("unknown model", GOOD + "train: {model: resnet50}\n", "3:16", "'train.model.name' must be one of resnet-digits"),
+    ("unknown model", GOOD + "train: {model: vgg}\n", "3:16", "'train.model.name' must be one of resnet-digits"),
     ("key twice", GOOD + "site: slurm\n", "3:1", "'site' is given twice (first on line 2)"),
     ("value left out", "name: digits\nsite:\n", "2:6", "'site' has no value"),
     ("bad name", "name: my run\nsite: local\n", "1:7", "'my run' is not a name"),
