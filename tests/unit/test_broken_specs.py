@@ -48,6 +48,8 @@ BROKEN = [
     ("an option that is no argument", GOOD + "train: {data: {options: {a-b: 1}}}\n", "3:26", "the name of an argument"),
     ("half a name of one's own", GOOD + "train: {model: 'mine:'}\n", "3:16", "or package.module:function"),
     ("an optimizer misspelt", GOOD + "train: {optimizer: sdg}\n", "3:20", "did you mean 'sgd'?"),
+    ("a hybrid without it", GOOD + "train: {sync: {hybrid_bytes: 5}}\n", "3:30", "write 'all_reduce: hybrid'"),
+    ("SGD's key with LARS", GOOD + "train: {optimizer: {name: lars, nesterov: true}}\n", "3:43", "see train.optim"),
     ("LARS without lars", GOOD + "train: {optimizer: {name: sgd, lars: {trust: 0.01}}}\n", "3:38", "'name: lars'"),
     ("list for a number", GOOD + "nodes: [1]\n", "3:8", "'nodes' must be a whole number, not a list"),
     ("number for a section", GOOD + "train: 5\n", "3:8", "train must be keys and values, not the value '5'"),
