@@ -26,11 +26,11 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.replayed import Replayed
-from benchmarks.resnet50 import resnet50
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
 from orchestrator.predict.overlap import tensors
 from training.collectives.all_reduce import build
+from training.models import resnet50
 from training.sync.buckets import shapes
 from training.sync.buckets.layout import Layout, expected_order
 from training.sync.buckets.planner import PROFILED_STEPS, Planner
@@ -77,7 +77,8 @@ def real(bits_per_s: float) -> Case:
     def make() -> tuple[nn.Module, Loss]:
         torch.manual_seed(1)
         images, labels = torch.randn(BATCH, 3, PIXELS, PIXELS), torch.randint(1000, (BATCH,))
-        return resnet50(), lambda module: functional.cross_entropy(module(images), labels)
+        model = resnet50.build(classes=1000, shape=(3, PIXELS, PIXELS), seed=1)
+        return model, lambda module: functional.cross_entropy(module(images), labels)
 
     return Case(f"ResNet-50, {BATCH} images of {PIXELS} x {PIXELS}", make, bits_per_s)
 

@@ -1,74 +1,81 @@
-"""ResNet-50 on one GPU: images per second in channels_last and mixed precision, by local batch.
+"""Images per second of one rank by local batch, and where the time goes: the steps of a training, its data included.
 
-`python -m benchmarks.step [fp16|bf16]`. A step is all that a rank does between two batches that lie on the GPU: forward
-in autocast, backward into one arena, the all-reduce of one rank, LARS. Not computing is the share of the time in which
-no kernel runs. Anchors: the goals of this project, and an H100's 6,980 in NVIDIA's MLPerf 3.0 run, evaluation included.
+`python -m benchmarks.step` takes ResNet-50 in channels_last and bf16 with LARS, on random images of 224 x 224
+(`data: synthetic`); `--data imagefolder --set path=FOLDER` reads images. Without a GPU something small shows that it
+runs: `python -m benchmarks.step --model resnet18 --size 32 --batches 4 --steps 2 --precision fp32`.
+
+Waiting for data is the share of the time that the rank waits for images; not computing, on a GPU, the share in which no
+kernel runs. Anchors: the goals of this project, and an H100's 6,980 in NVIDIA's MLPerf 3.0 run, evaluation included.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.autograd import DeviceType
-from torch.nn import functional
 
-from benchmarks.resnet50 import resnet50
-from training.collectives.all_reduce import build
-from training.optim import lars
-from training.recipe.train import Train
-from training.sync.gradients import Gradients
+from training import device as devices
+from training.config import SCHEMA, Config
+from training.learner import Learner
+from training.parts import build_parts, settle
+from training.ranks import Ranks
+from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
-BATCHES = (16, 32, 64, 128, 256)
-PIXELS, CLASSES = 224, 1000
-WARM_UP, STEPS, PROFILED = 10, 30, 10
 GOALS = (3600, 5000)
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-LOSS_SCALE = 1024.0  # fp16's; what it costs is what counts here
+PROFILED = 10
 
 Act = Callable[[], None]
 
 
-def step_of(batch: int, dtype: torch.dtype, device: torch.device) -> Act:
-    """A training step of `batch` random images."""
-    torch.manual_seed(1)
-    model = resnet50(CLASSES).to(device, memory_format=torch.channels_last)
-    images = torch.randn(batch, 3, PIXELS, PIXELS, device=device).contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(CLASSES, (batch,), device=device)
-    optimizer, gradients = lars.build(model, Train()), Gradients(model, build("torus", (1,)))
-    optimizer.agree(lambda mine: mine)  # the one rank there is: LARS takes its fused form
-    scale = LOSS_SCALE if dtype == torch.float16 else 1.0
+class Timed:
+    """A data set, and the seconds that were waited for its batches."""
 
-    def step() -> None:
-        gradients.clear()
-        with torch.autocast("cuda", dtype):
-            loss = functional.cross_entropy(model(images), labels, label_smoothing=0.1)
-        gradients.begin(loss, False)
-        (loss * scale).backward()
-        for _ in gradients.arriving():
-            pass
-        optimizer.step(1e-3)
+    def __init__(self, data: Any) -> None:
+        self._data, self.waited_s = data, 0.0
 
-    return step
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._data, name)
+
+    def train_batch(self, samples: list[tuple[int, int]]) -> Any:
+        started_s = time.perf_counter()
+        batch = self._data.train_batch(samples)
+        self.waited_s += time.perf_counter() - started_s
+        return batch
 
 
-def images_per_s(step: Act, batch: int) -> float:
-    """Of `STEPS` steps, after those that choose kernels."""
-    for _ in range(WARM_UP):
-        step()
-    torch.cuda.synchronize()
+def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, Timed]:
+    """One rank alone, as a run would build it."""
+    parts = build_parts(train, device)
+    settle(parts.optimizer, device)
+    data = Timed(parts.data)
+    config = Config(
+        schema=SCHEMA, run="step", attempt=1, grid=(1,), interface=None, rendezvous=folder / "rendezvous",
+        rendezvous_timeout_s=60.0, token="0" * 64, checkpoints=folder / "checkpoints", metrics=folder / "metrics.jsonl",
+        done=folder / "done", trace=folder / "trace.jsonl", train=train,
+    )  # fmt: skip
+    return Learner(config, Ranks(0, 1, 0), device, replace(parts, data=data)), data
+
+
+def seconds(step: Act, steps: int, wait: Act) -> float:
+    """Of so many steps."""
+    wait()
     started_s = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(steps):
         step()
-    torch.cuda.synchronize()
-    return STEPS * batch / (time.perf_counter() - started_s)
+    wait()
+    return time.perf_counter() - started_s
 
 
 def kernels_s(step: Act) -> float:
-    """Seconds of a step in which a kernel runs; all run in one stream, one after the other."""
+    """Seconds of a step in which a kernel runs; they run in one stream, one after the other."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             step()
@@ -77,28 +84,58 @@ def kernels_s(step: Act) -> float:
     return sum(row.self_device_time_total for row in rows if not row.is_user_annotation) / 1e6 / PROFILED
 
 
+def row(train: Train, device: torch.device, steps: int) -> str:
+    """What was measured at one batch, after the steps that choose kernels."""
+    gpu = device.type == "cuda"
+    with tempfile.TemporaryDirectory() as folder:
+        made, data = learner(train, device, Path(folder))
+
+        def step() -> None:
+            made.step(stop=False)
+
+        wait = torch.cuda.synchronize if gpu else lambda: None
+        seconds(step, max(1, steps // 3), wait)
+        data.waited_s = 0.0
+        took_s = seconds(step, steps, wait)
+        waiting = data.waited_s / took_s
+        idle = f"{max(0.0, 1 - kernels_s(step) * steps / took_s):15.1%}" if gpu else f"{'-':>15}"
+    rate = steps * train.batch / took_s
+    shares = "".join(f"{rate / goal:8.2f}" for goal in GOALS)
+    return f"{train.batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}"
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--data", default="synthetic")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the data set")
+    parser.add_argument("--size", type=int, default=224, help="pixels")
+    parser.add_argument("--batches", type=int, nargs="+", default=[16, 32, 64, 128, 256])
+    parser.add_argument("--precision", choices=["fp32", "bf16", "fp16"], default="bf16")
+    parser.add_argument("--steps", type=int, default=30)
+    return parser.parse_args()
+
+
 def main() -> None:
-    if not torch.cuda.is_available():
-        print(f"benchmarks.step: skipped, torch {torch.__version__} sees no GPU here")
-        return
-    dtype = sys.argv[1] if len(sys.argv) > 1 else "bf16"
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    torch.backends.cudnn.benchmark = True
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
-    print(f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}, {time.strftime('%F')}")
-    print(f"ResNet-50, {PIXELS} x {PIXELS}, channels_last, {dtype}, {STEPS} steps\n")
-    print(
-        f"{'batch':>6}{'images/s':>10}{'ms':>8}{'not computing':>15}" + "".join(f"{f'/ {goal}':>8}" for goal in GOALS)
+    args = asked()
+    train = Train(
+        model=ModelKeys(args.model, {"channels_last": True}),
+        data=DataKeys(args.data, dict(given.split("=", 1) for given in args.set), size=args.size),
+        optimizer=OptimizerKeys("lars"),
+        epochs=1_000_000,
+        precision=args.precision,
     )
-    for batch in BATCHES:
-        step = step_of(batch, DTYPES[dtype], device)
-        rate = images_per_s(step, batch)
-        idle = max(0.0, 1 - kernels_s(step) * rate / batch)
-        shares = "".join(f"{rate / goal:8.2f}" for goal in GOALS)
-        print(f"{batch:6}{rate:10.0f}{batch / rate * 1e3:8.2f}{idle:15.1%}{shares}", flush=True)
-        del step
-        torch.cuda.empty_cache()
+    device = devices.prepare("auto", 0)
+    dist.init_process_group(devices.backend(device), store=dist.HashStore(), rank=0, world_size=1)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"{name}, torch {torch.__version__}, {time.strftime('%F')}")
+    print(
+        f"{args.model}, {args.data}, {args.size} x {args.size}, channels_last, {args.precision}, {args.steps} steps\n"
+    )
+    goals = "".join(f"{f'/ {goal}':>8}" for goal in GOALS)
+    print(f"{'batch':>6}{'images/s':>10}{'ms':>10}{'waiting for data':>18}{'not computing':>15}{goals}")
+    for batch in args.batches:
+        print(row(replace(train, batch=batch), device, args.steps), flush=True)
     dist.destroy_process_group()
 
 

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--network", metavar="NAME", help="links: a name, or a file that calibrate printed; default: the site's"
     )
     parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
-    parser.add_argument("--workload", metavar="NAME", help="resnet50 or resnet-digits; default: the run's model")
+    parser.add_argument("--workload", metavar="NAME", help="a built-in network; default: the run's model")
     parser.add_argument(
         "--images-per-s", metavar="RATE", type=float, help="measured images/s of one rank, instead of --gpu"
     )

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from orchestrator.cost import double_tree
+from orchestrator.cost.algorithms import TORUS, cost_of
 from orchestrator.cost.all_reduce import AllReduceTime, Backend
 from orchestrator.cost.nccl import Algorithm
 from orchestrator.cost.network import Level, Network
 from orchestrator.cost.phases import PhaseLinks, TreeLinks, one_rank
 from orchestrator.cost.shapes import shapes
+from training.recipe.train import SyncKeys
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,31 @@ def all_reduce(
         for level, crossing in enumerate(crossings):
             total[level] += 2 * (ranks - 1) / ranks / stride * crossing.rank_s_per_byte
     return AllReduceTime((*down, *up), max(total), backend, algorithms)
+
+
+@dataclass(frozen=True)
+class RegularLayout:
+    """All ranks of a regular network, or every so many of one."""
+
+    network: Network
+    backend: Backend
+
+    @property
+    def ranks(self) -> int:
+        return self.network.ranks
+
+    def torus(self, dims: Sequence[int]) -> AllReduceTime:
+        """As `hierarchical.Layout.torus`."""
+        return all_reduce(self.network, dims, self.backend)
+
+    def leaders(self, group: int) -> RegularLayout:
+        """As `hierarchical.Layout.leaders`; units are rounded up where groups end inside them."""
+        levels, apart = list[Level](), group
+        for level in self.network.levels:
+            members, sharing = -(-level.members // apart), max(1, level.sharing // group)
+            levels.append(replace(level, members=members, sharing=sharing))
+            apart = -(-apart // level.members)
+        return RegularLayout(Network(tuple(levels), self.ranks // group), self.backend)
 
 
 def _phase(crossings: Sequence[Crossing], ranks: int, stride: int, times: int) -> PhaseLinks:
@@ -125,7 +152,10 @@ def ring_s(size_bytes: float, network: Network) -> float:
     return phase.times * phase.hops_s + phase.link_s_per_byte * size_bytes
 
 
-def best(network: Network, size_bytes: float, backend: Backend) -> tuple[tuple[int, ...], float]:
+def best(
+    network: Network, size_bytes: float, backend: Backend, sync: SyncKeys = TORUS
+) -> tuple[tuple[int, ...], float]:
     """(the fastest grid, its seconds); of grids as fast, that of fewer levels."""
-    every = ((dims, all_reduce(network, dims, backend)(size_bytes)) for dims in shapes(network.ranks))
+    layout = RegularLayout(network, backend)
+    every = ((dims, cost_of(sync, layout, dims)(size_bytes)) for dims in shapes(network.ranks))
     return min(every, key=lambda found: (found[1], len(found[0]), found[0]))

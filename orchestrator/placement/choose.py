@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from orchestrator.cluster.model import Cluster
-from orchestrator.cost import regular
+from orchestrator.cost.algorithms import TORUS, cost_of, unchunked_s
 from orchestrator.cost.all_reduce import Backend
 from orchestrator.cost.network import Level, Network
+from orchestrator.cost.regular import RegularLayout
 from orchestrator.cost.shapes import shapes
 from orchestrator.placement.arrange import EFFORT, LARGE, Arrangement, arrange
 from orchestrator.placement.exact import LARGEST
 from orchestrator.placement.fabric import Fabric, fabric
 from orchestrator.placement.reason import reason
-from orchestrator.placement.timing import timing
+from orchestrator.placement.timing import HostsLayout
+from training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to which all shapes are placed by construction
@@ -49,19 +51,20 @@ def choices(
     gradient_bytes: float = GRADIENT_BYTES,
     backend: Backend = "nccl",
     nodes: int | None = None,
+    sync: SyncKeys = TORUS,
 ) -> list[Choice]:
     """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
 
     `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
-    cluster does not know one of them.
+    cluster does not know one of them. `sync` names the all-reduce.
     """
     count = nodes or len(dict.fromkeys(hosts))
-    candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend)
+    candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend, sync)
 
     def placed(dims: tuple[int, ...], effort: int) -> Choice:
         found = arrange(dims, hosts, ranks_per_node, cluster, effort)
-        time = timing(found.rings, cluster, found.hosts, backend)
-        return Choice(found, time(gradient_bytes), time.unchunked_s(gradient_bytes))
+        cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
+        return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
     kept = sorted(
@@ -86,9 +89,10 @@ def best(
     gradient_bytes: float = GRADIENT_BYTES,
     backend: Backend = "nccl",
     nodes: int | None = None,
+    sync: SyncKeys = TORUS,
 ) -> Choice:
     """The fastest shape with its hosts in order: what `grid: auto` takes."""
-    return choices(hosts, ranks_per_node, cluster, gradient_bytes, backend, nodes)[0]
+    return choices(hosts, ranks_per_node, cluster, gradient_bytes, backend, nodes, sync)[0]
 
 
 def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
@@ -113,7 +117,13 @@ def _row_per_node(nodes: int, ranks_per_node: int) -> tuple[int, ...]:
 
 
 def _candidates(
-    hosts: Sequence[str], nodes: int, ranks_per_node: int, cluster: Cluster, gradient_bytes: float, backend: Backend
+    hosts: Sequence[str],
+    nodes: int,
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    sync: SyncKeys,
 ) -> list[tuple[int, ...]]:
     """The shapes worth placing: all, or those that would be the best on a regular network."""
     every = shapes(nodes * ranks_per_node)
@@ -122,7 +132,8 @@ def _candidates(
     tree = fabric(cluster, cluster.only(hosts))
     found = [every[0], _row_per_node(nodes, ranks_per_node)]
     for links in _regular(tree, nodes, ranks_per_node, cluster):
-        costs = {dims: regular.all_reduce(links, dims, backend)(gradient_bytes) for dims in every}
+        layout = RegularLayout(links, backend)
+        costs = {dims: cost_of(sync, layout, dims)(gradient_bytes) for dims in every}
         found += sorted(every, key=lambda dims: (costs[dims], dims))[:CONSTRUCTED]
     return list(dict.fromkeys(found))
 

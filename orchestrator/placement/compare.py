@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any
 
 from orchestrator.cluster.model import Cluster
+from orchestrator.cost.algorithms import TORUS, cost_of
 from orchestrator.cost.all_reduce import Backend
 from orchestrator.placement.arrange import Arrangement
 from orchestrator.placement.load import loads
-from orchestrator.placement.timing import timing
+from orchestrator.placement.timing import HostsLayout
+from training.recipe.train import SyncKeys
 
 SHUFFLES = range(5)
 
@@ -38,10 +40,15 @@ class OrderRow:
 
 
 def rows(
-    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, seed: int = 0
+    arrangement: Arrangement,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    sync: SyncKeys = TORUS,
+    seed: int = 0,
 ) -> Iterator[OrderRow]:
     """The order by the network, alphabetical order, the median of some random ones, and the two bounds."""
-    found = partial(_row, arrangement, cluster, gradient_bytes, backend)
+    found = partial(_row, arrangement, cluster, gradient_bytes, backend, sync)
     chance = random.Random(seed)
     shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
     yield found("by the network", arrangement.hosts)
@@ -59,12 +66,15 @@ def _row(
     cluster: Cluster,
     gradient_bytes: float,
     backend: Backend,
+    sync: SyncKeys,
     order: str,
     hosts: Sequence[str],
 ) -> OrderRow:
     found = loads(arrangement.rings, cluster, hosts)
     hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
-    took_s = timing(arrangement.rings, cluster, hosts, backend)(gradient_bytes)
+    rings = arrangement.rings
+    layout = HostsLayout(cluster, hosts, rings.ranks_per_node, backend)
+    took_s = cost_of(sync, layout, rings.dims)(gradient_bytes)
     return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
 
 

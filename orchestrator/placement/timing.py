@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from orchestrator.cluster.model import Cluster, Host
 from orchestrator.cost import double_tree
 from orchestrator.cost.all_reduce import AllReduceTime, Backend
 from orchestrator.cost.phases import PhaseLinks, TreeLinks, one_rank
+from orchestrator.cost.shapes import divisors
 from orchestrator.placement.fabric import fabric
 from orchestrator.placement.load import LinkLoad, Loads, link_loads, loads
 from orchestrator.placement.rings import Flows, Rings
@@ -33,6 +34,32 @@ def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backen
     if backend == "nccl" and last.ranks > 1:
         last = replace(last, tree=_tree(rings, cluster, names, hops))
     return AllReduceTime((*down, last, *reversed(down)), hops.busiest_s_per_byte(), backend)
+
+
+@dataclass(frozen=True)
+class HostsLayout:
+    """Ranks on given hosts: so many on each, in order."""
+
+    cluster: Cluster
+    names: Sequence[str]
+    ranks_per_node: int
+    backend: Backend
+
+    @property
+    def ranks(self) -> int:
+        return len(self.names) * self.ranks_per_node
+
+    def torus(self, dims: Sequence[int]) -> AllReduceTime:
+        """As `hierarchical.Layout.torus`. Raises SiteError for unknown hosts."""
+        return timing(Rings(tuple(dims), self.ranks_per_node), self.cluster, self.names, self.backend)
+
+    def leaders(self, group: int) -> HostsLayout:
+        """As `hierarchical.Layout.leaders`; where groups end inside hosts, as if leaders filled the first hosts."""
+        left = self.ranks // group
+        if group % self.ranks_per_node == 0:
+            return replace(self, names=self.names[:: group // self.ranks_per_node], ranks_per_node=1)
+        each = next(count for count in divisors(left) if count * len(self.names) >= left)
+        return replace(self, names=self.names[: left // each], ranks_per_node=each)
 
 
 class _Hops:

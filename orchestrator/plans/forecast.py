@@ -9,13 +9,13 @@ from orchestrator.cluster import profile
 from orchestrator.cluster.expected import expected, on_one_switch
 from orchestrator.cluster.model import Cluster
 from orchestrator.cost import regular
+from orchestrator.cost.algorithms import cost_of
 from orchestrator.cost.all_reduce import Backend
 from orchestrator.cost.network import Level, Network
 from orchestrator.errors import UserError
 from orchestrator.placement.arrange import arrange
 from orchestrator.placement.choose import best
-from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import timing
+from orchestrator.placement.timing import HostsLayout
 from orchestrator.plans.gradient import backend_of
 from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
@@ -81,8 +81,10 @@ def _work(size: int | None, trained: Workload) -> float:
 def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
     """On a regular network, with the ranks in node order."""
     used = links.holding(plan.ranks)
-    fastest = regular.best(used, trained.gradient_bytes, backend)
-    return Communication(regular.all_reduce(used, plan.grid.dims, backend), *fastest, "ranks in node order")
+    sync = plan.run.train.sync
+    fastest = regular.best(used, trained.gradient_bytes, backend, sync)
+    all_reduce_s = cost_of(sync, regular.RegularLayout(used, backend), plan.grid.dims)
+    return Communication(all_reduce_s, *fastest, "ranks in node order")
 
 
 def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
@@ -93,8 +95,9 @@ def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backe
         hosts = expected(plan.site, plan.run.nodes)
         order, known = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, hosts.cluster).hosts, hosts.cluster
         placed = hosts.assumed
-    all_reduce_s = timing(Rings(plan.grid.dims, plan.ranks_per_node), known, order, backend)
-    chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend)
+    sync = plan.run.train.sync
+    all_reduce_s = cost_of(sync, HostsLayout(known, order, plan.ranks_per_node, backend), plan.grid.dims)
+    chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend, sync=sync)
     return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed)
 
 
@@ -146,4 +149,4 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             f"no rate is known for the site's GPUs ({architecture}): "
             "name one with `torusrun predict RUN.yaml --gpu NAME`"
         )
-    return device(name)
+    return device(name).for_work(trained.image_work / workload("resnet50").image_work)

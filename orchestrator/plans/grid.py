@@ -43,6 +43,8 @@ def with_grid(
 
 def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str, workload: str | None) -> Plan:
     size_bytes, _ = gradient_of(plan.run, workload)
-    choice = best(hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes)
+    choice = best(
+        hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes, plan.run.train.sync
+    )
     reason = f"auto: {choice.reason}; for {summed(plan.run, workload)} {where}"
     return replace(plan, chosen=ChosenGrid(Grid(choice.dims), reason))

@@ -106,7 +106,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         plan,
         known,
         arrangement,
-        tuple(compare.rows(arrangement, known, size_bytes, backend)),
-        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes)),
+        tuple(compare.rows(arrangement, known, size_bytes, backend, plan.run.train.sync)),
+        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes, plan.run.train.sync)),
         summed(plan.run),
     )

@@ -21,6 +21,12 @@ class Device:
     fixed_s: float
     image_s: float
 
+    def for_work(self, share: float) -> Device:
+        """The same for images of which each takes `share` times as many multiply-adds (derived: at the same rate)."""
+        if abs(share - 1) < 1e-9:
+            return self
+        return Device(f"{self.name}, {share:.3g} of the work at 224 x 224", self.fixed_s, self.image_s * share)
+
     def step_s(self, batch: float) -> float:
         """One step of `batch` images on this device, without communication."""
         return self.fixed_s + batch * self.image_s

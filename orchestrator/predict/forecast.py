@@ -103,7 +103,8 @@ def forecast(asked: Asked) -> Forecast:
     local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
     validation_s = asked.evaluations * _validation_s(asked)
     batches = {phase.batch for phase in asked.phases}
-    known = asked.workload.name == "resnet50" and len(batches) == 1
+    published = asked.workload.name == "resnet50" and asked.workload.images == epochs.images()
+    known = published and len(batches) == 1
     target = epochs.epochs_to_target(longest.batch) if known else None
     return Forecast(
         ranks=asked.ranks,

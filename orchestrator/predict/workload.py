@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.predict import epochs
 from orchestrator.predict.overlap import tensors
 from training.recipe.facts import Tensor, data_facts, model_facts
 from training.recipe.names import MODELS, is_own
+from training.recipe.reading import ConfigError
 from training.recipe.train import ModelKeys, Train
 
-RESNET50 = "resnet50"
+FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
 BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
 
 
@@ -28,14 +28,26 @@ class Workload:
     side: int | None = None  # of an image, in pixels; None where its samples are none
 
     @property
+    def image_work(self) -> float:
+        """Multiply-adds of a forward pass of one image."""
+        return sum(layer.work for layer in self.layers)
+
+    @property
     def gradient_bytes(self) -> float:
         return self.bytes_per_parameter * sum(layer.parameters for layer in self.layers)
 
 
 def workload(name: str) -> Workload:
-    """`resnet50` on ImageNet in half precision, or a built-in model on the default data set. Raises UserError."""
-    if name == RESNET50:
-        return Workload(name, tensors.resnet50(), epochs.images(), epochs.validation_images(), 2.0, True, 224)
+    """A residual network on ImageNet in half precision, or a built-in model on the default data set.
+
+    Raises UserError for any other.
+    """
+    if name in FOR_PHOTOGRAPHS:
+        data = tensors.photographs()
+        model = model_facts(Train(model=ModelKeys(name)), data)
+        assert model, "it is a built-in"
+        layers, side = tuple(reversed(model.tensors)), data.shape[-1]
+        return Workload(name, layers, data.train_samples, data.test_samples, 2.0, True, side)
     if name not in MODELS.known:
         raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
     return workload_of(Train(model=ModelKeys(name)))
@@ -44,7 +56,10 @@ def workload(name: str) -> Workload:
 def workload_of(train: Train, gpus: bool = False) -> Workload:
     """What a recipe trains, as `training.sync` reduces it on GPUs or on CPUs. Raises UserError."""
     data = data_facts(train)
-    model = model_facts(train, data) if data else None
+    try:
+        model = model_facts(train, data) if data else None
+    except ConfigError as error:
+        raise UserError(str(error)) from None
     if data is None or model is None:
         kind, name = ("data", train.data.name) if data is None else ("model", train.model.name)
         unknown = f"{kind} {name} of your own" if is_own(name) else f"{kind} {name}, whose files are not seen here,"
@@ -60,4 +75,4 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
 
 
 def _known() -> str:
-    return ", ".join([RESNET50, *MODELS.known])
+    return ", ".join(MODELS.known)

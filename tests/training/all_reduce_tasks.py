@@ -22,6 +22,7 @@ from training.collectives.wire import DTYPES
 from training.cut_off import PeerLost
 
 # How far rounding moves a number, relative and at least.
+HYBRID_BYTES = 2000
 ROUNDING = {"fp32": (2.0**-24, 2.0**-150), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
 
 
@@ -52,11 +53,12 @@ def built(name: str, dims: Sequence[int], wire: str) -> Iterator[Any]:
 
     Its groups stay: torch would give new ones of the same ranks the old names, and find the old addresses there.
     """
-    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire)  # type: ignore[arg-type]
+    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire, HYBRID_BYTES)  # type: ignore[arg-type]
     try:
         yield made
     finally:
-        made._phases.close()
+        for each in (made.hierarchical, made.ring) if name == "hybrid" else (made,):
+            each._phases.close()
 
 
 def means(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from all_reduce_tasks import Vector, halves, lose_one, means
+from all_reduce_tasks import HYBRID_BYTES, Vector, halves, lose_one, means
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torus_ranks import RankPool
@@ -93,13 +93,19 @@ def test_the_torus_gives_all_ranks_the_mean(
 
 
 @pytest.mark.parametrize("dims", [(4,), (2, 3), (3, 2), (2, 2, 2), (1, 3, 2)], ids=named)
-@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+@pytest.mark.parametrize("name", ["flat", "hierarchical", "hybrid"])
 @some
 @given(together=st.lists(vectors, min_size=1, max_size=3), wire=dtypes)
 def test_the_algorithms_to_compare_with_give_the_mean(
     pools: dict[int, RankPool], name: str, dims: tuple[int, ...], together: list[Vector], wire: str
 ) -> None:
-    check(ask(pools, means, name, dims, wire, together, WHOLE, 2 * prod(dims)))
+    answers = ask(pools, means, name, dims, wire, together, WHOLE, 2 * prod(dims))
+    check(answers)
+    if name == "hybrid":
+        sizes = [v.elements * (4 if v.dtype == wire == "fp32" else 2) for v in together]
+        long_bytes = sum(size for size in sizes if size >= HYBRID_BYTES)
+        ring_bytes = sum(answer["bytes"][-1] for answer in answers)
+        assert ring_bytes == pytest.approx(2 * (prod(dims) - 1) * long_bytes), "the ring carries the long vectors alone"
 
 
 @pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (1, 3), (3, 1, 2), (2, 2, 2)], ids=named)

@@ -20,6 +20,7 @@ REDUCED_ALIKE = [{"all_reduce": "torus", "buckets": buckets} for buckets in BUCK
 OTHERS: list[dict[str, Any]] = [
     {"all_reduce": "flat", "buckets": "equal"},
     {"all_reduce": "hierarchical", "buckets": "one"},
+    {"all_reduce": "hybrid", "hybrid_bytes": 200, "buckets": "equal"},
 ]
 ULPS = 2e-6  # what another order of sums changes in weights around 1 in ten steps
 HALF_PRECISION = {"bf16": 2e-2, "fp16": 2e-3}
@@ -67,7 +68,7 @@ def trained(pools: Pools, grid: tuple[int, ...], folder: Path, sync: dict[str, A
 
 
 @pytest.mark.parametrize("grid", [(2, 1), (2, 2), (4,)], ids=str)
-@pytest.mark.parametrize("sync", [*REDUCED_ALIKE, *OTHERS], ids=lambda sync: "-".join(sync.values()))
+@pytest.mark.parametrize("sync", [*REDUCED_ALIKE, *OTHERS], ids=lambda sync: "-".join(map(str, sync.values())))
 def test_training_gives_the_weights_of_one_process(
     pools: Pools, alone: list[float], tmp_path: Path, grid: tuple[int, ...], sync: dict[str, Any]
 ) -> None:

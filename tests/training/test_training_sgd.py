@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 
@@ -131,6 +132,22 @@ def test_a_resumed_optimizer_goes_on_with_the_same_bits(correction: bool) -> Non
         take(net, resumed, step, rates[step])
     straight = trained(rates, lr_in_momentum=True, momentum_correction=correction, nesterov=True)
     assert torch.equal(net.weight, straight[0]) and torch.equal(net.bias, straight[1])
+
+
+def test_an_optimizer_that_goes_back_to_an_earlier_state_takes_the_same_steps_again() -> None:
+    net = model()
+    optimizer = SGD(net, MOMENTUM, DECAY, lr_in_momentum=True, momentum_correction=True)
+    kept: list[dict[str, Any]] = []
+    for step in (0, 1):
+        kept.append(copy.deepcopy({"model": net.state_dict(), "optimizer": optimizer.state_dict()}))
+        take(net, optimizer, step, (0.1, 0.4)[step])
+    for state, again in zip(kept[::-1], ((1,), (0, 1)), strict=True):
+        wanted = net.weight.detach().clone()
+        net.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        for step in again:
+            take(net, optimizer, step, (0.1, 0.4)[step])
+        assert torch.equal(net.weight, wanted)
 
 
 @pytest.mark.parametrize(

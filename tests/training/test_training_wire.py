@@ -20,6 +20,12 @@ RANKS_TIMES_SENT = {
     (1, 4): 4 * 2 * 3 / 4,
     (2, 2): 4 * (2 * 1 / 2 + 2 * 1 / 2 / 2),
 }
+# Of the hybrid, by the hierarchical levels and the ring; to a row's first rank and back, and among those in between.
+HYBRID = {
+    (4, 1): ([3 + 3, 0, 0], [0, 0, 4 * 2 * 3 / 4]),
+    (1, 4): ([0, 4 * 2 * 3 / 4, 0], [0, 0, 4 * 2 * 3 / 4]),
+    (2, 2): ([2 * (1 + 1), 2 * 2 * 1 / 2, 0], [0, 0, 4 * 2 * 3 / 4]),
+}
 
 
 def namespaces_work() -> bool:
@@ -29,11 +35,17 @@ def namespaces_work() -> bool:
 @pytest.mark.parametrize("grid", RANKS_TIMES_SENT, ids=["row only", "column only", "2x2"])
 def test_the_wire_carries_what_the_formula_says(grid: tuple[int, int], tmp_path: Path) -> None:
     require_root(namespaces_work, "network namespaces (unshare --net, ip)")
-    measured = json.loads(_run(grid, tmp_path))
+    found = json.loads(_run(grid, tmp_path))
+    measured = found["torus"]
     formula_bytes = RANKS_TIMES_SENT[grid] * BUFFER_BYTES
     assert measured["counted"] == pytest.approx(formula_bytes), "the ranks' own count does not follow the formula"
     ratio = measured["wire"] / formula_bytes
     assert 0.99 < ratio < 1.05, f"the wire carried {ratio:.3f} times the formula: a phase moves more than its part"
+    for kind, levels in zip(("short", "long"), HYBRID[grid], strict=True):
+        assert found[kind]["levels"] == pytest.approx([vectors * BUFFER_BYTES for vectors in levels])
+        ratio = found[kind]["wire"] / (sum(levels) * BUFFER_BYTES)
+        most = 1.5 if kind == "short" else 1.05  # gloo's reduce sends more than a vector of each rank
+        assert 0.99 < ratio < most, f"the wire carried {ratio:.3f} times what the {kind} vector needs"
 
 
 def _run(grid: tuple[int, int], folder: Path) -> str:

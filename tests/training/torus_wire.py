@@ -1,6 +1,7 @@
-"""Run inside an empty network namespace: what one torus all-reduce really puts on the loopback device.
+"""Run inside an empty network namespace: what all-reduces really put on the loopback device.
 
-Prints JSON: bytes counted by the ranks, bytes counted by the kernel. Usage: torus_wire.py X Y ELEMENTS FOLDER
+Prints JSON, of each: bytes that the ranks counted, in all and by level, and bytes that the kernel counted.
+Usage: torus_wire.py X Y ELEMENTS FOLDER
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from training.collectives.all_reduce import build
+from training.collectives.all_reduce import AllReduce, build
 
 
 def main(x_ranks: int, y_ranks: int, elements: int, folder: Path) -> None:
@@ -31,21 +33,29 @@ def main(x_ranks: int, y_ranks: int, elements: int, folder: Path) -> None:
         os.waitpid(child, 0)
 
 
-def measure(rank: int, x_ranks: int, y_ranks: int, elements: int, folder: Path) -> dict[str, float]:
+def measure(rank: int, x_ranks: int, y_ranks: int, elements: int, folder: Path) -> dict[str, Any]:
+    """Of the torus, and of the hybrid for a vector that is short and for one that is long enough for the ring."""
     world = x_ranks * y_ranks
     store = dist.FileStore(str(folder / "store"), world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-    torus = build("torus", (x_ranks, y_ranks))
+    dims = (x_ranks, y_ranks)
+    found = {"torus": of(build("torus", dims), elements)}
+    for name, hybrid_bytes in (("short", 4 * elements + 1), ("long", 4 * elements)):
+        found[name] = of(build("hybrid", dims, hybrid_bytes=hybrid_bytes), elements)
+    return found
+
+
+def of(all_reduce: AllReduce, elements: int) -> dict[str, Any]:
     buffer = torch.ones(elements)
-    torus.mean_(buffer)
-    counted = torch.tensor([sum(torus.wire_bytes)], dtype=torch.float64)
+    all_reduce.mean_(buffer)
+    counted = torch.tensor(all_reduce.wire_bytes, dtype=torch.float64)
     dist.all_reduce(counted)
     dist.barrier()
     before_bytes = lo_bytes()
     dist.barrier()
-    torus.mean_(buffer)
+    all_reduce.mean_(buffer)
     dist.barrier()
-    return {"counted": counted.item(), "wire": lo_bytes() - before_bytes}
+    return {"counted": sum(counted.tolist()), "levels": counted.tolist(), "wire": lo_bytes() - before_bytes}
 
 
 def lo_bytes() -> int:

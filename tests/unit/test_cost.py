@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 
 from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.cost import double_tree, nccl, regular
+from orchestrator.cost.algorithms import cost_of
 from orchestrator.cost.all_reduce import Backend
 from orchestrator.cost.network import Level, Network
-from orchestrator.cost.shapes import shapes
+from orchestrator.cost.shapes import divisors, shapes
 from orchestrator.placement.arrange import arrange
+from orchestrator.placement.choose import best, choices
 from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import timing
+from orchestrator.placement.timing import HostsLayout, timing
 from tests.unit.torus_cases import names, racks
 from training.collectives import chunks
+from training.recipe.train import SyncKeys
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = float(1 << 20)
@@ -192,3 +195,65 @@ def test_gloo_takes_what_was_measured_on_shaped_links(line: str, words: list[str
     backward_s = float(words[-1]) * all_s
     error_percent = 100 * ((backward_s + all_s) / (float(words[2]) / 1e3) - 1)
     assert error_percent == pytest.approx(float(words[0]), abs=0.6), "no further from the measurement than then"
+
+
+def test_the_hierarchical_all_reduce_by_nccl_by_hand() -> None:
+    """16 nodes of 4: a chain in each node passes on the whole vector, then the first ranks all-reduce, and back."""
+    found = cost_of(SyncKeys("hierarchical"), regular.RegularLayout(nodes_of_4(16), "nccl"), (4, 16))
+    n = 64 * MIB
+    chain_s = 8.4e-6 + 3 * 3.8e-6 + n / 60e9
+    first_ranks = Network((Level("node", 1, 60e9, 1e-6), Level("cluster", 16, 20e9, 5e-6)))
+    among_s = regular.all_reduce(first_ranks, (16,), "nccl")(n)
+    assert found(n) == pytest.approx(2 * chain_s + among_s)
+
+
+def test_gloo_passes_more_over_the_link_of_a_groups_first_rank() -> None:
+    network = Network((Level("node", 4, 1e9, 0.0), Level("cluster", 2, 1e8, 0.0, 4)))
+    found = cost_of(SyncKeys("hierarchical"), regular.RegularLayout(network, "gloo"), (4, 2))
+    assert found(1e6) == pytest.approx(1e6 * ((1.5 + 2) / 1e9 + 1 / 1e8))
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_hybrid_is_hierarchical_below_so_many_bytes_and_flat_from_there_on(backend: Backend) -> None:
+    layout, dims = regular.RegularLayout(nodes_of_4(16), backend), (4, 16)
+    hybrid = cost_of(SyncKeys("hybrid", hybrid_bytes=100_000), layout, dims)
+    hierarchical, flat = (cost_of(SyncKeys(name), layout, dims) for name in ("hierarchical", "flat"))
+    assert hybrid(99_999) == hierarchical(99_999) and hybrid(100_000) == flat(100_000)
+    assert (
+        flat(1e6)
+        == regular.all_reduce(nodes_of_4(16), (64,), backend)(1e6)
+        == cost_of(SyncKeys("ddp"), layout, dims)(1e6)
+    )
+    assert cost_of(SyncKeys(), layout, dims)(1e6) == layout.torus(dims)(1e6)
+
+
+@given(st.sampled_from([1, 2, 3, 4, 8]), backends, st.sampled_from([64.0, 1e4, 1e6, 1e8]), st.data())
+def test_on_one_switch_given_hosts_take_the_time_of_the_regular_network_by_every_all_reduce(
+    nodes: int, backend: Backend, size: float, data: st.DataObject
+) -> None:
+    cluster = one_switch(nodes, 1e11, 3e-6)
+    name = data.draw(st.sampled_from(["torus", "flat", "hierarchical", "hybrid", "ddp"]))
+    dims = data.draw(st.sampled_from([dims for dims in shapes(4 * nodes) if whole(dims)]))
+    network = Network((Level("node", 4, 1e11, 1e-6), Level("cluster", nodes, 1e10, 3e-6, 4)))
+    sync = SyncKeys(name, hybrid_bytes=100_000)
+    placed = cost_of(sync, HostsLayout(cluster, names(cluster), 4, backend), dims)
+    assert placed(size) == pytest.approx(cost_of(sync, regular.RegularLayout(network, backend), dims)(size), rel=1e-9)
+
+
+@given(st.integers(1, 6), st.sampled_from([1, 2, 3, 4, 6]), st.data())
+def test_leaders_are_so_many_wherever_groups_end(nodes: int, per_node: int, data: st.DataObject) -> None:
+    cluster = one_switch(nodes, 1e11, 3e-6)
+    group = data.draw(st.sampled_from(divisors(nodes * per_node)))
+    links = Network((Level("node", per_node, 1e11, 1e-6), Level("cluster", nodes, 1e10, 3e-6, per_node)))
+    for layout in (HostsLayout(cluster, names(cluster), per_node, "gloo"), regular.RegularLayout(links, "gloo")):
+        leaders = layout.leaders(group)
+        assert leaders.ranks == nodes * per_node // group
+        assert leaders.torus((leaders.ranks,))(1e6) >= 0
+
+
+def test_grids_are_chosen_by_the_all_reduce_that_is_used() -> None:
+    """Flat makes no use of a grid; the hierarchical one wants whole nodes for its groups."""
+    cluster = one_switch(4, 1e11, 3e-6)
+    flat = choices(names(cluster), 4, cluster, sync=SyncKeys("flat"))
+    assert len({round(choice.total_s, 12) for choice in flat}) == 1
+    assert best(names(cluster), 4, cluster, 1e5, sync=SyncKeys("hierarchical")).dims[0] == 4

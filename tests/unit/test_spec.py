@@ -102,7 +102,7 @@ def test_a_name_alone_is_a_section_with_that_name() -> None:
 
 def test_the_all_reduce_alone_is_how_ranks_average_their_gradients() -> None:
     assert read(RunSpec, RUN + "train: {sync: flat}\n", "run.yaml")[0].train.sync == SyncKeys(all_reduce="flat")
-    with pytest.raises(SpecError, match="torus, flat, hierarchical, ddp"):
+    with pytest.raises(SpecError, match="torus, flat, hierarchical, hybrid, ddp"):
         read(RunSpec, RUN + "train: {sync: round}\n", "run.yaml")
 
 
@@ -133,7 +133,7 @@ def test_phases_are_a_list_of_sections_and_a_number_is_a_list_of_one() -> None:
 def test_the_schema_takes_a_name_alone_or_a_section() -> None:
     section, alone = schema(Train, "x")["properties"]["model"]["anyOf"]
     assert "options" in section["properties"]
-    assert alone["type"] == "string" and alone["anyOf"][0] == {"enum": ["resnet-digits"]}
+    assert alone["type"] == "string" and alone["anyOf"][0] == {"enum": ["resnet-digits", "resnet18", "resnet50"]}
 
 
 def test_a_null_is_the_default_only_where_there_may_be_none() -> None:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .backend import Flat, Hierarchical
+from .hybrid import Hybrid
 from .nccl_torus import NcclTorus
 from .phases import Pending as Pending
 from .pipeline import Pipeline
@@ -44,13 +45,15 @@ def name_of(all_reduce: AllReduce, vector_bytes: int) -> str:
 
 
 def build(
-    name: Literal["torus", "flat", "hierarchical"],
+    name: Literal["torus", "flat", "hierarchical", "hybrid"],
     dims: tuple[int, ...],
     wire: Literal["fp32", "fp16", "bf16"] = "fp32",
+    hybrid_bytes: int = 0,
 ) -> AllReduce:
     """An all-reduce over the default process group as a mesh of `dims`; every rank must build it at the same time.
 
-    `wire` is the dtype in which fp32 vectors travel. Raises ValueError where `dims` does not hold the ranks.
+    `wire` is the dtype in which fp32 vectors travel; hybrid alone reads `hybrid_bytes`. Raises ValueError where `dims`
+    does not hold the ranks.
     """
     nccl = dist.get_backend() == "nccl"
     phases = Streams if nccl else Pipeline
@@ -58,4 +61,6 @@ def build(
         return Flat(dims, phases, wire)
     if name == "hierarchical":
         return Hierarchical(dims, phases, wire)
+    if name == "hybrid":
+        return Hybrid(dims, phases, wire, hybrid_bytes)
     return (NcclTorus if nccl else Torus)(dims, phases, wire)

@@ -1,55 +1,152 @@
-"""A small batch-normalized residual network for 8 x 8 images (He et al. 2015, section 4.2, CIFAR form)."""
+"""Residual networks for photographs (He et al. 2015): parameters, their order and the outputs are torchvision's.
+
+Of two versions: in v1 the first 1 x 1 convolution of a bottleneck has the stride, as in the paper; in v1.5 the 3 x 3
+has it, as in torchvision and in MLPerf. A basic block has it in its first 3 x 3 in both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+
+from training.models.layers import STEM_WIDTH, WIDTHS, Version
 
 
-class Block(nn.Module):
-    """Two 3 x 3 convolutions around a shortcut; a stride halves the image on both paths."""
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions around a shortcut."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int, downsample: nn.Module | None, version: Version) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = downsample
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        """Before the sum with the shortcut."""
+        return self.bn2
 
     def forward(self, images: Tensor) -> Tensor:
-        inner = functional.relu(self.norm1(self.conv1(images)))
-        return functional.relu(self.norm2(self.conv2(inner)) + self.shortcut(images))
+        inner = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(images)))))
+        inner += images if self.downsample is None else self.downsample(images)
+        summed: Tensor = self.relu(inner)
+        return summed
 
 
-class SmallResNet(nn.Module):
-    """[N, 1, 8, 8] to [N, classes]: stem, then one block per width, halving 8 to 4 to 2 pixels."""
+class Bottleneck(nn.Module):
+    """1 x 1, 3 x 3 and 1 x 1 convolutions around a shortcut."""
 
-    def __init__(self, classes: int, widths: tuple[int, ...]) -> None:
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int, downsample: nn.Module | None, version: Version) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(1, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]))
-        inputs = (widths[0], *widths)
-        self.blocks = nn.Sequential(*[Block(inputs[i], width, 1 if i == 0 else 2) for i, width in enumerate(widths)])
-        self.head = nn.Linear(widths[-1], classes)
+        first, second = (stride, 1) if version == "v1" else (1, stride)
+        self.conv1 = nn.Conv2d(inputs, width, 1, first, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, second, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = downsample
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        """Before the sum with the shortcut."""
+        return self.bn3
 
     def forward(self, images: Tensor) -> Tensor:
-        features = self.blocks(functional.relu(self.stem(images)))
-        logits: Tensor = self.head(features.mean(dim=(2, 3)))
+        inner = self.relu(self.bn1(self.conv1(images)))
+        inner = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(inner)))))
+        inner += images if self.downsample is None else self.downsample(images)
+        summed: Tensor = self.relu(inner)
+        return summed
+
+
+class ResNet(nn.Module):
+    """[N, channels, height, width], of any size, to [N, classes]; `blocks` says how many each of four stages has."""
+
+    def __init__(
+        self,
+        block: type[BasicBlock] | type[Bottleneck],
+        blocks: Sequence[int],
+        *,
+        classes: int,
+        channels: int = 3,
+        version: Version = "v1.5",
+        channels_last: bool = False,
+    ) -> None:
+        super().__init__()
+        self._channels_last = channels_last
+        self.conv1 = nn.Conv2d(channels, STEM_WIDTH, 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(STEM_WIDTH)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1)
+        inputs, stages = STEM_WIDTH, list[nn.Module]()
+        for width, count in zip(WIDTHS, blocks, strict=True):
+            made = list[nn.Module]()
+            for number in range(count):
+                stride, outputs = 2 if number == 0 and stages else 1, block.expansion * width
+                projection = None if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
+                made.append(block(inputs, width, stride, projection, version))
+                inputs = outputs
+            stages.append(nn.Sequential(*made))
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self._channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        features = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            features = stage(features)
+        logits: Tensor = self.fc(torch.flatten(self.avgpool(features), 1))
         return logits
 
 
-def small_resnet(classes: int, widths: tuple[int, ...], seed: int) -> SmallResNet:
-    """The network, `widths` channels by block, with the initial weights that `seed` stands for.
-
-    The last norm of every block starts at 0, so that the block is an identity at first (Goyal et al. 2017, 5.1).
-    """
+def build(
+    blocks: Sequence[int],
+    *,
+    bottleneck: bool,
+    classes: int,
+    channels: int,
+    seed: int,
+    version: Version,
+    zero_gamma: bool,
+    channels_last: bool,
+) -> ResNet:
+    """The network with the initial weights that `seed` stands for; `channels_last` changes none of them."""
     torch.manual_seed(seed)
-    model = SmallResNet(classes, widths)
-    for module in model.modules():
-        if isinstance(module, Block):
-            nn.init.zeros_(module.norm2.weight)
+    block = Bottleneck if bottleneck else BasicBlock
+    model = ResNet(block, blocks, classes=classes, channels=channels, version=version, channels_last=channels_last)
+    initialize(model, zero_gamma)
+    if channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def initialize(model: ResNet, zero_gamma: bool) -> None:
+    """Draw the weights as torchvision does: of convolutions from He et al.'s normal distribution by outputs.
+
+    With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so that the block is
+    an identity at first, and the weights of the last layer are drawn from N(0, 0.01).
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    if zero_gamma:
+        nn.init.normal_(model.fc.weight, 0.0, 0.01)
+        for module in model.modules():
+            if isinstance(module, (BasicBlock, Bottleneck)):
+                nn.init.zeros_(module.last_norm.weight)
 
 
 def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:

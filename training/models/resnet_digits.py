@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from training.models.layers import convolution, linear
 from training.recipe.facts import DataFacts, ModelFacts
+from training.recipe.reading import ConfigError
 
 if TYPE_CHECKING:
-    from training.models.resnet import SmallResNet
+    from training.models.small_resnet import SmallResNet
 
-WIDTHS = (16, 32, 64)  # channels of each block
+DEFAULT_WIDTHS = (16, 32, 64)  # channels of each block
+MOST_BLOCKS, WIDEST = 8, 4096
 
 
-def build(*, classes: int, shape: tuple[int, ...], seed: int) -> SmallResNet:
-    """The network with the initial weights that `seed` stands for, for images of one channel."""
-    from training.models.resnet import small_resnet
-    from training.recipe.reading import ConfigError
+def build(
+    *,
+    classes: int,
+    shape: tuple[int, ...],
+    seed: int,
+    zero_gamma: bool = True,
+    widths: Sequence[float] = DEFAULT_WIDTHS,
+) -> SmallResNet:
+    """The network with the initial weights that `seed` stands for, for images of one channel.
+
+    With `zero_gamma` the last norm of every block starts at 0.
+    """
+    from training.models.small_resnet import small_resnet
 
     if len(shape) != 3 or shape[0] != 1:
         raise ConfigError(f"train.model: resnet-digits takes samples of shape (1, height, width), not {shape}")
-    return small_resnet(classes, WIDTHS, seed)
+    return small_resnet(classes, _checked(widths), seed, zero_gamma)
 
 
-def facts(data: DataFacts) -> ModelFacts:
+def facts(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] = DEFAULT_WIDTHS) -> ModelFacts:
     """A convolution, one block of two convolutions per width, and a linear layer; all but the first block halve."""
-    pixels, inputs = data.shape[-1], WIDTHS[0]
-    tensors = [*convolution(1, inputs, 3, pixels)]
+    each = _checked(widths)
+    (height, width), inputs = data.shape[-2:], each[0]
+    tensors = [*convolution(1, inputs, 3, height * width)]
     normalized = inputs
-    for width in WIDTHS:
-        projected = width != inputs
-        pixels = -(-pixels // 2) if projected else pixels
-        tensors += [*convolution(inputs, width, 3, pixels), *convolution(width, width, 3, pixels)]
-        tensors += convolution(inputs, width, 1, pixels) if projected else ()
-        normalized += (3 if projected else 2) * width
-        inputs = width
+    for number, outputs in enumerate(each):
+        projected = number > 0
+        if projected:
+            height, width = -(-height // 2), -(-width // 2)
+        positions = height * width
+        tensors += [*convolution(inputs, outputs, 3, positions), *convolution(outputs, outputs, 3, positions)]
+        tensors += convolution(inputs, outputs, 1, positions) if projected else ()
+        normalized += (3 if projected else 2) * outputs
+        inputs = outputs
     return ModelFacts((*tensors, *linear(inputs, data.classes)), statistics=2 * normalized)
+
+
+def _checked(widths: Sequence[float]) -> tuple[int, ...]:
+    listed = isinstance(widths, (list, tuple)) and 1 <= len(widths) <= MOST_BLOCKS
+    if not listed or not all(type(width) is int and 1 <= width <= WIDEST for width in widths):
+        raise ConfigError(
+            f"train.model.options.widths: must be a list of 1 to {MOST_BLOCKS} whole numbers from 1 to {WIDEST}, "
+            f"the channels of each block, not {widths!r}"
+        )
+    return tuple(map(int, widths))

@@ -48,5 +48,5 @@ class LastRates:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the rates of an optimizer's state, where it has some."""
-        if self._correction:
-            self._rates.update(state.get(KEY, {}))
+        if KEY in state:
+            self._rates = dict(state[KEY])

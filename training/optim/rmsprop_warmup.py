@@ -10,12 +10,17 @@ With u = g + weight_decay w, and a(e) the share of SGD at epoch e:
            1/2 + (e - centre) / period           for e < centre + period / 2
            1                                     after
 
-Marks. The rules for m, D and w, and the first and last line of a: secondary (notes on the paper, and three programs in
-Chainer that agree). The second line of a: derived. Notes and two of the programs have 2 (e - centre) / period there,
-which would reach 1.5 and fall back to 1, and make b negative; with the coefficient 1 both a and its slope are
-continuous, as of the exponential linear unit that the paper names. b: secondary. centre 10, period 5, mu2 0.99, eps
-1e-8 and rms_rate 3e-4: secondary (the defaults of these programs). u: from memory (Chainer's hook adds the decay to the
-gradient before the rule); two of the programs decay elsewhere or not at all.
+Marks. The paper was not read; what is secondary comes from notes on it and from three programs for Chainer.
+
+    rules for m, D and w    secondary: the notes and two programs; in the third b's part stays out of D
+    a, first and last line  secondary: the notes and two programs; the third has no 1/2
+    a, second line          derived: notes and programs have 2 (e - centre) / period, which reaches 1.5, falls back to
+                            1 and makes b negative. With 1 in place of 2 neither a nor its slope jumps, as in the
+                            exponential linear unit that the paper names (from memory)
+    b, and rms_rate 3e-4    secondary: the three programs
+    centre 10, period 5     secondary: the notes and the programs
+    mu2 0.99, eps 1e-8      secondary: the programs
+    u                       from memory: Chainer adds the decay to the gradient before the rule
 """
 
 from __future__ import annotations

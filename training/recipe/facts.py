@@ -1,16 +1,18 @@
 """What a prediction needs to know of a model and of a data set, told by the modules of their builders, without torch.
 
-A model's module has `facts(data: DataFacts) -> ModelFacts`, a data set's has `facts(data: DataKeys)`, which returns
-DataFacts, or None where nothing is known before the run. Functions of the user's own have
-neither: their modules are not imported where nothing is trained.
+A model's module has `facts(data: DataFacts, **options) -> ModelFacts`, a data set's has `facts(data: DataKeys)`, which
+returns DataFacts, or None where nothing is known before the run. Functions of the user's own have neither: their
+modules are not imported where nothing is trained.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from dataclasses import dataclass
 
 from training.recipe.names import DATA_SETS, MODELS
+from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
 
@@ -51,9 +53,17 @@ def data_facts(train: Train) -> DataFacts | None:
 
 
 def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
-    """What is known of the recipe's model when it learns `data`; None for the user's own."""
+    """What is known of the recipe's model when it learns `data`; None for the user's own.
+
+    Raises ConfigError for options that the model does not take.
+    """
     target = MODELS.known.get(train.model.name)
     if target is None:
         return None
-    facts: ModelFacts = importlib.import_module(target.partition(":")[0]).facts(data)
+    function = importlib.import_module(target.partition(":")[0]).facts
+    try:
+        inspect.signature(function).bind(data, **train.model.options)
+    except TypeError as error:
+        raise ConfigError(f"train.model.options: {train.model.name} does not take them: {error}") from None
+    facts: ModelFacts = function(data, **train.model.options)
     return facts

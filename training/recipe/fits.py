@@ -8,7 +8,7 @@ from training.recipe import fits_phases
 from training.recipe.misfit import Misfit, of_batch, of_range
 from training.recipe.misfit import undivided as undivided
 from training.recipe.names import OPTIMIZERS
-from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, Train
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys, Train
 
 OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
@@ -29,6 +29,8 @@ def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
     if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
     yield from _norm(train, ranks)
+    if train.sync.all_reduce != "hybrid" and train.sync.hybrid_bytes != SyncKeys().hybrid_bytes:
+        yield Misfit("train.sync.hybrid_bytes", "is for the all-reduce hybrid", "write 'all_reduce: hybrid'")
     if train.sync.every > 1:
         yield from _local_sgd(train)
     if train.optimizer.name == "lars" and not shards_fit(train):

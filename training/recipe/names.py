@@ -34,7 +34,13 @@ def is_own(name: str) -> bool:
     return len(name) <= 300 and re.fullmatch(OWN, name) is not None
 
 
-MODELS = Names({"resnet-digits": "training.models.resnet_digits:build"})
+MODELS = Names(
+    {
+        "resnet-digits": "training.models.resnet_digits:build",
+        "resnet18": "training.models.resnet18:build",
+        "resnet50": "training.models.resnet50:build",
+    }
+)
 DATA_SETS = Names(
     {
         "digits": "training.data.digits:build",

@@ -130,10 +130,14 @@ class EvaluateKeys:
 class SyncKeys:
     """How the ranks average their gradients."""
 
-    all_reduce: Literal["torus", "flat", "hierarchical", "ddp"] = key(
+    all_reduce: Literal["torus", "flat", "hierarchical", "hybrid", "ddp"] = key(
         "torus",
-        "the all-reduce: torus (over the grid), flat, hierarchical, or ddp (torch's own DistributedDataParallel)",
+        "the all-reduce: torus (over the grid), flat, hierarchical, hybrid (short buckets hierarchical, long ones "
+        "flat), or ddp (torch's own DistributedDataParallel)",
         short=True,
+    )
+    hybrid_bytes: Annotated[int, Limits(at_least=0, at_most=2**40)] = key(
+        1024 * 1024, "a bucket of fewer goes hierarchically, read where the all-reduce is hybrid", unit="bytes"
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",

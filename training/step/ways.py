@@ -40,9 +40,10 @@ def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tup
     if config.train.sync.every == 1:
         optimizer = synchronization.in_shards(parts.optimizer, sync)
         return MeanGradient(backward, optimizer, sync, planner), optimizer
-    name = config.train.sync.all_reduce
-    assert name != "ddp", "recipe/fits.py refuses it"
-    average = StateAverage(parts.model, parts.optimizer, all_reduce.build(name, config.grid))
+    keys = config.train.sync
+    assert keys.all_reduce != "ddp", "recipe/fits.py refuses it"
+    reduce = all_reduce.build(keys.all_reduce, config.grid, hybrid_bytes=keys.hybrid_bytes)
+    average = StateAverage(parts.model, parts.optimizer, reduce)
     return OwnGradient(backward, parts.optimizer, sync, average), parts.optimizer
 
 

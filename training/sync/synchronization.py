@@ -49,7 +49,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
 
         flat = all_reduce.build("flat", config.grid)
         return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank, missing_is_zero=zero), None
-    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
+    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire, keys.hybrid_bytes)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
     if config.train.optimizer.name == "lars" and config.train.optimizer.lars.form == "sharded":
         reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all else
@@ -58,7 +58,9 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     if buckets == "auto":
         buckets = "exact" if gradients.parameters[0].device.type == "cuda" else "one"
     if buckets == "exact":
-        made_for = {"grid": list(config.grid), "all_reduce": keys.all_reduce, "wire": keys.wire}
+        made_for: dict[str, object] = {"grid": list(config.grid), "all_reduce": keys.all_reduce, "wire": keys.wire}
+        if keys.all_reduce == "hybrid":
+            made_for["hybrid_bytes"] = keys.hybrid_bytes
         return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
     gradients.lay_out(_by_shape(buckets, keys.count, gradients))
     return gradients, None

@@ -67,6 +67,14 @@ def test_each_phase_has_a_step_of_its_own(home: Path, capsys: Said) -> None:
     assert "12 of 128 images in" in capsys.readouterr().out
 
 
+def test_smaller_images_take_less_of_a_gpu_and_reach_no_published_accuracy(home: Path, capsys: Said) -> None:
+    whole = answer(capsys, "predict", DIGITS, *BIG, "--workload", "resnet50")
+    small = answer(capsys, "predict", DIGITS, *BIG, "--set", "train.model=resnet50")
+    assert 0 < float(str(small["forward_s"])) < float(str(whole["forward_s"])) / 100
+    assert whole["epochs_to_target"] and small["epochs_to_target"] is None
+    assert "of the work at 224 x 224" in str(small["assumptions"])
+
+
 def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
     assert "torusrun predict RUN.yaml --images-per-s RATE" in refused(capsys, "predict", DIGITS)
     found = answer(capsys, "predict", DIGITS, "--images-per-s", "500")
@@ -120,7 +128,7 @@ def test_the_published_table(capsys: Said) -> None:
         (["--gpus", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
         (["--published", "--svg", "x.svg"], "--svg needs --gpus"),
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
-        ([DIGITS, "--workload", "vgg"], "there are: resnet50"),
+        ([DIGITS, "--workload", "vgg"], "there are: resnet-digits, resnet18, resnet50"),
         ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
         ([DIGITS, "--set", "train.model=my.nets:wide"], "the model my.nets:wide of your own would take is not known"),
         ([DIGITS, "--set", "train.data=my.sets:all"], "the data my.sets:all of your own would take is not known"),

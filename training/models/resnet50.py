@@ -1,0 +1,6 @@
+"""ResNet-50, without torch until it is built."""
+
+from training.models.residual import Architecture
+
+RESNET50 = Architecture("resnet50", (3, 4, 6, 3), bottleneck=True)
+build, facts = RESNET50.build, RESNET50.facts
