@@ -25,12 +25,16 @@ OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the lab, and see that names tell it: under pytest-xdist the names are all that is known."""
+    """Mark what needs the lab, and see that names tell it: under pytest-xdist the names are all that is known.
+
+    The tests that use images come last: the image with PyTorch is built while the others wait for the lab.
+    """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "lab"):
             item.add_marker("lab")
         if OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) and not ON_THE_CLUSTER.match(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid}: its name does not tell that it needs the cluster (ON_THE_CLUSTER)")
+    items.sort(key=lambda item: "builder" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,7 +24,8 @@ class Config:
     """One attempt of a run; `grid` has one to three levels, the first varies fastest: rank = x + X * (y + Y * z).
 
     `token` is the secret of the attempt. Whoever knows it can speak as a rank, so no message shows it.
-    `done` is the file that rank 0 writes when the training is complete.
+    `done` is the file that rank 0 writes when the training is complete. `stretch` are the epochs from which and until
+    which these ranks train, since others train the rest; None where they train to the end.
     """
 
     schema: int
@@ -39,6 +40,7 @@ class Config:
     metrics: Path
     trace: Path
     done: Path
+    stretch: tuple[float, float] | None
     train: Train
 
 
@@ -71,5 +73,5 @@ def _check(config: Config, world: int) -> None:
         raise ConfigError(f"grid must have 1 to {MOST_LEVELS} levels, not {len(config.grid)}")
     if min(config.grid) < 1 or math.prod(config.grid) != world:
         raise ConfigError(f"grid {' x '.join(map(str, config.grid))} does not hold the {world} ranks of WORLD_SIZE")
-    for key, message, _ in fits.misfits(config.train, world):
+    for key, message, _ in fits.misfits(config.train, world, config.stretch):
         raise ConfigError(f"{key} {message}")

@@ -7,7 +7,7 @@ from training import done, rendezvous, saver
 from training.checkpoint.manifest import name_of
 from training.checkpoint.store import CheckpointFolder
 from training.config import Config
-from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED
+from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
 from training.learner import Learner
 from training.meter import Meter
 from training.parts import build_parts, settle
@@ -49,19 +49,23 @@ def _train(
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         finished, steps = learner.finished, learner.progress.steps
+        handed_over = not finished and config.stretch is not None and learner.epochs >= config.stretch[1]
         if _passed(train.log_every_steps, before.steps, steps):
             reporter.step(meter)
-        if stopping or finished:
+        if stopping or finished or handed_over:
             if not saver.save(checkpoints, learner, reporter, last=True):
                 return EXIT_NO_CHECKPOINT
         elif _passed(train.checkpoint_every_steps, before.steps, steps):
             saver.save(checkpoints, learner, reporter, last=False)
-        if stopping and not finished:
-            reporter.stop()
+        if stopping and not (finished or handed_over):
+            reporter.stop("SIGTERM")
             return EXIT_STOPPED
         reporter.epochs(before)
         if learner.course.evaluates(before, learner.progress):
             evaluation = reporter.evaluation()
+        if handed_over:
+            reporter.stop("the next phase wants another number of nodes")
+            return EXIT_OTHER_NODES
     if evaluation is None:  # resumed after the last step
         evaluation = learner.evaluate()
     if not done.record(config, ranks, learner.device, learner.progress):

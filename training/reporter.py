@@ -97,8 +97,8 @@ class Reporter:
         todo = f"newest complete checkpoint: {newest_name}; free space there and resume the run"
         print(f"training: {where}: {error.strerror or error}; {todo}", file=sys.stderr, flush=True)
 
-    def stop(self) -> None:
-        self._write("stop", reason="SIGTERM")
+    def stop(self, reason: str) -> None:
+        self._write("stop", reason=reason)
 
     def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
         self._write("done", **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)

@@ -60,7 +60,7 @@ def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, 
 def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
     started_s = time.perf_counter()
     try:
-        name = folder.save(learner.state(), progress=learner.progress, epoch=round(learner.epochs, 4))
+        name = folder.save(learner.state(), progress=learner.progress, epoch=learner.epochs)
     except OSError as error:
         reporter.failed_checkpoint(error)
         return error

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.attempts.seen import Seen
-from orchestrator.errors import UserError
+from orchestrator.errors import SiteError, UserError
+from orchestrator.plans.kept import read_plan
+from orchestrator.plans.stretches import stretches
+from orchestrator.runs.folder import RunFolder
 from orchestrator.states import State
 
 
@@ -32,6 +36,21 @@ def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
         return None
     if seen.state.over or seen.job is None:
         raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for one to come")
+    if goes_on := _goes_on(seen):
+        raise UserError(f"{seen.run} {goes_on}")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
     return Awaited(seen.job, seen.folder, any_end)
+
+
+def _goes_on(seen: Seen) -> str:
+    """That a run goes on in a job that does not exist yet, since its phases want other nodes; '' where it does not."""
+    try:
+        plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
+    except SiteError:
+        return ""
+    found = stretches(plan.run)
+    if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
+        return ""
+    why = f"goes on in other jobs, since its phases want {' then '.join(stretch.on_nodes for stretch in found)}"
+    return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic, sleep
 
-from orchestrator.attempts.seen import Look
+from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import UserError
 from orchestrator.plans.kept import read_plan
 from orchestrator.runs import index, ledger
@@ -20,6 +20,13 @@ def cancel(run: RunFolder, look: Look) -> None:
     """End the newest attempt. Raises UserError when it is over already, or when nobody knows its job."""
     index.own(run)
     seen = look(run)
+    _cancel(run, seen)
+    made = [number for number, stands in ledger.standing(ledger.events(run.ledger)).items() if stands]
+    if max(made, default=0) > seen.attempt and not (follower := look(run)).state.over:
+        _cancel(run, follower)  # the job of a training that wants other nodes submitted it meanwhile
+
+
+def _cancel(run: RunFolder, seen: Seen) -> None:
     if seen.state.over:
         raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")
     if seen.job is None:

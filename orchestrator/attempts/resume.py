@@ -46,9 +46,10 @@ def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image
     if not force and (why := _uncertain(run, seen) or _never_again(run, seen)):
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason or f'attempt {seen.attempt}'}): {why}")
     history = kept.history(run, ledger.events(run.ledger))
-    planned = derive(kept.read_first(run, seen.attempt), history, seen.attempt + 1, changes)
+    plan = kept.read_first(run, seen.attempt)
+    checkpoint, epochs = _checkpoint(run, plan)
+    planned = derive(plan, history, seen.attempt + 1, changes, epochs)
     _same_image(run, planned.plan, new_image)
-    checkpoint = _checkpoint(run, planned.plan)
     submit.later(planned, run, checkpoint.name if checkpoint else None)
     if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
         with contextlib.suppress(SiteError):
@@ -80,11 +81,12 @@ def _never_again(run: RunFolder, seen: Seen) -> str:
     return "" if end is None or end.again else "its exit code asks for no other attempt; mend it, then resume --force"
 
 
-def _checkpoint(run: RunFolder, plan: Plan) -> Path | None:
+def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
+    """The newest checkpoint, and how many epochs our training had come by then."""
     if plan.run.command:
-        return command.newest_checkpoint(plan, run)
+        return command.newest_checkpoint(plan, run), 0.0
     newest = newest_complete(run.checkpoints)
-    return newest.path if newest else None
+    return (newest.path, newest.epoch) if newest else (None, 0.0)
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:

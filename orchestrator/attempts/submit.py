@@ -14,6 +14,7 @@ from orchestrator.attempts import create
 from orchestrator.attempts.after import Awaited
 from orchestrator.attempts.script import script
 from orchestrator.errors import SiteError, UserError
+from orchestrator.plans import attempt as attempt_plan
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.request import request
@@ -45,7 +46,7 @@ def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:
 
 def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
     """The first attempt of a plan, what its job asks for and the job's script."""
-    run, planned = RunFolder(plan.folder), AttemptPlan(1, plan)
+    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
     return planned, asked, script(planned, run.attempt(1), asked)
 

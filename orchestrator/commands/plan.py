@@ -87,12 +87,15 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    run, site, grid = planned.run, planned.site, planned.grid
+    from orchestrator.plans.stretches import in_words, stretches
+
+    run, site, grid, found = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
+        **({"attempts": f"{in_words(found)}; the job of each submits the next"} if found else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
         **(_command(planned) if run.command else _training(planned)),
@@ -110,8 +113,9 @@ def _command(planned: Plan) -> dict[str, str]:
 
 def _training(planned: Plan) -> dict[str, str]:
     train = planned.run.train
-    batches = list(dict.fromkeys(phase.batch for phase in phases_of(train, 1)))
-    batch = ", then ".join(f"{batch} ({batch // planned.ranks} per rank)" for batch in batches)
+    nodes, per_node = planned.run.nodes, planned.ranks_per_node
+    batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
+    batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
     what = f"{train.model.name} on {train.data.name}, {train.epochs} epochs"
     return {"training": f"{what}, batch {batch}, lr {rate}"}

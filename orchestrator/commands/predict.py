@@ -76,7 +76,7 @@ def _asked(args: argparse.Namespace) -> Any:
     if args.published:
         return reports.Published.made()
     if args.file is not None:
-        from orchestrator.plans.forecast import Otherwise, forecast_of, stood
+        from orchestrator.plans.forecast import Otherwise, forecast_of, forecasts_of_stretches, stood
         from orchestrator.plans.grid import with_expected_grid
         from orchestrator.plans.plan import plan
 
@@ -84,7 +84,11 @@ def _asked(args: argparse.Namespace) -> Any:
         if args.hosts:
             planned, stand = stood(planned, asked.hosts(args.hosts), args.workload)
         other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
-        return reports.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other))
+        parts = [
+            reports.StretchTime(stretch.nodes, stretch.begins, stretch.ends, total_s)
+            for stretch, total_s in forecasts_of_stretches(planned, other)
+        ]
+        return reports.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other), parts)
     from orchestrator.predict.compute import device
     from orchestrator.predict.networks import network
 

@@ -24,6 +24,7 @@ from orchestrator.job.rank import given
 from orchestrator.placement.mapping import Placement, place
 from orchestrator.plans.grid import with_expected_grid
 from orchestrator.plans.plan import Plan
+from orchestrator.plans.stretches import in_words, stretches
 from orchestrator.programs.program import Program
 from orchestrator.runs import layout
 from orchestrator.runs.folder import Attempt, RunFolder
@@ -74,6 +75,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     starter, notes = assumed.launcher(plan)
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
+    if parts := stretches(plan.run):
+        notes.append(f"attempts have {in_words(parts)}; the job of each submits the next, of which this is the first")
     found = _runtime(plan, notes) if image else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)

@@ -21,6 +21,7 @@ from orchestrator.errors import TorusrunError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.job import gather, stage
+from orchestrator.job.handover import hand_over
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
@@ -129,7 +130,10 @@ class Supervisor:
         if running.hang and not is_done(self.attempt):
             return running.hang
         # The ranks may have been told, and have ended, before the supervisor was.
-        return verdict(self._evidence(running, code), running.stop or self.told or self._cancelled())
+        evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
+        if evidence.wants_other_nodes and (stop is None or stop.state is State.TIMEOUT):
+            return hand_over(self.folder, self.attempt.number, self.plan)
+        return verdict(evidence, stop)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks

@@ -70,6 +70,14 @@ class Evidence:
         return len(self.ends) == self.placement.grid.ranks and all(end.good for end in self.ends.values())
 
     @property
+    def wants_other_nodes(self) -> bool:
+        """Whether the training ended after a checkpoint, for the next attempt to have another number of nodes.
+
+        One rank that says so is enough: all agreed on it, and a launcher may end the others once the first is gone.
+        """
+        return any(end.meaning is Meaning.OTHER_NODES for end in self.ends.values())
+
+    @property
     def silent(self) -> list[int]:
         """The ranks that left no record and were not told to end either, so that nobody else ended them."""
         return [n for n in range(self.placement.grid.ranks) if n not in self.ends and n not in self.told]
@@ -111,7 +119,7 @@ class Evidence:
 
 def failed(ends: Collection[RankEnd]) -> bool:
     """Whether a rank ended badly without having been told to end."""
-    return any(not end.good and not end.told and end.meaning is not Meaning.LATER for end in ends)
+    return any(not end.good and not end.told and not end.stopped for end in ends)
 
 
 def verdict(evidence: Evidence, stop: StopReason | None) -> End:
@@ -149,7 +157,7 @@ def _lost_host(evidence: Evidence) -> End | None:
 def _recorded(evidence: Evidence) -> End | None:
     """A rank that says itself what ended it, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
-    own = [end for end in bad if end.meaning is not Meaning.LATER and not evidence.cut_off(end)]
+    own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
     culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
     if culprit is None or (culprit.signal is None and not culprit.error):
         wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)

@@ -13,6 +13,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.placement.grid import Grid
 from orchestrator.plans.fits import Misfit, misfits
 from orchestrator.plans.plan import ChosenGrid, Plan
+from orchestrator.plans.stretches import on_fixed_nodes, stretch_at
 from orchestrator.runs import ledger
 from orchestrator.runs.changes import Changes
 from orchestrator.runs.events import Event, Started, Submitting
@@ -36,22 +37,37 @@ class AttemptPlan:
     exclude: tuple[str, ...] = ()
 
 
-def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes) -> AttemptPlan:
+def first(plan: Plan) -> AttemptPlan:
+    """The plan of a run's first attempt."""
+    return AttemptPlan(1, _from_epoch(plan, 0.0))
+
+
+def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, epochs: float = 0.0) -> AttemptPlan:
     """The plan of attempt `number` from the run's plan, the ledger's events and what the user changes for this attempt.
 
-    What an earlier attempt changed holds for later ones too. Raises UserError, naming the option, for a misfit.
+    The attempt goes on from a checkpoint after so many epochs, on the nodes that the phase there wants, unless the
+    user says how many. What an earlier attempt changed holds for later ones too. Raises UserError, naming the option,
+    for a misfit.
     """
     total = changed_before(history, number).then(changes)
     run = replace(
-        plan.run,
+        plan.run if total.nodes is None else on_fixed_nodes(plan.run, total.nodes),
         time_s=plan.run.time_s if total.time_s is None else total.time_s,
-        nodes=plan.run.nodes if total.nodes is None else total.nodes,
         grid=plan.run.grid if total.grid is None else total.grid,
     )
-    derived = AttemptPlan(number, replace(plan, run=run), changes, total.exclude)
+    derived = AttemptPlan(number, _from_epoch(replace(plan, run=run), epochs), changes, total.exclude)
     if changes != Changes():
         _check(derived)
     return derived
+
+
+def _from_epoch(plan: Plan, epochs: float) -> Plan:
+    """The plan on the nodes of the stretch that a training which has come so far is in."""
+    stretch = stretch_at(plan.run, epochs)
+    if stretch is None:
+        return replace(plan, stretch=None)
+    run = replace(plan.run, nodes=stretch.nodes)
+    return replace(plan, run=run, stretch=(stretch.begins, stretch.ends))
 
 
 def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
@@ -110,7 +126,7 @@ def _hosts(text: str) -> list[str]:
 def _check(derived: AttemptPlan) -> None:
     """Raise UserError with all that does not fit once the attempt's changes are made."""
     plan = derived.plan
-    wrong = [_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)]
+    wrong = list(dict.fromkeys(_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)))
     if derived.exclude and (reason := schedulers.get(plan.site.scheduler).cannot_exclude):
         wrong.append(f"--exclude: {reason}")
     if wrong:

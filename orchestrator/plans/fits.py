@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from orchestrator import schedulers
@@ -10,6 +11,7 @@ from orchestrator.containers import source
 from orchestrator.errors import UserError
 from orchestrator.placement.grid import asked
 from orchestrator.plans import fits_command
+from orchestrator.plans.stretches import Stretch, stretches
 from orchestrator.schedulers.interface import not_plain
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute, expanded
@@ -48,23 +50,9 @@ def check(loaded: Loaded) -> None:
 
 def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every key of the run that does not go with another, or with the site."""
-    ranks_per_node = run.ranks_per_node or site.node.ranks
-    ranks = run.nodes * ranks_per_node
-    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
-        yield Misfit("nodes", "'nodes' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
-    elif site.launcher == "spawn" and run.nodes != 1:
-        yield Misfit("nodes", "'nodes' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
-    if ranks > MOST_RANKS:
-        most = f"{run.nodes} nodes of {ranks_per_node} ranks are {ranks}; the most is {MOST_RANKS}"
-        yield Misfit("nodes", f"'nodes': {most}")
-        return
-    try:
-        asked(ranks, ranks_per_node, run.grid)
-    except ValueError as error:
-        yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
-    if not run.command:
-        for key, message, advice in recipe.misfits(run.train, ranks):
-            yield Misfit(key, f"{key!r} {message}", advice)
+    found = stretches(run)
+    on_nodes = [_on_nodes(replace(run, nodes=stretch.nodes), site, stretch) for stretch in found]
+    yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
     if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
         key = "train.schedule.warmup_epochs"
         yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
@@ -81,6 +69,37 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if run.image and (wrong := source.misfit(run.image)):
         yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
+
+
+def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:
+    """What does not go with the number of nodes, and with the ranks on them, that the run or one stretch of it has."""
+    key, why = _named(run, stretch), f", for {stretch.phases}" if stretch else ""
+    ranks_per_node = run.ranks_per_node or site.node.ranks
+    ranks = run.nodes * ranks_per_node
+    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
+        yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
+    elif site.launcher == "spawn" and run.nodes != 1:
+        yield Misfit(key, f"'{key}' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
+    if ranks > MOST_RANKS:
+        most = f"{run.nodes} nodes of {ranks_per_node} ranks are {ranks}; the most is {MOST_RANKS}"
+        yield Misfit(key, f"'{key}': {most}")
+        return
+    try:
+        asked(ranks, ranks_per_node, run.grid)
+    except ValueError as error:
+        message = f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node}{why})"
+        yield Misfit("grid", message, "write 'grid: auto', which chooses one for each number of nodes" if why else "")
+    if not run.command:
+        epochs = (stretch.begins, stretch.ends) if stretch else None
+        for wrong, message, advice in recipe.misfits(run.train, ranks, epochs):
+            yield Misfit(wrong, f"{wrong!r} {message}", advice)
+
+
+def _named(run: RunSpec, stretch: Stretch | None) -> str:
+    """The key that says on how many nodes a stretch is trained."""
+    if stretch is None or run.train.phases[stretch.first - 1].nodes is None:
+        return "nodes"
+    return f"train.phases[{stretch.first - 1}].nodes"
 
 
 def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:

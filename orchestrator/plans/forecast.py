@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.cluster import profile
 from orchestrator.cluster.expected import expected, on_one_switch
@@ -17,8 +17,9 @@ from orchestrator.placement.arrange import arrange
 from orchestrator.placement.choose import best
 from orchestrator.placement.timing import HostsLayout
 from orchestrator.plans.gradient import backend_of
-from orchestrator.plans.grid import with_grid
+from orchestrator.plans.grid import with_expected_grid, with_grid
 from orchestrator.plans.plan import Plan
+from orchestrator.plans.stretches import Stretch, stretches
 from orchestrator.predict.compute import Device, device, device_for, measured
 from orchestrator.predict.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
 from orchestrator.predict.networks import network, with_ranks_per_node
@@ -47,7 +48,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
-    trained = workload(other.workload) if other.workload else workload_of(plan.run.train, plan.site.node.gpus > 0)
+    trained = _trained(plan, other)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
     named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
     found = _on_network(plan, named, trained, backend) if named else _on_hosts(plan, stand, trained, backend)
@@ -65,6 +66,27 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
             communication=found,
         )
     )
+
+
+def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> list[tuple[Stretch, float]]:
+    """Every stretch of the run and its time in seconds, on hosts such as the site will probably give.
+
+    Raises UserError where no rate is known.
+    """
+    train, other, found = plan.run.train, otherwise or Otherwise(), []
+    course = Course(train, _trained(plan, other).images)
+    with_steps = [phase for phase, steps in course.steps_to_come() if steps]
+    for stretch in stretches(plan.run):
+        there = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
+        whole = forecast_of(with_expected_grid(there, other.workload), None, other)
+        both = zip(with_steps, whole.phases, strict=True)
+        steps_s = sum(one.steps * one.step_s for phase, one in both if stretch.begins < phase.until <= stretch.ends)
+        found.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
+    return found
+
+
+def _trained(plan: Plan, other: Otherwise) -> Workload:
+    return workload(other.workload) if other.workload else workload_of(plan.run.train, plan.site.node.gpus > 0)
 
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,16 @@ def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
     return [*lost, *events]
 
 
+def _stretch(kept: dict[str, Any]) -> tuple[float, float] | None:
+    """Raises ValueError or TypeError for what no plan says."""
+    if "stretch" not in kept:
+        return None
+    begins, ends = map(float, kept["stretch"])
+    if not 0 <= begins < ends < math.inf:
+        raise ValueError("'stretch' is no part of a training")
+    return begins, ends
+
+
 def _first(run: RunFolder, *paths: Path) -> Plan:
     wrong = []
     for path in paths:
@@ -81,7 +92,7 @@ def _read(path: Path, folder: Path) -> tuple[Plan, dict[str, Any]]:
             raise SiteError(f"{path}: this is schema {kept['schema']}; this torusrun reads schema {SCHEMA}")
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
         site = read_value(Site, kept["site"], f"{path} (site)")
-        return Plan(kept["run"], run, site, folder, kept["python"]), kept
+        return Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept)), kept
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:

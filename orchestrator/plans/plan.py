@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
+from orchestrator.plans.stretches import for_first_attempt
 from orchestrator.spec.load import load
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import RunSpec
@@ -36,7 +37,10 @@ class ChosenGrid:
 
 @dataclass(frozen=True)
 class Plan:
-    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen."""
+    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen.
+
+    `stretch` are the epochs from which and until which an attempt trains; None where it may train to the end.
+    """
 
     run_id: str
     run: RunSpec
@@ -45,6 +49,7 @@ class Plan:
     python: str
     spec_text: str = ""
     chosen: ChosenGrid | None = None
+    stretch: tuple[float, float] | None = None
 
     @property
     def ranks_per_node(self) -> int:
@@ -101,6 +106,7 @@ class Plan:
             "python": self.python,
             "grid": list(self._decided.dims) if self._decided else "auto",
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
+            **({"stretch": list(self.stretch)} if self.stretch else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),
@@ -112,7 +118,7 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
     loaded = load(path, site=site, settings=settings)
     check(loaded)
-    run = _beside(loaded.run, absolute(path).parent)
+    run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
     run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
     return Plan(run_id, run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)

@@ -22,6 +22,7 @@ EXIT_CODES = {  # training/exits.py
     69: Meaning.CUT_OFF,
     74: Meaning.UNSAVED,
     75: Meaning.LATER,
+    76: Meaning.OTHER_NODES,
 }
 
 
@@ -54,6 +55,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
+        "stretch": list(plan.stretch) if plan.stretch else None,
         "checkpoints": str(run.checkpoints),
         "metrics": str(run.metrics),
         "trace": str(attempt.trace),

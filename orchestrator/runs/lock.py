@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,24 +16,37 @@ from orchestrator import private
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.folder import RunFolder
 
+POLL_S = 0.1
 TAKEN = (errno.EACCES, errno.EAGAIN)
 
 
 @contextmanager
-def alone(run: RunFolder) -> Iterator[None]:
-    """Hold the run's lock. Raises UserError when another client holds it, SiteError when it cannot be opened."""
+def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the run's lock. Raises UserError when another client holds it, SiteError when it cannot be opened.
+
+    The other one is given `wait_s` to end.
+    """
     try:
         descriptor = private.open_regular(run.lock, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise SiteError(f"{run.lock}: cannot be opened: {error.strerror}") from None
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in TAKEN:
+    until_s = time.monotonic() + wait_s
+    while _taken(descriptor):
+        if time.monotonic() >= until_s:
             os.close(descriptor)
-            raise UserError(f"another attempt of {run.run_id} is being submitted already") from None
-        # A file system without locks: of two attempts with the same number the second cannot take its name.
+            raise UserError(f"another attempt of {run.run_id} is being submitted already")
+        time.sleep(POLL_S)
     try:
         yield
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    """Whether another client has the lock; else this one has it from now on."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # On a file system without locks, of two attempts with the same number the second cannot take its name.
+        return error.errno in TAKEN
+    return False

@@ -22,10 +22,18 @@ class Meaning(str, Enum):
 
     DONE = "done"
     LATER = "later"  # it stopped after a checkpoint, to go on in another attempt
+    OTHER_NODES = "other nodes"  # the same, for the next attempt is to have another number of nodes
     NEVER = "never"  # it failed, and would fail in every other attempt
     CUT_OFF = "cut off"  # another rank was gone
     UNSAVED = "unsaved"  # its last files could not be written
     FAILED = "failed"
+
+
+ASKS = {
+    Meaning.LATER: "to go on later",
+    Meaning.OTHER_NODES: "for another number of nodes",
+    Meaning.NEVER: "not to be started again",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,11 @@ class RankEnd:
         return self.meaning is Meaning.CUT_OFF
 
     @property
+    def stopped(self) -> bool:
+        """Whether it ended by itself after a checkpoint, for another attempt to go on."""
+        return self.meaning in (Meaning.LATER, Meaning.OTHER_NODES)
+
+    @property
     def words(self) -> str:
         """'rank 3 (node2, local rank 1) was killed by SIGKILL', or the like."""
         who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
@@ -64,8 +77,7 @@ class RankEnd:
             return f"{who} was killed by {signal_name(self.signal)}"
         if self.cut_off:
             return f"{who} lost its connection to another rank"
-        if self.meaning in (Meaning.LATER, Meaning.NEVER):
-            asks = "to go on later" if self.meaning is Meaning.LATER else "not to be started again"
+        if asks := ASKS.get(self.meaning):
             return f"{who} ended with exit code {self.exit_code}, by which it asks {asks}"
         return f"{who} ended with exit code {self.exit_code}"
 
@@ -113,13 +125,15 @@ def signal_name(number: int) -> str:
 class End:
     """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why.
 
-    `again` is False when the program said that every other attempt would fail in the same way.
+    `again` is False when the program said that every other attempt would fail in the same way. `followed_by` is the
+    attempt that this one submitted before it ended.
     """
 
     state: State
     reason: str
     certain: bool = True
     again: bool = True
+    followed_by: int | None = None
 
     def write(self, path: Path) -> None:
         write_json(path, {"schema": 1, **asdict(self), "state": self.state.value})
@@ -134,7 +148,9 @@ class End:
         if state not in {known.value for known in State if known.over}:
             raise damaged(path, f"{state[:40]!r} is no end of an attempt")
         words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
-        return cls(State(state), *words, kept.get("again") is not False)  # the job's script does not say
+        follower = kept.get("followed_by")
+        follower = follower if type(follower) is int and follower > 0 else None
+        return cls(State(state), *words, kept.get("again") is not False, follower)  # the job's script does not say
 
 
 def is_done(attempt: Attempt) -> bool:

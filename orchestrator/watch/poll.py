@@ -89,6 +89,8 @@ def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, S
     """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
     if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
         record = record.now
+        if record.followed:  # what was asked concerns its job, and not that of the attempt that follows
+            return standing([record.folder], now_s)[0]
     status = _blamed_on_the_disk(record, explained(record, record.status(held(record, job), now_s)))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time

@@ -143,6 +143,11 @@ class Record:
         return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
 
     @property
+    def followed(self) -> bool:
+        """Whether this is no longer the newest attempt: it submitted the next one before it ended."""
+        return bool(self.end and self.end.followed_by)
+
+    @property
     def hopeless(self) -> bool:
         """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
@@ -222,6 +227,11 @@ class Record:
 
 def read_record(run: RunFolder) -> Record:
     """Read a run's own account of itself, as far as it can be read."""
+    record = _read(run)
+    return _read(run) if record.followed else record  # the next attempt was made between two looks
+
+
+def _read(run: RunFolder) -> Record:
     folders = remains.attempts(run)
     plan, plan_damage = planned.find(run, folders)
     events, ledger_damage = ledger.read(run.ledger)

@@ -77,7 +77,7 @@ class InLab(Place):
 
 
 class Slurm(InLab):
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}", *SHORTER] for grid in ("2x4", "4x2")]
+    digits = ["--set", "nodes=4", "--set", "grid=4x2", *SHORTER]
 
     def __init__(self, lab: Any) -> None:
         super().__init__(lab, "slurm")
@@ -90,9 +90,7 @@ class Slurm(InLab):
 
 
 class GridEngine(InLab):
-    digits = [
-        ["--site", "gridengine-lab", "--set", "nodes=4", "--set", f"grid={grid}", *SHORTER] for grid in ("2x4", "8x1")
-    ]
+    digits = ["--site", "gridengine-lab", "--set", "nodes=4", "--set", "grid=8x1", *SHORTER]
 
     def __init__(self, lab: Any) -> None:
         super().__init__(lab, "gridengine")

@@ -28,7 +28,7 @@ class PBS(Place):
     """
 
     layout = "nodes: 2\ngrid: 2x2"
-    digits = [["--set", "nodes=4", "--set", f"grid={grid}"] for grid in ("2x4", "8x1")]
+    digits = ["--set", "nodes=4", "--set", "grid=2x4"]
     cluster = "pbs"
 
     def __init__(self) -> None:

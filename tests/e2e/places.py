@@ -40,17 +40,21 @@ train:
   log_every_steps: 1
 """
 
+# For what does not ask for a training: a shell script on every rank, and no start of PyTorch to wait for.
+SCRIPT = "name: e2e\nsite: site.yaml\n{layout}\ntime: 10m\ncode: none\ncommand: [sh, -c, {script}]\n"
+WAITS = "until test -e released; do sleep 0.2; done"  # Place.release() ends it
+
 
 class Place(ABC):
     """A site with a folder of its own for specs, and the means to do harm to a run there.
 
-    `digits` are the layouts in which the example is trained; `cluster` is submitit's name for the scheduler.
+    `digits` are the words that lay the example out over it; `cluster` is submitit's name for the scheduler.
     `excludes` says that a job can leave out hosts, of which the place has two more than a run takes.
     """
 
     folder: Path
     layout: str
-    digits: list[list[str]]
+    digits: list[str]
     cluster: str
     excludes = False
 
@@ -103,12 +107,27 @@ class Place(ABC):
     def submit(self, *words: str) -> Path:
         """Submit the place's spec; the run's folder."""
         self.write_spec()
-        said = self.torusrun("submit", "run.yaml", *words)
+        return self._submit("run.yaml", *words)
+
+    def submit_script(self, script: str, *words: str) -> Path:
+        """Submit a run of a shell script on every rank; the run's folder."""
+        self.write_script(script)
+        return self._submit("script.yaml", *words)
+
+    def _submit(self, *words: str) -> Path:
+        said = self.torusrun("submit", *words)
         assert said.returncode == 0, f"submit failed: {said.stderr}"
         return Path(self.view(said.stdout.split()[0])["folder"])
 
+    def release(self, run: Path) -> None:
+        """End the ranks of a run of WAITS."""
+        assert self.run(["touch", f"{run}/attempts/1/released"]).returncode == 0
+
     def write_spec(self) -> None:
         self.put("run.yaml", SPEC.format(layout=self.layout))
+
+    def write_script(self, script: str) -> None:
+        self.put("script.yaml", SCRIPT.format(layout=self.layout, script=json.dumps(script)))
 
     def put(self, name: str, text: str) -> None:
         """A file in the folder of specs, written as the user."""
@@ -143,7 +162,7 @@ class Local(Place):
     """This machine, four ranks."""
 
     layout = "grid: 2x2"
-    digits = [[]]
+    digits: list[str] = []
     cluster = "local"
 
     def __init__(self, folder: Path) -> None:
@@ -210,6 +229,13 @@ def seconds_to(run: Path, step: int) -> float:
 
 def wait_for_step(run: Path, step: int) -> None:
     until(lambda: metrics(run, "step") and metrics(run, "step")[-1]["step"] >= step, f"step {step} of {run.name}")
+
+
+def started(run: Path, rank: int = 0) -> dict[str, Any]:
+    """What a rank recorded when its program began: host, local rank, process id."""
+    path = run / f"attempts/1/ranks/{rank:04d}.start.json"
+    until(path.exists, f"rank {rank} of {run.name} to start")
+    return json.loads(path.read_text())
 
 
 def ledger(run: Path, *kinds: str) -> list[dict[str, Any]]:

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.places import ROOT, Place, metrics
 
 
@@ -15,11 +13,8 @@ def run_digits(place: Place, *words: str) -> tuple[Path, str]:
     return Path(place.view(said.stdout.split()[0])["folder"]), said.stdout
 
 
-@pytest.mark.parametrize("layout", [0, 1])
-def test_digits_reach_98_percent(place: Place, layout: int) -> None:
-    if layout >= len(place.digits):
-        return
-    run, table = run_digits(place, *place.digits[layout])
+def test_digits_reach_98_percent(place: Place) -> None:
+    run, table = run_digits(place, *place.digits)
     assert metrics(run, "eval")[-1]["accuracy"] >= 0.98
     assert "test accuracy" in table and "images/s" in table and "COMPLETED" in table
     view = place.view(run)

@@ -7,38 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import LONG, Place, ledger, metrics, until, wait_for_step
-
-SHORT = ("--set", "train.epochs=1")
-
-
-def submit_after(place: Place, awaited: Path, option: str = "--after") -> Path:
-    said = place.torusrun("submit", "run.yaml", *SHORT, option, awaited.name)
-    assert said.returncode == 0, said.stderr
-    return Path(place.view(said.stdout.split()[0])["folder"])
+from tests.e2e.places import WAITS, Place, ledger, started, until
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:
-    first = place.submit("--set", "train.epochs=3")
-    second = submit_after(place, first)
+    first = place.submit_script(WAITS)
+    second = place.submit_script("true", "--after", first.name)
     assert place.view(second)["state"] == "PENDING", "a run must wait for the one it was submitted after"
+    place.release(first)
     assert place.watch(second).returncode == 0, place.view(second)
     done_s, started_s = ledger(first, "ended")[-1]["t"], ledger(second, "started")[-1]["t"]
     assert done_s <= started_s, "the second run began before the first had ended"
 
 
 def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_does(place: Place) -> None:
-    first = place.submit()
-    second, third = submit_after(place, first), submit_after(place, first, "--after-any")
-    wait_for_step(first, 5)
-    started = json.loads((first / "attempts/1/ranks/0000.start.json").read_text())
-    place.kill(started["host"], started["pid"])
+    first = place.submit_script(WAITS)
+    second, third = (place.submit_script("true", option, first.name) for option in ("--after", "--after-any"))
+    rank = started(first)
+    place.kill(rank["host"], rank["pid"])
     until(lambda: place.view(first)["state"] == "FAILED", "the first run to fail")
     until(lambda: place.view(second)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the second run to be dropped")
     view = place.view(second)
-    assert view["state"] == "CANCELLED" and not metrics(second, "start"), view
+    assert view["state"] == "CANCELLED" and not list(second.glob("attempts/1/ranks/*")), view
     assert "never ran" in view["reason"] or "Dependency" in view["reason"] or "dependency" in view["reason"], view
-    refused = place.torusrun("submit", "run.yaml", "--after", first.name)
+    refused = place.torusrun("submit", "script.yaml", "--after", first.name)
     assert refused.returncode == 2 and "can only wait for one to come" in refused.stderr
     assert place.watch(third).returncode == 0, place.view(third)
     # Of a killed rank the ledger tells when somebody first asks, which may be later than the end itself.
@@ -49,8 +41,8 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
 def test_an_unknown_queue_is_refused_and_leaves_no_run(place: Place) -> None:
     if place.cluster == "local":
         return  # this machine has no queues
-    before = set((place.submit(*SHORT).parent).iterdir())
-    said = place.torusrun("submit", "run.yaml", "--set", "queue=nosuch")
+    before = set((place.submit_script("true").parent).iterdir())
+    said = place.torusrun("submit", "script.yaml", "--set", "queue=nosuch")
     assert said.returncode == 3 and said.stderr.count("\n") <= 2 and "nosuch" in said.stderr or "queue" in said.stderr
     assert set(next(iter(before)).parent.iterdir()) == before, "a refused run must leave no folder"
 
@@ -59,44 +51,31 @@ def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place
     down = place.down()
     if down is None:
         return  # nothing that could be down
-    run = place.submit(*LONG)
-    wait_for_step(run, 5)
+    run = place.submit_script(WAITS)
+    started(run)
     with down:
         view = place.view(run)
         assert view["state"] == "UNKNOWN" and view["reason"], view
-        said = place.torusrun("submit", "run.yaml")
+        said = place.torusrun("submit", "script.yaml")
         assert said.returncode == 3 and "Traceback" not in said.stderr, said.stderr
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
     assert place.torusrun("cancel", run.name).returncode == 0
     until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
 
 
-def test_a_scheduler_that_hangs_costs_its_timeout_and_no_run(place: Place) -> None:
+def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place) -> None:
     frozen = place.frozen()
     if frozen is None:
         return  # nothing that could hang
-    hasty = place.site("hasty.yaml", command_timeout="3s")
-    run = place.submit("--set", f"site={hasty}", *LONG)
-    wait_for_step(run, 5)
+    run = place.submit_script(WAITS, "--set", f"site={place.site('hasty.yaml', command_timeout='3s')}")
+    started(run)
     with frozen:
-        started_s = time.monotonic()
         view = place.view(run)
         assert view["state"] == "UNKNOWN" and "did not answer within 3 s" in view["reason"], view
-        assert time.monotonic() - started_s < 15, "a hanging command must be given up after its timeout"
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
-    assert place.torusrun("cancel", run.name).returncode == 0
-    until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
-
-
-def test_a_run_that_ends_while_its_scheduler_hangs_is_not_unknown(place: Place) -> None:
-    frozen = place.frozen()
-    if frozen is None:
-        return  # nothing that could hang
-    hasty = place.site("hasty.yaml", command_timeout="3s")
-    run = place.submit("--set", f"site={hasty}", "--set", "train.epochs=3")
-    wait_for_step(run, 1)
-    with frozen:
-        until(lambda: (run / "attempts/1/done.json").exists(), "the training to be done")
+    with place.frozen():
+        place.release(run)
+        until((run / "attempts/1/end.json").exists, "the script to end")
         until(lambda: place.view(run)["state"] == "COMPLETED", "the end of a run whose scheduler hangs to be told", 60)
 
 
@@ -106,13 +85,13 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     if frozen is None:
         return
     before = {run["run"] for run in json.loads(place.torusrun("status", "--json").stdout)["runs"]}
-    runs = place.submit(*SHORT).parent
+    runs = place.submit_script("true").parent
     known = {path.name for path in runs.iterdir()} | before
     with frozen:
-        client = place.start(["python", "-m", "orchestrator", "submit", "run.yaml", *SHORT])
+        client = place.start(["python", "-m", "orchestrator", "submit", "script.yaml"])
         new = until(lambda: [p for p in runs.iterdir() if p.name not in known and p.name[0] != "."],
                     "the run folder of the client")  # fmt: skip
-        time.sleep(1)
+        time.sleep(1)  # most often its command to the scheduler hangs by then; every other moment is as good
         client.kill()
         client.wait()
     run = new[0]
@@ -121,7 +100,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     if view["state"] == "UNKNOWN":
         assert "was cut off" in view["reason"] and run.name in view["reason"], view
     with contextlib.suppress(AssertionError):  # it may never have been submitted: that is a true answer too
-        until(lambda: place.view(str(run))["state"] == "COMPLETED", "the job that was submitted after all", 45)
+        until(lambda: place.view(str(run))["state"] in ("COMPLETED", "LOST"), "what came of the job", 45)
     view = place.view(str(run))
     looked_up = view["state"] == "LOST" and "has no job named" in view["reason"]
     assert looked_up or view["state"] in ("UNKNOWN", "COMPLETED"), view
@@ -130,8 +109,8 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
 @pytest.mark.parametrize("what", ["function", "array", "checkpoint"])
 def test_a_script_written_with_submitit_alone(place: Place, what: str) -> None:
     """The same script in every place: only the cluster's name differs."""
-    if (place.cluster, what) == ("local", "checkpoint"):
-        return  # submitit's own local jobs are not run again
+    if place.cluster in ("local", "slurm") and what != "function":
+        return  # those are submitit's own jobs
     place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
     said = place.run(["python", "with_submitit.py", place.cluster, what], timeout_s=420)
     assert said.returncode == 0, said.stdout + said.stderr

@@ -10,20 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.e2e.places import assert_same_bits, metrics, until, wait_for_step
+from tests.e2e.places import assert_same_bits, until, wait_for_step
 
 from .image_builder import Builder
 
 
 def test_a_built_image_says_what_it_is(builder: Builder, image: Path) -> None:
-    known = json.loads(builder.place.torusrun("image", "inspect", "pytorch-cpu", "--site", "./images.yaml").stdout)
+    site = ("--site", builder.site("images.yaml"))
+    known = json.loads(builder.place.torusrun("image", "inspect", "pytorch-cpu", *site).stdout)
     assert known["labels"]["torusrun.image"] == "pytorch-cpu" and known["versions"]["torch"].startswith("2.13.0")
     assert known["versions"]["mpi"] == "openmpi 4.1.4"
-    assert (
-        "unchanged since it was built"
-        in builder.place.torusrun("image", "verify", "pytorch-cpu", "--site", "./images.yaml").stdout
-    )
-    assert "pytorch-cpu" in builder.place.torusrun("image", "ls", "--site", "./images.yaml").stdout
+    verified = builder.place.torusrun("image", "verify", "pytorch-cpu", *site)
+    assert "unchanged since it was built" in verified.stdout
+    assert "pytorch-cpu" in builder.place.torusrun("image", "ls", *site).stdout
 
 
 def test_a_second_build_takes_the_cached_image(builder: Builder, image: Path) -> None:
@@ -40,16 +39,16 @@ def test_digits_in_the_image_end_in_the_bits_of_a_run_without_one(
     arguments = {"launcher_args": "[--mpi=pmix]"} if launcher == "srun" else {}
     site = builder.site(f"{launcher}-images.yaml", launcher=launcher, **arguments)
     run = builder.digits("--site", site, "--set", "image=pytorch-cpu")
-    assert metrics(run, "eval")[-1]["accuracy"] >= 0.98
     assert_same_bits(run, bare)
     kept = json.loads((run / "image.json").read_text())
     assert kept["path"] == str(image) and len(kept["sha256"]) == 64 and kept["versions"]["torch"]
     assert "Bootstrap: debootstrap" in (run / "image.def").read_text()
 
 
-def test_an_image_is_staged_once_to_every_node(builder: Builder, image: Path) -> None:
-    site = builder.site("staged.yaml", ", stage: /tmp/staged")
-    text = f"name: staged\nsite: {site}\nimage: pytorch-cpu\nnodes: 4\ncode: none\ncommand: [hostname]\n"
+def test_an_image_is_staged_once_to_every_node(builder: Builder) -> None:
+    site, image_file = builder.site("staged.yaml", ", stage: /tmp/staged"), builder.tiny("staged-image")
+    image = Path(builder.build(image_file, "-q").stdout.strip())
+    text = f"name: staged\nsite: {site}\nimage: {image_file}\nnodes: 4\ncode: none\ncommand: [hostname]\n"
     builder.place.put("staged-run.yaml", text)
     assert builder.place.torusrun("submit", "staged-run.yaml", "--wait").returncode == 0
     for node in builder.place.lab.nodes:

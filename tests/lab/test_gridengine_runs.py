@@ -7,7 +7,7 @@ from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.gridengine import GridEngine as Backend
 from orchestrator.states import State
 from tests.e2e.lab_places import GridEngine
-from tests.e2e.places import ledger, metrics, until, wait_for_step
+from tests.e2e.places import WAITS, ledger, started, until, wait_for_step
 
 from .gridengine import GridEngineLab
 
@@ -17,9 +17,9 @@ def place(gridengine_lab: GridEngineLab) -> GridEngine:
     return GridEngine(gridengine_lab)
 
 
-def test_abcis_form_of_asking_trains_on_whole_nodes(place: GridEngine) -> None:
+def test_abcis_form_of_asking_gets_whole_nodes(place: GridEngine) -> None:
     place.put("abci.yaml", (place.lab.home / "abci.yaml").read_text())
-    run = place.submit("--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2", "--set", "train.epochs=2")
+    run = place.submit_script("true", "--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     assert sorted(place.view(run)["hosts"]) == place.lab.nodes
@@ -30,7 +30,7 @@ def test_abcis_form_of_asking_trains_on_whole_nodes(place: GridEngine) -> None:
 def test_host_groups_tell_what_hangs_where(place: GridEngine) -> None:
     """The lab has the groups @racka and @rackb, whose hosts alternate by name; the job asks for them."""
     site = place.site("racks.yaml", topology="{source: gridengine, uplink: 1/2}")
-    run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
+    run = place.submit_script("true", "--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     assert not ledger(run, "unordered"), "the job asked, and was not told"
@@ -53,13 +53,13 @@ def test_a_lost_node_is_told_of_while_grid_engine_calls_the_job_running(place: G
 
 
 def test_a_bare_qdel_leaves_an_end_record(place: GridEngine) -> None:
-    run = place.submit()
-    wait_for_step(run, 40)
+    run = place.submit_script(WAITS)
+    started(run)
     assert place.run(["qdel", place.view(run)["job"]]).returncode == 0
     assert place.watch(run).returncode == 1
     view = place.view(run)
     assert view["state"] == "CANCELLED" and "outside" in view["reason"], view
-    assert metrics(run, "step")
+    assert (run / "attempts/1/end.json").exists()
 
 
 def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
@@ -74,6 +74,6 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_the_records(
 
 
 def test_ranks_start_without_ssh_and_without_open_mpis_support_of_grid_engine(place: GridEngine) -> None:
-    run = place.submit("--set", f"site={place.site('qrsh.yaml', remote_shell='scheduler')}", "--set", "train.epochs=2")
+    run = place.submit_script("true", "--set", f"site={place.site('qrsh.yaml', remote_shell='scheduler')}")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout

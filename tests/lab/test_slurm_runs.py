@@ -13,7 +13,7 @@ from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.slurm import Slurm as Backend
 from orchestrator.states import State
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import ledger, until, wait_for_step
+from tests.e2e.places import ledger, metrics, until, wait_for_step
 
 from .slurm import SlurmLab
 
@@ -28,7 +28,7 @@ def test_ranks_stand_in_the_order_of_the_network(place: Slurm, launcher: str) ->
     """Two racks whose nodes alternate by name: Slurm's own order would cross the uplinks at every hop."""
     racks = '{source: switches, switches: {ra: "node[1,3]", rb: "node[2,4]"}, uplink: 1/2}'
     site = place.site("racks.yaml", topology=racks, launcher=launcher)
-    run = place.submit("--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4", "--set", "train.epochs=2")
+    run = place.submit_script("true", "--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     (started,) = ledger(run, "started")
@@ -54,6 +54,24 @@ def test_the_job_chooses_the_grid_for_its_hosts_and_a_resumed_run_keeps_it(place
     assert "on these 4 hosts" in first["grid_reason"] and "auto: as in attempt 1" in second["grid_reason"]
     logs = (run / "attempts/2/logs/rank-0007.log").read_text()
     assert logs == f"grid {'x'.join(map(str, second['grid']))}\n"
+
+
+def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_phase(place: Slurm) -> None:
+    phases = "[{until: 2, nodes: 1}, {until: 3, batch: 64, nodes: 2}]"
+    train = f"{{epochs: 3, batch: 32, log_every_steps: 1, phases: {phases}}}"
+    place.put("phases.yaml", f"name: phases\nsite: site.yaml\nnodes: 1\ntime: 10m\ntrain: {train}\n")
+    said = place.torusrun("submit", "phases.yaml", "--wait")
+    run = Path(place.view(said.stdout.split()[0])["folder"])
+    assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name, "--all").stdout
+    assert [len(started["hosts"]) for started in ledger(run, "started")] == [1, 2]
+    handed_over, completed = ledger(run, "ended")
+    assert (handed_over["state"], completed["state"]) == ("CANCELLED", "COMPLETED")
+    assert handed_over["reason"] == "phase 2 wants 2 nodes: attempt 2 goes on"
+    first, second = metrics(run, "start")
+    assert (first["world"], second["world"], second["samples"]) == (2, 4, 90 * 32), "two epochs of 1,437 images"
+    seen = [row["samples"] for row in metrics(run, "step")]
+    assert seen == [*(32 * step for step in range(1, 91)), *(90 * 32 + 64 * step for step in range(1, 24))]
+    assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also at the end of the first attempt"
 
 
 def test_slurm_tells_what_hangs_where(place: Slurm) -> None:

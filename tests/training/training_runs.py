@@ -34,7 +34,7 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
         "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
         "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
         "trace": str(folder / f"attempts/{attempt}/trace.jsonl"),
-        "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"),
+        "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"), "stretch": None,
         "train": asdict(replace(TRAIN, **train)),
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, StopReason, verdict
+from orchestrator.job.verdict import Evidence, StopReason, failed, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.placement.grid import Grid
 from orchestrator.placement.mapping import place
@@ -288,3 +288,11 @@ def test_the_last_stack_in_a_log_is_read() -> None:
     ]
     assert stack(log) == ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
+
+
+def test_ranks_that_want_other_nodes_are_no_failure() -> None:
+    ends = {rank: end(rank, 76) for rank in ALL}
+    assert Evidence(PLACED, ends).wants_other_nodes and not failed(ends.values())
+    ended_by_srun = {0: end(0, 76), 1: end(1, signal=15, told=True)}
+    assert Evidence(PLACED, ended_by_srun, told=(2, 3)).wants_other_nodes and not failed(ended_by_srun.values())
+    assert not Evidence(PLACED, {rank: end(rank, 75) for rank in ALL}).wants_other_nodes

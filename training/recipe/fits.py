@@ -14,15 +14,18 @@ OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
 
 
-def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
-    """Every key that does not go with another, or with so many ranks."""
-    if not train.phases or train.phases[0].batch is None:
+def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
+    """Every key that does not go with another, or with so many ranks.
+
+    `stretch` are the epochs that these ranks train; None where they may train all.
+    """
+    if not train.phases:
         yield from of_batch("train.batch", train, train.batch, ranks)
     yield from of_range("train.data.area", train.data.area)
     yield from of_range("train.data.aspect", train.data.aspect)
     if train.data.name in OF_FILES and not train.data.options.get("root"):
         yield Misfit("train.data.name", f"{train.data.name} needs a folder", "write it as 'root' in train.data.options")
-    yield from fits_phases.misfits(train, ranks)
+    yield from fits_phases.misfits(train, ranks, stretch)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     yield from _momentum(train.optimizer)

@@ -8,14 +8,17 @@ from training.recipe.misfit import Misfit, of_batch, of_range
 from training.recipe.train import ScheduleKeys, Train
 
 
-def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
-    """Every key of a phase that does not go with another, or with so many ranks."""
+def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
+    """Every key of a phase that does not go with another, or with so many ranks.
+
+    `stretch` are the epochs that these ranks train; None where they may train all.
+    """
     if not train.phases:
         return
     yield from _ends(train)
     yield from _rates(train)
-    if all(phase.nodes is None for phase in train.phases):
-        yield from _batches(train, ranks)
+    if stretch or all(phase.nodes is None for phase in train.phases):
+        yield from dict.fromkeys(_batches(train, ranks, *(stretch or (0.0, train.epochs))))
     for number, phase in enumerate(train.phases):
         if phase.collapse and train.sync.every > 1:
             why = "does not go with 'sync.every' above 1: a phase may end where the ranks have not met"
@@ -58,10 +61,14 @@ def _rates(train: Train) -> Iterator[Misfit]:
             yield Misfit(_key(number, key), "is for a rate that changes", "write 'lr: [from, to]', or leave it out")
 
 
-def _batches(train: Train, ranks: int) -> Iterator[Misfit]:
+def _batches(train: Train, ranks: int, begins: float, ends: float) -> Iterator[Misfit]:
+    key, batch, start = "train.batch", train.batch, 0.0
     for number, phase in enumerate(train.phases):
         if phase.batch is not None:
-            yield from of_batch(_key(number, "batch"), train, phase.batch, ranks)
+            key, batch = _key(number, "batch"), phase.batch
+        if start < ends and phase.until > begins:
+            yield from of_batch(key, train, batch, ranks)
+        start = phase.until
 
 
 def _key(number: int, name: str) -> str:

@@ -48,7 +48,7 @@ class PhaseKeys:
     augment: bool | None = key(None, f"whether training images are changed at random{STAYS} train.data")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, f"L2{STAYS} train.optimizer")
     nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(
-        None, "nodes of the attempt that trains this phase; default: those of the run"
+        None, "nodes of the attempt that trains this phase; default: as in the phase before, at first those of the run"
     )
     collapse: bool = key(
         False,

@@ -2,7 +2,7 @@
 
 from orchestrator.predict.reports.grids import Grids
 from orchestrator.predict.reports.published import Published
-from orchestrator.predict.reports.run import RunForecast
+from orchestrator.predict.reports.run import RunForecast, StretchTime
 from orchestrator.predict.reports.sweep import Sweep
 
-__all__ = ["Grids", "Published", "RunForecast", "Sweep"]
+__all__ = ["Grids", "StretchTime", "Published", "RunForecast", "Sweep"]

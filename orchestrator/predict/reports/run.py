@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.predict.forecast import Forecast
@@ -10,13 +11,24 @@ from orchestrator.predict.text import duration, ms
 
 
 @dataclass(frozen=True)
+class StretchTime:
+    """The time of an attempt that trains on so many nodes from epoch `begins` until epoch `ends`."""
+
+    nodes: int
+    begins: float
+    ends: float
+    total_s: float
+
+
+@dataclass(frozen=True)
 class RunForecast:
-    """A forecast to be shown."""
+    """A forecast to be shown. `parts` are the attempts of a run whose phases want different numbers of nodes."""
 
     forecast: Forecast
+    parts: Sequence[StretchTime] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return self.forecast.as_json()
+        return {**self.forecast.as_json(), **({"parts": [asdict(part) for part in self.parts]} if self.parts else {})}
 
     def as_text(self) -> str:
         rows = "\n".join(f"{name:14}{text}" for name, text in self._rows().items())
@@ -47,4 +59,10 @@ class RunForecast:
         if f.epochs_to_target and f.to_target_s:
             how = "at this batch with LARS (MLPerf's reference)"
             rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"
+        for number, part in enumerate(self.parts, 1):
+            where = f"epochs {part.begins:g} to {part.ends:g} on {part.nodes} node{'' if part.nodes == 1 else 's'}"
+            rows[f"attempt {number}"] = f"{duration(part.total_s)}: {where}"
+        if self.parts:
+            together = duration(sum(part.total_s for part in self.parts))
+            rows["together"] = f"{together}; the lines above are for all epochs on the nodes of attempt 1"
         return rows
