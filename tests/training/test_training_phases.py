@@ -128,6 +128,15 @@ def courses(draw: st.DrawFn) -> Course:
     return Course(Train(epochs=epochs, phases=tuple(keys)), draw(st.integers(1, 60)))
 
 
+@given(st.integers(1, 3_000_000), st.integers(1, 100), st.data())
+def test_a_phase_ends_with_the_sample_that_it_names(samples: int, epochs: int, data: st.DataObject) -> None:
+    """In spite of rounding: 0.1 epochs of 30 samples are 3, though 0.1 * 30 > 3."""
+    end = data.draw(st.integers(1, epochs * samples))
+    assert Course(Train(epochs=epochs, phases=(PhaseKeys(end / samples),)), samples).phases[0].end == end
+    between = Course(Train(epochs=epochs, phases=(PhaseKeys((end - 0.5) / samples),)), samples)
+    assert between.phases[0].end == end, "a step that begins before the end belongs to the phase"
+
+
 @given(courses())
 def test_every_step_belongs_to_the_phase_in_which_it_begins(course: Course) -> None:
     steps = all_steps(course)

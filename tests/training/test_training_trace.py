@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from phased import CPU, SAMPLES, STEPS, configured, learner
 from phased import group as group
 from training_runs import read_lines
 
+from training.collectives import all_reduce
 from training.exits import EXIT_DONE
 from training.problems import Problems
 from training.ranks import Ranks
@@ -49,6 +51,11 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
         }  # fmt: skip
         samples += batch
     assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38
+
+
+def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) -> None:
+    hybrid = all_reduce.build("hybrid", (1,), hybrid_bytes=400)
+    assert [all_reduce.name_of(hybrid, torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

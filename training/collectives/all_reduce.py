@@ -38,10 +38,10 @@ class AllReduce(Protocol):
         """`start` and `wait`."""
 
 
-def name_of(all_reduce: AllReduce, vector_bytes: int) -> str:
-    """What reduces a vector of this size, for a trace."""
-    chosen = getattr(all_reduce, "chosen", None)
-    return type(chosen(vector_bytes) if chosen else all_reduce).__name__.lower()
+def name_of(all_reduce: AllReduce, vector: Tensor) -> str:
+    """What reduces `vector`, for a trace: 'flat', 'torus', ..."""
+    used = all_reduce.chosen(vector) if isinstance(all_reduce, Hybrid) else all_reduce
+    return type(used).__name__.lower()
 
 
 def build(

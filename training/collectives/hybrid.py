@@ -34,12 +34,13 @@ class Hybrid:
 
     def start(self, vector: Tensor) -> Pending:
         """As `AllReduce.start`."""
-        return self._for(vector).start(vector)
+        return self.chosen(vector).start(vector)
 
     def mean_(self, vector: Tensor) -> None:
         """As `AllReduce.mean_`."""
-        self._for(vector).mean_(vector)
+        self.chosen(vector).mean_(vector)
 
-    def _for(self, vector: Tensor) -> Hierarchical | Flat:
+    def chosen(self, vector: Tensor) -> Hierarchical | Flat:
+        """What reduces a vector of this length and type."""
         short = vector.numel() * wire_dtype(vector, self._wire).itemsize < self._hybrid_bytes
         return self.hierarchical if short else self.ring

@@ -156,7 +156,7 @@ def _phase(train: Train, train_samples: int, keys: PhaseKeys, before: Phase | No
         start=start,
         until=keys.until,
         first=before.end if before else 0,
-        end=math.ceil(keys.until * train_samples),
+        end=_samples_at(keys.until, train_samples),
         lr=keys.lr,
         power=keys.power,
         shape=keys.shape,
@@ -167,6 +167,12 @@ def _phase(train: Train, train_samples: int, keys: PhaseKeys, before: Phase | No
         nodes=_first_of(keys.nodes, before.nodes if before else None),
         collapse=keys.collapse,
     )
+
+
+def _samples_at(epoch: float, epoch_samples: int) -> int:
+    """The least number of samples that are `epoch` passes or more; `epoch` may be a rounded k / epoch_samples."""
+    near = round(epoch * epoch_samples)
+    return next(n for n in range(near - 1, near + 2) if n / epoch_samples >= epoch)
 
 
 def _first_of(value: T | None, other: T) -> T:

@@ -26,8 +26,8 @@ class StateAverage:
 
     def facts(self) -> dict[str, object]:
         """For a trace: no gradients are reduced, and how long the vector is, once there is one."""
-        size = self._arena.vector.nbytes if self._arena else 0
-        return {"gradients": 0, "bytes": size, "all_reduce": name_of(self._all_reduce, size)}
+        vector = self._arena.vector if self._arena else torch.empty(0)
+        return {"gradients": 0, "bytes": vector.nbytes, "all_reduce": name_of(self._all_reduce, vector)}
 
     @torch.no_grad()
     def take(self, numbers: Tensor) -> Tensor:

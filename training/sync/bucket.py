@@ -29,7 +29,7 @@ class Bucket:
 
     def facts(self) -> dict[str, object]:
         """How many gradients it holds, its length on the way, and by what it is reduced."""
-        how = name_of(self._all_reduce, self.vector.nbytes)
+        how = name_of(self._all_reduce, self.vector)
         return {"gradients": len(self.numbers), "bytes": self.vector.nbytes, "all_reduce": how}
 
     def start(self) -> None:
