@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 OWN = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 
@@ -66,3 +66,15 @@ SCHEDULES = Names(
         "cyclic-polynomial": "training.schedule.learning_rate:build_cyclic_polynomial",
     }
 )
+RecipeName = Literal[
+    "sony-224s",
+    "sony-122s",
+    "fujitsu-70s",
+    "surfsara-28min",
+    "fastai-18min",
+    "facebook-1h",
+    "pfn-15min",
+    "tencent-6min",
+    "nvidia-80s",
+    "google-77s",
+]

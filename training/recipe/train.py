@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from training.recipe.key import key
 from training.recipe.limits import Limits, Pattern
-from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, is_own
+from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
 from training.recipe.phases import PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
@@ -195,6 +195,9 @@ class LossScaleKeys:
 class Train:
     """What the ranks do; handed to `python -m training` as it is."""
 
+    recipe: RecipeName | None = key(
+        None, "a published recipe, fitted to the ranks and the data set; what else is written here wins over its values"
+    )
     model: ModelKeys = key(ModelKeys(), "the network")
     data: DataKeys = key(DataKeys(), "the data set")
     optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")

@@ -1,0 +1,162 @@
+"""The published recipes, each in a file of training/recipes/: its values, where each is from, and how sure that is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from training.recipe.names import RecipeName
+from training.recipe.phases import PhaseKeys
+from training.recipe.reading import record
+from training.recipe.train import Train
+
+FOLDER = Path(__file__).parents[1] / "recipes"
+Certainty = Literal["verified", "secondary", "derived", "memory"]
+CERTAINTIES: Mapping[str, str] = {
+    "verified": "read in the source that is named",
+    "secondary": "read in what others write about the source",
+    "derived": "computed from values that are known",
+    "memory": "from memory, not verified",
+}
+
+
+class Mark(NamedTuple):
+    """How sure a value is, and what it is from; `note` may be empty."""
+
+    certainty: Certainty
+    source: str
+    note: str = ""
+
+
+class Fact(NamedTuple):
+    """What was published of a record, as text."""
+
+    value: str
+    mark: Mark
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a recipe was published for, and how its learning rate follows the batch."""
+
+    ranks: int
+    epoch_samples: int
+    size: int
+    rate: Literal["linear", "square-root"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A recipe as published. `written` holds the keys of `train:` that it gives, `marks` say where they are from."""
+
+    name: str
+    title: str
+    paper: str
+    erratum: str
+    facts: Mapping[str, Fact]
+    scale: Scale
+    techniques: tuple[str, ...]
+    left_out: tuple[str, ...]
+    sources: Mapping[str, str]
+    written: Mapping[str, Any]
+    marks: Mapping[str, Mark]
+
+    @property
+    def train(self) -> Train:
+        """The training at the published scale, on the default data set."""
+        return as_train({**self.written, "recipe": self.name})
+
+    def mark(self, key: str) -> Mark | None:
+        """The mark of a value: that of its key, of its phase, of its section, then the same for all phases."""
+        plain = re.sub(r"\[\d+\]", "", key)
+        return next((self.marks[near] for near in [*_prefixes(key), *_prefixes(plain)] if near in self.marks), None)
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """Every value that the recipe gives, with its dotted key."""
+        yield from _leaves("", self.written)
+
+
+def names() -> tuple[str, ...]:
+    """The recipes that ship."""
+    return get_args(RecipeName)
+
+
+@cache
+def load(name: str) -> Published:
+    """The recipe of this name, one of `names()`."""
+    import yaml  # here alone: the ranks of a training read no recipe
+
+    held = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    sources = held["sources"]
+    facts = {key: Fact(value, _mark(mark, sources)) for key, (value, *mark) in held["published"].items()}
+    return Published(
+        name,
+        held["title"],
+        held["paper"],
+        held.get("erratum", ""),
+        facts,
+        Scale(**held["scaling"]),
+        tuple(held["techniques"]),
+        tuple(held["left_out"]),
+        sources,
+        held["train"],
+        {key: _mark(mark, sources) for key, mark in held["marks"].items()},
+    )
+
+
+def as_train(given: Mapping[str, Any]) -> Train:
+    """A training with the keys that are given, and every other at its default. Raises ConfigError."""
+    document = merged(as_document(Train()), given)
+    empty = as_document(PhaseKeys(until=1.0))
+    document["phases"] = [{**empty, **_listed(phase)} for phase in document["phases"]]
+    return record(Train, document, "train")
+
+
+def as_document(held: Any) -> dict[str, Any]:
+    """A record as JSON has it."""
+    document: dict[str, Any] = json.loads(json.dumps(asdict(held)))
+    return document
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with the keys of `above` in place of its own; options are replaced as a whole."""
+    result = dict(below)
+    for key, value in above.items():
+        section = key != "options" and isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if section else value
+    return result
+
+
+def _listed(phase: Mapping[str, Any]) -> dict[str, Any]:
+    """A phase whose one rate is a list."""
+    rate = phase.get("lr")
+    return {**phase, "lr": [rate]} if isinstance(rate, int | float) else dict(phase)
+
+
+def _mark(written: list[str], sources: Mapping[str, str]) -> Mark:
+    certainty, source, *note = written
+    return Mark(certainty, sources[source], *note)  # type: ignore[arg-type]
+
+
+def _prefixes(key: str) -> list[str]:
+    """'phases[0].lr[1]', 'phases[0].lr', 'phases[0]', 'phases'."""
+    found = [key]
+    while match := re.fullmatch(r"(.+?)(\[\d+\]|\.[^.\[\]]+)", found[-1]):
+        found.append(match[1])
+    return found
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}" if key else name, inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _leaves(f"{key}[{index}]", inner)
+    else:
+        yield key, value
