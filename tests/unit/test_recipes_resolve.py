@@ -1,0 +1,149 @@
+"""A recipe fitted to a run: it fits any ranks, what the user wrote wins, and the rules are those that are stated."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.recipe.files import as_document, as_train, load
+from training.recipe.fits import misfits
+from training.recipe.published import Resolved, names, resolve
+from training.recipe.train import Train
+
+NAMES = st.sampled_from(names())
+RANKS = st.integers(1, 5000)
+
+
+def fitted(name: str, ranks: int, gpus: bool = True, data: str = "digits", **given: object) -> Resolved:
+    """A recipe as in a run file that says `given`."""
+    held = {"recipe": name, "data": {"name": data}, **given}
+    return resolve(as_train(held), frozenset({"recipe", "data.name", *given}), ranks, gpus=gpus)
+
+
+@given(NAMES, RANKS, st.none() | st.integers(1, 400), st.none() | st.integers(1, 50), st.integers(1, 3), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_it_fits_any_ranks_batch_and_epochs(
+    name: str, ranks: int, epochs: int | None, per_part: int | None, accumulate: int, gpus: bool
+) -> None:
+    own: dict[str, object] = {"accumulate": accumulate}
+    if epochs:
+        own["epochs"] = epochs
+    if per_part:
+        own["batch"] = ranks * accumulate * per_part
+    train, _ = found = fitted(name, ranks, gpus, **own)
+    assert list(misfits(train, ranks)) == []
+    assert {key: getattr(train, key) for key in own} == own
+    assert train.phases[-1].until == train.epochs
+    again = resolve(train, frozenset({"recipe", "data.name", *own}), ranks, gpus=gpus)
+    assert again == found
+
+
+@given(NAMES, RANKS, st.floats(1e-4, 50))
+@settings(max_examples=50, deadline=None)
+def test_a_given_rate_is_the_highest(name: str, ranks: int, rate: float) -> None:
+    held = as_train({"recipe": name, "optimizer": {"lr": rate}})
+    train, _ = resolve(held, frozenset({"recipe", "optimizer.lr"}), ranks)
+    assert train.optimizer.lr == rate
+    assert max(each for phase in train.phases for each in phase.lr or ()) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("name", names())
+def test_at_the_published_scale_nothing_changes(name: str) -> None:
+    recipe = load(name)
+    train, changes = fitted(name, recipe.scale.ranks, data="imagefolder")
+    assert changes == ()
+    assert as_document(train) == {**as_document(recipe.train), "data": as_document(train)["data"]}
+    assert train.data.size == recipe.train.data.size
+
+
+def test_samples_of_a_rank_stay_and_the_rate_follows_the_batch() -> None:
+    four = fitted("nvidia-80s", 4).train
+    assert four.batch == 4 * 39
+    assert four.phases[0].lr == (0.0, pytest.approx(40.7 * math.sqrt(4 * 39 / 59904)))
+    four = fitted("facebook-1h", 4).train
+    assert four.batch == 4 * 32
+    assert [phase.lr[-1] for phase in four.phases if phase.lr] == pytest.approx([0.05, 0.05, 0.005, 0.0005, 0.00005])
+
+
+def test_a_given_batch_scales_the_batches_of_all_phases() -> None:
+    train = fitted("sony-224s", 4, batch=128).train
+    assert (train.batch, [phase.batch for phase in train.phases]) == (128, [None, 128, 256])
+
+
+def test_no_batch_is_above_the_training_set() -> None:
+    train = fitted("fastai-18min", 4, batch=1024).train
+    assert max(phase.batch or 0 for phase in train.phases) == 1436  # of 1437 digits, a multiple of 4
+
+
+def test_images_are_in_proportion_to_those_of_the_data_set() -> None:
+    train = fitted("fastai-18min", 4).train
+    assert [phase.size for phase in train.phases if phase.size] == [5, 8, 8]
+    train = resolve(
+        as_train({"recipe": "fastai-18min", "data": {"name": "imagefolder", "size": 112}}),
+        frozenset({"recipe", "data.name", "data.size"}),
+        4,
+    ).train
+    assert (train.data.size, [phase.size for phase in train.phases if phase.size]) == (112, [64, 112, 144])
+
+
+def test_given_epochs_move_the_ends_of_all_phases() -> None:
+    train = fitted("facebook-1h", 4, epochs=9).train
+    assert [phase.until for phase in train.phases] == pytest.approx([0.5, 3, 6, 8, 9])
+
+
+def test_the_way_from_rmsprop_to_sgd_is_as_long_a_part_of_the_epochs() -> None:
+    assert fitted("pfn-15min", 4, epochs=9).train.optimizer.options["centre"] == pytest.approx(1)
+
+
+def test_phases_of_the_user_replace_all_phases() -> None:
+    held = as_train({"recipe": "fujitsu-70s", "epochs": 3, "phases": [{"until": 3, "lr": 0.5}]})
+    train = resolve(held, frozenset({"recipe", "epochs", "phases"}), 4).train
+    assert [(phase.until, phase.lr, phase.batch) for phase in train.phases] == [(3, (0.5,), None)]
+    assert train.optimizer.lars.trust == 0.0025
+
+
+def test_a_schedule_of_the_user_says_the_rate() -> None:
+    held = as_train({"recipe": "sony-224s", "schedule": {"name": "cosine", "warmup_epochs": 2.0}})
+    train = resolve(held, frozenset({"recipe", "schedule.name", "schedule.warmup_epochs"}), 4).train
+    assert [(phase.lr, phase.batch) for phase in train.phases] == [(None, 64), (None, 64), (None, 128)]
+    assert list(misfits(train, 4)) == []
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lars", "rmsprop-warmup"])
+@pytest.mark.parametrize("name", names())
+def test_another_optimizer_leaves_the_recipes_own_keys_out(name: str, optimizer: str) -> None:
+    held = as_train({"recipe": name, "optimizer": {"name": optimizer}})
+    train = resolve(held, frozenset({"recipe", "optimizer.name"}), 4).train
+    assert train.optimizer.name == optimizer and list(misfits(train, 4)) == []
+
+
+def test_groups_of_batch_norm_divide_the_ranks() -> None:
+    assert {ranks: fitted("google-77s", ranks).train.norm.ranks for ranks in (1, 4, 6, 7, 24)} == {
+        1: 1, 4: 4, 6: 6, 7: 7, 24: 8,
+    }  # fmt: skip
+
+
+def test_no_gpu_means_fp32_unless_a_precision_is_given() -> None:
+    assert fitted("fastai-18min", 4, gpus=False).train.precision == "fp32"
+    assert fitted("fastai-18min", 4, gpus=True).train.precision == "fp16"
+    assert fitted("fastai-18min", 4, gpus=True, device="cpu").train.precision == "fp32"
+    assert fitted("fastai-18min", 4, gpus=False, precision="bf16").train.precision == "bf16"
+
+
+def test_another_value_than_the_recipes_is_a_change() -> None:
+    changes = fitted("fujitsu-70s", 4, label_smoothing=0.2, mlperf_log=True, seed=3).changes
+    assert [(c.published, c.now, c.reason) for c in changes if c.key == "label_smoothing"] == [("0.1", "0.2", "given")]
+    assert not {"mlperf_log", "seed"} & {change.key for change in changes}
+
+
+def test_every_change_has_a_reason() -> None:
+    for name in names():
+        for change in fitted(name, 4, gpus=False, epochs=20).changes:
+            assert change.reason and change.published != change.now
+
+
+def test_without_a_recipe_nothing_changes() -> None:
+    assert resolve(Train(), frozenset(), 4) == (Train(), ())

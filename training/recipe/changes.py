@@ -1,0 +1,14 @@
+"""What a run changes of the published recipe that it names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Change(NamedTuple):
+    """A value of a recipe that a run changes, as text, and by which rule."""
+
+    key: str
+    published: str
+    now: str
+    reason: str

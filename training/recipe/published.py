@@ -1,0 +1,239 @@
+"""A published recipe fitted to a run: its ranks, its data set, and what its user wrote. All rules are here.
+
+What the user wrote wins. What else changes follows these rules, and each change says which:
+
+data        the run's own; a recipe names none
+model       the recipe's, but resnet-digits where images are too small for the recipe's network
+size        in proportion to the size of the data set's own images and not above it, or to the `data.size` that is given
+epochs      as published; where `epochs` is given, all ends of phases in proportion, and what else is in epochs
+batch       samples per rank as published; where `batch` is given, those of phases in proportion; always a multiple of
+            the ranks (times `accumulate`), and not above the training set
+lr          follows the batch: linear (Goyal et al. 2017) or by the square root (NVIDIA's MLPerf submissions: 3,328 at
+            10, 54,080 at 38, 59,904 at 40.7); where `optimizer.lr` is given, all rates in proportion to it
+precision   fp32 where no GPU computes
+norm.ranks  the largest group that divides the ranks
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from training.recipe.changes import Change
+from training.recipe.files import Published, as_document, as_train, load, merged, names
+from training.recipe.fitting import Fitting, word
+from training.recipe.train import Train
+
+__all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
+
+SMALLEST = 32  # pixels: ResNet-50 halves its images five times
+OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None}  # of a recipe's, those kept; None: all
+MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
+STAYS_SQUARE = 0.01  # crops whose areas differ by less are no random crops
+RATES = ("lr", "power", "shape", "reach")
+
+
+class Resolved(NamedTuple):
+    """A training with the values of its recipe filled in."""
+
+    train: Train
+    changes: tuple[Change, ...]
+
+
+def resolve(train: Train, given: frozenset[str], ranks: int, *, gpus: bool = True) -> Resolved:
+    """`train` with its recipe filled in. `given` are the dotted keys that its user wrote, without 'train.'.
+
+    `gpus` says whether the ranks have GPUs. Without a recipe `train` stays as it is, and so does what was resolved.
+    """
+    if train.recipe is None:
+        return Resolved(train, ())
+    fitting = Fitting(load(train.recipe), train, given, ranks, gpus)
+    for rule in RULES:
+        rule(fitting)
+    document = fitting.held
+    for key, value in _leaves(train):
+        if key in given or key == "recipe":
+            fitting.overruled(key, value)
+            document = merged(document, _nested(key, value))
+    return Resolved(as_train(document), tuple(fitting.changes))
+
+
+def _phases(run: Fitting) -> None:
+    if run.has("phases"):
+        run.held.pop("phases")
+        run.change("phases", "the recipe's", "the run's own", "given")
+    elif any(key.startswith("schedule.") for key in run.given):
+        run.held["phases"] = [{k: v for k, v in phase.items() if k not in RATES} for phase in run.phases]
+        run.change("lr", "by the recipe's phases", f"by the schedule {run.user.schedule.name}", "given")
+
+
+def _data(run: Fitting) -> None:
+    if run.user.data.name in MAY_BE_IMAGENET:
+        return
+    reason = "given" if run.has("data.name") else "the default: a recipe names no data set"
+    run.change("data", "ImageNet-1k", run.user.data.name, reason)
+
+
+def _model(run: Fitting) -> None:
+    model, given = run.held["model"], run.user.model.name if run.has("model.name") else None
+    small = run.data is not None and min(run.data.shape[1:]) < SMALLEST
+    name = given or ("resnet-digits" if small else model["name"])
+    kept = OPTIONS.get(name, set())
+    options = {key: value for key, value in model["options"].items() if kept is None or key in kept}
+    reason = "given" if given else f"images below {SMALLEST} pixels are too small for it"
+    run.change("model", _shown(model["name"], model["options"]), _shown(name, options), reason)
+    run.held["model"] = {"name": name, "options": options}
+
+
+def _optimizer(run: Fitting) -> None:
+    optimizer = run.held["optimizer"]
+    if run.has("optimizer.name") and run.user.optimizer.name != optimizer["name"]:
+        run.change("optimizer", optimizer["name"], run.user.optimizer.name, "given; its momentum and decay stay")
+        run.held["optimizer"] = {key: optimizer[key] for key in ("lr", "momentum", "weight_decay")}
+
+
+def _size(run: Fitting) -> None:
+    published, own = run.recipe.scale.size, run.data.shape[-1] if run.data else None
+    size = run.user.data.size if run.has("data.size") and run.user.data.size else min(own or published, published)
+    before = run.span("size", run.held["data"]["size"])
+    most = size if size < published and not run.has("data.size") else math.inf  # enlarged images hold no more
+    for place in (run.held["data"], *run.phases):
+        for key in {"size", "test_size"} & place.keys():
+            place[key] = int(max(1, min(round(place[key] * size / published), most)))
+    reason = "given" if run.has("data.size") else f"the data set's images have {own} pixels"
+    run.change("size", before, run.span("size", run.held["data"]["size"]), reason)
+
+
+def _crops(run: Fitting) -> None:
+    """The digits have no random crops: they are moved, and where the recipe crops no more they are not."""
+    if run.user.data.name != "digits":
+        return
+    for phase in run.phases:
+        if "area" in phase:
+            phase["augment"] = phase["area"][1] - phase["area"][0] > STAYS_SQUARE
+    if any(phase.get("augment") is False for phase in run.phases):
+        run.change("augment", "random crops, then none", "moves, then none", "digits are moved and not cropped")
+
+
+def _epochs(run: Fitting) -> None:
+    published = run.held["epochs"]
+    epochs = run.user.epochs if run.has("epochs") else published
+    for phase in run.phases:
+        for key in {"until", "reach"} & phase.keys():
+            phase[key] = float(epochs) if phase[key] == published else phase[key] * (epochs / published)
+    options = run.held["optimizer"].get("options", {})
+    for key in {"centre", "period"} & options.keys():  # of the RMSprop warm-up, in epochs
+        options[key] *= epochs / published
+    run.change("epochs", published, epochs, "given; phases in proportion")
+
+
+def _batch(run: Fitting) -> None:
+    published, before = run.held["batch"], run.span("batch", run.held["batch"])
+    by = run.user.batch / published if run.has("batch") else run.ranks / run.recipe.scale.ranks
+    parts = run.ranks * (run.user.accumulate if run.has("accumulate") else 1)
+    most = run.data.train_samples // parts * parts if run.data else math.inf
+    if run.has("batch") and run.phases and run.phases[0].get("batch") == published:
+        run.phases[0].pop("batch")  # it is train.batch, as it is given
+    for place in (run.held, *run.phases):
+        if "batch" in place:
+            place["batch"] = int(max(parts, min(round(place["batch"] * by / parts) * parts, most)))
+    if run.has("batch"):
+        run.held["batch"] = run.user.batch
+    reason = "given" if run.has("batch") else f"samples per rank as published, on {run.ranks} ranks"
+    run.change("batch", before, run.span("batch", run.held["batch"]), reason)
+    if not run.has("optimizer.lr"):
+        _rates(run)
+
+
+def _rates(run: Fitting) -> None:
+    """The learning rate of each phase follows its batch."""
+    rule, before = run.recipe.scale.rate, run.highest()
+    first = _by(run.held["batch"] / run.recipe.written["batch"], rule)
+    run.held["optimizer"]["lr"] *= first
+    by = first
+    for phase, published in zip(run.phases, run.recipe.written["phases"], strict=False):
+        if "batch" in phase:
+            by = _by(phase["batch"] / published["batch"], rule)
+        _scale(phase, by)
+    peak = run.held["optimizer"]["lr"] if not any("lr" in phase for phase in run.phases) else run.highest()
+    run.held["optimizer"]["lr"] = peak
+    words = {"linear": "in proportion to the batch", "square-root": "with the square root of the batch"}[rule]
+    run.change("lr", f"at most {before:g}", f"at most {peak:g}", words)
+
+
+def _given_rate(run: Fitting) -> None:
+    if run.has("optimizer.lr"):
+        before, given = run.highest(), run.user.optimizer.lr
+        for phase in run.phases:
+            _scale(phase, given / before)
+        run.held["optimizer"]["lr"] = given
+        run.change("lr", f"at most {before:g}", f"at most {given:g}", "given; all rates in proportion")
+
+
+def _ratio_decay(run: Fitting) -> None:
+    """The decay in the ratio of LARS, where it has one of its own, is the decay times the highest rate."""
+    lars = run.held["optimizer"].get("lars", {})
+    if "ratio_decay" in lars:
+        before = lars["ratio_decay"]
+        lars["ratio_decay"] *= run.held["optimizer"]["lr"] / run.recipe.written["optimizer"]["lr"]
+        run.change("optimizer.lars.ratio_decay", f"{before:g}", f"{lars['ratio_decay']:g}", "in proportion to the rate")
+
+
+def _precision(run: Fitting) -> None:
+    published, cpu = run.held["precision"], run.user.device == "cpu" or not run.gpus
+    precision = run.user.precision if run.has("precision") else "fp32" if cpu else published
+    run.held["precision"] = precision
+    reason = (
+        "given" if run.has("precision") else "device is cpu" if run.user.device == "cpu" else "the nodes have no GPU"
+    )
+    run.change("precision", published, precision, reason)
+    if precision != "fp16":
+        run.held.pop("loss_scale", None)
+
+
+def _norm(run: Fitting) -> None:
+    norm = run.held.setdefault("norm", {})
+    if run.has("norm.statistics") and run.user.norm.statistics == "last":
+        norm.pop("momentum", None)
+    published = norm.get("ranks", 1)
+    norm["ranks"] = max(size for size in range(1, min(published, run.ranks) + 1) if run.ranks % size == 0)
+    run.change("norm.ranks", published, norm["ranks"], f"groups of equal size of {run.ranks} ranks")
+
+
+RULES: tuple[Callable[[Fitting], None], ...] = (
+    _phases, _data, _model, _optimizer, _size, _crops, _epochs, _batch, _given_rate, _ratio_decay, _precision, _norm,
+)  # fmt: skip
+
+
+def _by(ratio: float, rule: str) -> float:
+    return ratio if rule == "linear" else math.sqrt(ratio)
+
+
+def _scale(phase: dict[str, Any], by: float) -> None:
+    if "lr" in phase:
+        phase["lr"] = [rate * by for rate in phase["lr"]] if isinstance(phase["lr"], list) else phase["lr"] * by
+
+
+def _shown(name: str, options: Mapping[str, Any]) -> str:
+    """'resnet50 (version v1.5, zero_gamma true)'."""
+    words = ", ".join(f"{key} {word(value)}" for key, value in options.items())
+    return f"{name} ({words})" if words else name
+
+
+def _leaves(held: Any, path: str = "") -> list[tuple[str, Any]]:
+    """The keys of a record that hold no record, with their values as JSON has them."""
+    document, found = as_document(held), []
+    for each in fields(held):
+        value = getattr(held, each.name)
+        if is_dataclass(value):
+            found += _leaves(value, f"{path}{each.name}.")
+        else:
+            found.append((f"{path}{each.name}", document[each.name]))
+    return found
+
+
+def _nested(key: str, value: Any) -> Mapping[str, Any]:
+    first, _, rest = key.partition(".")
+    return {first: _nested(rest, value) if rest else value}
