@@ -36,7 +36,7 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
     plan = first.plan
     folder = RunFolder(plan.folder)
     image = checking.fitting(plan)
-    facts = provenance.gather(source)
+    facts = provenance.gather(source, recipe=plan.recipe)
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:

@@ -118,4 +118,13 @@ def _training(planned: Plan) -> dict[str, str]:
     batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
     what = f"{train.model.name} on {train.data.name}, {train.epochs} epochs"
-    return {"training": f"{what}, batch {batch}, lr {rate}"}
+    rows = {"training": f"{what}, batch {batch}, lr {rate}"}
+    return {"recipe": _recipe(planned), **rows} if train.recipe else rows
+
+
+def _recipe(planned: Plan) -> str:
+    """The recipe, and what the run changes of it."""
+    name = planned.run.train.recipe
+    changes = [f"{key}: {now}, published {was} ({reason})" for key, was, now, reason in planned.recipe_changes]
+    lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]
+    return f"\n{'':14}".join([f"{name}, more: torusrun recipes show {name}", *lines])

@@ -22,6 +22,7 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.recipe.changes import Change
 
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 
@@ -92,7 +93,9 @@ def _read(path: Path, folder: Path) -> tuple[Plan, dict[str, Any]]:
             raise SiteError(f"{path}: this is schema {kept['schema']}; this torusrun reads schema {SCHEMA}")
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
         site = read_value(Site, kept["site"], f"{path} (site)")
-        return Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept)), kept
+        changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
+        plan = Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes)
+        return plan, kept
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:

@@ -16,12 +16,14 @@ from orchestrator.errors import UserError
 from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
+from orchestrator.plans.recipe import filled_in
 from orchestrator.plans.stretches import for_first_attempt
 from orchestrator.spec.load import load
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
+from training.recipe.changes import Change
 
 SCHEMA = 1
 HANG_TIMEOUT_S = 600.0
@@ -40,6 +42,7 @@ class Plan:
     """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen.
 
     `stretch` are the epochs from which and until which an attempt trains; None where it may train to the end.
+    The spec has the values of the recipe that it names, and `recipe_changes` tells what the run changes of them.
     """
 
     run_id: str
@@ -50,6 +53,7 @@ class Plan:
     spec_text: str = ""
     chosen: ChosenGrid | None = None
     stretch: tuple[float, float] | None = None
+    recipe_changes: tuple[Change, ...] = ()
 
     @property
     def ranks_per_node(self) -> int:
@@ -97,6 +101,13 @@ class Plan:
         """What the ranks' environment gets: the site's variables, then the run's."""
         return {**self.site.env, **self.run.env}
 
+    @property
+    def recipe(self) -> dict[str, Any] | None:
+        """The recipe that the run names and what it changes of it, as JSON."""
+        if self.run.train.recipe is None or self.run.command:
+            return None
+        return {"name": self.run.train.recipe, "changes": [change._asdict() for change in self.recipe_changes]}
+
     def as_json(self) -> dict[str, Any]:
         """For the run folder; `grid` is "auto" where the job has to choose it."""
         return {
@@ -107,6 +118,7 @@ class Plan:
             "grid": list(self._decided.dims) if self._decided else "auto",
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             **({"stretch": list(self.stretch)} if self.stretch else {}),
+            **({"recipe": self.recipe} if self.recipe else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),
@@ -116,12 +128,13 @@ class Plan:
 
 def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Plan:
     """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
-    loaded = load(path, site=site, settings=settings)
+    loaded, changes = filled_in(load(path, site=site, settings=settings))
     check(loaded)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
     run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
-    return Plan(run_id, run, loaded.site, folder, loaded.site.python or sys.executable, loaded.text)
+    python = loaded.site.python or sys.executable
+    return Plan(run_id, run, loaded.site, folder, python, loaded.text, recipe_changes=changes)
 
 
 def _beside(run: RunSpec, folder: Path) -> RunSpec:

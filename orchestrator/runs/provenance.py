@@ -18,10 +18,13 @@ from orchestrator.version import __version__
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 
 
-def gather(source: Path, found: Checkout | None = None) -> tuple[dict[str, Any], str]:
+def gather(
+    source: Path, found: Checkout | None = None, recipe: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
     """The provenance of a run whose spec lies in the folder `source`, and git's diff of it against its commit.
 
-    `found` is the checkout where it is known already: git is not asked again.
+    `found` is the checkout where it is known already: git is not asked again. `recipe` is the published recipe that the
+    run names, with what the run changes of it.
     """
     found = found or checkout.describe(source)
     return {
@@ -35,6 +38,7 @@ def gather(source: Path, found: Checkout | None = None) -> tuple[dict[str, Any],
         "system": platform.platform(),
         "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "git": found.record() if found else None,
+        **({"recipe": recipe} if recipe else {}),
     }, found.diff if found else ""
 
 

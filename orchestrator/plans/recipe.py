@@ -1,0 +1,21 @@
+"""The published recipe that a run names, filled in before the run is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.spec.load import Loaded
+from training.recipe.changes import Change
+
+
+def filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
+    """The run with the values of its recipe where its file says nothing, and what it changes of the recipe."""
+    run, site = loaded.run, loaded.site
+    if run.command or run.train.recipe is None:
+        return loaded, ()
+    from training.recipe.published import resolve  # reads YAML; runs without a recipe need none of it
+
+    given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
+    ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
+    train, changes = resolve(run.train, given, ranks, gpus=site.node.gpus > 0)
+    return replace(loaded, run=replace(run, train=train)), changes
