@@ -34,6 +34,7 @@ VERBS = {
     "check": "find mismatches between a run, its image and its site",
     "plan": "show what would be submitted: site, nodes, ranks, grid, training",
     "predict": "predict how long a run takes; compare with published records and other sizes",
+    "recipes": "list published trainings, and show one: its schedule, what is verified, what a run changes",
     "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
     "submit": "submit a run (--wait follows it to its end, --dry-run shows what it would do)",
     "status": "the state of your runs: step, time left, loss, hosts or reason",

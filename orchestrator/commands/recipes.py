@@ -1,0 +1,83 @@
+"""
+examples:
+  torusrun recipes
+  torusrun recipes show sony-224s
+  torusrun recipes show fastai-18min --ranks 4 --data digits --epochs 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import DONE, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.recipes.shown import Shown
+
+SCHEMA = 1
+MOST_RANKS = 1_000_000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("show",), nargs="?", help="show one recipe; default: list all")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the recipe to show")
+    parser.add_argument("--ranks", metavar="N", type=int, help="with show: as it would be on so many ranks")
+    parser.add_argument("--batch", metavar="B", type=int, help="with show: samples per step, over all ranks")
+    parser.add_argument("--data", metavar="NAME", help="with show: the data set; default: images as published")
+    parser.add_argument("--epochs", metavar="E", type=int, help="with show: passes over the training set")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.recipes import listing
+
+    if args.what is None:
+        print(json.dumps({"schema": SCHEMA, **listing.as_json()}, indent=1) if args.json else listing.as_text())
+        return DONE
+    shown = _shown(args)
+    print(json.dumps({"schema": SCHEMA, **shown.as_json()}, indent=1) if args.json else shown.as_text())
+    return DONE
+
+
+def _shown(args: argparse.Namespace) -> Shown:
+    from orchestrator.recipes.shown import Shown
+    from orchestrator.spec.problems import did_you_mean
+    from training.recipe.files import load, names
+
+    if args.name not in names():
+        which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
+        raise UserError(f"{which} (known: {', '.join(names())}){did_you_mean(args.name or '', names())}")
+    recipe = load(args.name)
+    if all(value is None for value in (args.ranks, args.batch, args.data, args.epochs)):
+        return Shown(recipe, recipe.train, (), recipe.scale.ranks, recipe.scale.epoch_samples)
+    return _scaled(args)
+
+
+def _scaled(args: argparse.Namespace) -> Shown:
+    """The recipe as a run with these options would have it."""
+    from orchestrator.recipes.shown import Shown
+    from training.recipe.facts import data_facts
+    from training.recipe.files import as_train, load
+    from training.recipe.fits import misfits
+    from training.recipe.published import resolve
+    from training.recipe.reading import ConfigError
+
+    recipe = load(args.name)
+    ranks = recipe.scale.ranks if args.ranks is None else args.ranks
+    if not 1 <= ranks <= MOST_RANKS:
+        raise UserError(f"--ranks: must be from 1 to {MOST_RANKS}")
+    options = {"batch": args.batch, "epochs": args.epochs}
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        asked = as_train({"recipe": args.name, "data": {"name": args.data or "imagefolder"}, **given})
+        train, changes = resolve(asked, frozenset({"data.name", *given}), ranks)
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    for misfit in misfits(train, ranks):
+        if misfit.key == "train.data.name":
+            continue  # its folder is for a run to name
+        raise UserError(f"{misfit.key} {misfit.message}; {misfit.advice}")
+    data = data_facts(train)
+    return Shown(recipe, train, changes, ranks, data.train_samples if data else recipe.scale.epoch_samples)

@@ -1,0 +1,1 @@
+"""The published recipes, as `torusrun recipes` shows them."""
