@@ -141,11 +141,12 @@ def test_the_grids_of_the_placement_page_are_what_plan_finds(home: Path) -> None
             assert f"{found.compared[-1].all_reduce_s * 1e3:.2f}" == bound_ms, line
 
 
-def test_the_table_of_keys_is_current(tmp_path: Path) -> None:
-    program = "import make_spec; print(make_spec.text(), end='')"
+@pytest.mark.parametrize("page", ["spec", "recipes"])
+def test_what_is_made_from_the_code_is_current(page: str) -> None:
+    program = f"import make_{page}; print(make_{page}.text(), end='')"
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'docs'}"}
     said = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, timeout=60)
-    assert said.stdout == (ROOT / "docs" / "spec.md").read_text(), "run `python docs/make_spec.py`"
+    assert said.stdout == (ROOT / "docs" / f"{page}.md").read_text(), f"run `python docs/make_{page}.py`"
 
 
 def test_links_lead_somewhere() -> None:

@@ -1,0 +1,141 @@
+"""Write docs/recipes.md from the files of the recipes: `python docs/make_recipes.py`; a test holds it current."""
+
+# ruff: noqa: E501  (rows of tables)
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from training.recipe.files import CERTAINTIES, Published, load
+from training.recipe.published import names
+
+WIDTH = 120
+MOST_NODES_V = 512  # of a job on ABCI's V nodes
+ON_DIGITS = {"fastai-18min": " --set train.batch=128 --set train.epochs=100"}  # few steps in 50 epochs of 1,437 images
+HEAD = """# The record recipes
+
+Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
+
+Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`, and
+every value has a mark. `torusrun recipes` lists them, `show` prints a schedule with its marks and curves.
+
+```sh
+torusrun recipes
+torusrun recipes show sony-224s
+torusrun recipes show fastai-18min --ranks 4 --data digits --epochs 20
+```
+
+| mark | meaning |
+|---|---|
+MARKS
+
+`train.recipe` in a run file takes a recipe. What else the file says wins over it. This is `examples/recipes/digits.yaml`:
+
+```yaml
+DIGITS```
+
+```sh
+torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set train.epochs=20
+```
+
+`plan` prints every value that the run changes of its recipe, and why. The same is kept in the run's plan and in its provenance.
+
+## How a recipe is fitted to a run
+
+| value | rule |
+|---|---|
+| data set | the run's own, the digits if it names none |
+| model | the recipe's; `resnet-digits` where images are smaller than 32 pixels |
+| image size | in proportion to the size of the data set's own images and not above it, or to `data.size` where it is given: for the digits 8 where the recipe has 224 or 288 |
+| epochs | as published; where `epochs` is given, the ends of all phases in proportion |
+| batch | samples per rank as published; where `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set |
+| learning rate | with the batch. In proportion (Goyal et al. 2017) for recipes with SGD. With its square root for recipes with LARS, as NVIDIA's MLPerf submissions have it: 10 for 3,328, 38 for 54,080, 40.7 for 59,904. Where `optimizer.lr` is given, all rates in proportion to it |
+| decay in LARS' ratio | in proportion to the learning rate, where the recipe has one |
+| precision | fp32 where `device` is cpu or the site's nodes have no GPU. With `device: auto` on a node that has GPUs it stays |
+| groups of batch norm | the largest size that divides the ranks and is not above the recipe's |
+| crops | the digits are moved and not cropped; where the recipe crops no more, they are not moved |
+
+`phases` in the run file replace all of the recipe's, and a `schedule` there says the learning rate in place of the phases. Another
+`optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.
+
+These rules keep a recipe's shape. They do not promise its accuracy at another size.
+
+Times cannot be compared as they are: MLPerf's begin after initialization and include evaluations, DAWNBench's exclude the start of
+the cluster, and papers differ.
+
+## Where to run them
+
+On four CPUs, with the digits: `examples/recipes/digits.yaml`. On ABCI: `examples/recipes/imagenet.yaml`, with your group in place
+of `gaa50000` and the folder of ImageNet in `root`. No recipe was run on ABCI: both profiles are from its guide.
+
+```sh
+torusrun submit examples/recipes/imagenet.yaml --set nodes=512 --set grid=4x512 --dry-run
+torusrun submit examples/recipes/imagenet.yaml --site abci-h --set nodes=8 --dry-run
+```
+"""
+
+
+def text() -> str:
+    """The page."""
+    marks = "\n".join(f"| {word} | {means} |" for word, means in CERTAINTIES.items())
+    digits = (Path(__file__).parents[1] / "examples" / "recipes" / "digits.yaml").read_text()
+    head = HEAD.replace("MARKS", marks).replace("DIGITS", digits)
+    return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
+
+
+def _section(recipe: Published) -> Iterator[str]:
+    yield f"## {recipe.name}\n\n{_wrapped(f'{recipe.title}. {recipe.paper}.')}\n"
+    yield "| published | value | mark | source |\n|---|---|---|---|"
+    for key, (value, mark) in recipe.facts.items():
+        note = f" ({mark.note})" if mark.note else ""
+        yield f"| {key} | {value}{note} | {mark.certainty} | {mark.source} |"
+    if recipe.erratum:
+        yield f"\n{_wrapped(f'Erratum: {recipe.erratum}')}"
+    yield "\nWhat it did:\n"
+    yield from (_wrapped(f"- {each}", "  ") for each in recipe.techniques)
+    yield "\nIts values are:\n"
+    yield from _values(recipe)
+    yield "\nWhat is not as published:\n"
+    yield from (_wrapped(f"- {each}", "  ") for each in recipe.left_out)
+    yield f"\n{_places(recipe)}\n"
+
+
+def _values(recipe: Published) -> Iterator[str]:
+    """A line for all values of a mark and a source."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for key, mark in recipe.marks.items():
+        groups.setdefault((mark.certainty, mark.source), []).append(
+            f"`{key}`" + (f" ({mark.note})" if mark.note else "")
+        )
+    for certainty in CERTAINTIES:
+        for (word, source), keys in groups.items():
+            if word == certainty:
+                yield _wrapped(
+                    f"- {word}, {source}: {', '.join(keys)}" if word != "memory" else f"- {source}: {', '.join(keys)}",
+                    "  ",
+                )
+
+
+def _places(recipe: Published) -> str:
+    nodes, name = -(-recipe.scale.ranks // 4), recipe.name
+    v = f"{nodes} nodes are its scale"
+    if nodes > MOST_NODES_V:
+        v = f"its scale is {nodes} nodes, and a job has at most {MOST_NODES_V}"
+    lines = [
+        "<!-- not executed: takes minutes, or a cluster -->\n",
+        f"    torusrun submit examples/recipes/digits.yaml --set train.recipe={name}{ON_DIGITS.get(name, '')}",
+        f"    torusrun submit examples/recipes/imagenet.yaml --set train.recipe={name} --set nodes={min(nodes, MOST_NODES_V)}",
+        f"    torusrun submit examples/recipes/imagenet.yaml --set train.recipe={name} --site abci-h --set nodes={-(-nodes // 8)}",
+    ]
+    where = f"On four CPUs, on ABCI's V nodes ({v}), and on H nodes with a quarter of these GPUs:"
+    return _wrapped(where) + "\n\n" + "\n".join(lines)
+
+
+def _wrapped(words: str, indent: str = "") -> str:
+    return textwrap.fill(words, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "recipes.md").write_text(text())
