@@ -1,0 +1,197 @@
+"""The ten recipes on the digits, with many seeds: at a small and at a large batch, and with each technique left out.
+
+`python -m benchmarks.recipes [--epochs E] [--seeds 5] [--only large,small,ablations] [NAME ...]`
+
+Four ranks as four processes, which stay for all trainings. The largest batch of a recipe is 360, a quarter of the
+training set, or 64 at the small batch. The reference is plain SGD at the small batch (rate 0.1, warm-up of one epoch,
+cosine, label smoothing 0.1) for 90 epochs, or E. The keys of a recipe are those that `torusrun submit` would give the
+ranks: its own epochs unless E is given, all else by the rules of training/recipe/published.py. A difference is shown
+where it is more than twice its standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from benchmarks.recipe_ablations import ablations
+from training.config import SCHEMA, Config
+from training.learner import Learner
+from training.parts import build_parts, settle
+from training.ranks import Ranks
+from training.recipe import published
+from training.recipe.train import OptimizerKeys, Train
+
+RANKS = 4
+GRID = (2, 2)
+CPU = torch.device("cpu")
+SMALL, LARGE = 64, 360
+GOAL = 0.5  # points below the reference
+
+
+@dataclass
+class Case:
+    """One training, to be run with several seeds; accuracies in percent."""
+
+    recipe: str
+    what: str
+    train: Train
+    accuracies: list[float] = field(default_factory=list)
+    members: list[list[float]] = field(default_factory=list)  # of the ensemble, the last is its own
+    spent_s: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
+
+
+def cases(names: Iterable[str], epochs: int | None, parts: Sequence[str]) -> list[Case]:
+    """All that is to be run."""
+    plain = Train(
+        device="cpu", epochs=epochs or 90, batch=SMALL, optimizer=OptimizerKeys(lr=0.1), log_every_steps=10**6
+    )
+    found = [Case("reference", f"SGD, batch {SMALL}", plain)]
+    for name in names:
+        if "small" in parts:
+            found.append(Case(name, f"batch {SMALL}", _resolved(name, epochs, SMALL)))
+        whole = _resolved(name, epochs, LARGE)
+        if "large" in parts or "ablations" in parts:
+            found.append(Case(name, f"batch {LARGE}", whole))
+        if "ablations" in parts:
+            found += [Case(name, f"without {what}", train) for what, train in ablations(whole)]
+    return found
+
+
+def _resolved(name: str, epochs: int | None, batch: int) -> Train:
+    wanted = Train(
+        recipe=name, device="cpu", epochs=epochs or 1, batch=_first_batch(name, batch), log_every_steps=10**6
+    )
+    given = {"recipe", "device", "batch", "log_every_steps", *(["epochs"] if epochs else [])}
+    return published.resolve(wanted, frozenset(given), RANKS, gpus=False).train
+
+
+def _first_batch(name: str, largest: int) -> int:
+    """The first phase's batch, where the largest of the recipe is to be this."""
+    train = published.load(name).train
+    batches = [phase.batch for phase in train.phases if phase.batch]
+    return round(largest * train.batch / max(batches, default=train.batch) / RANKS) * RANKS
+
+
+def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: mp.SimpleQueue) -> None:
+    """One rank's part of all trainings; rank 0 tells what came out: (number of the case, seed, accuracies, s)."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    for number, case in enumerate(found):
+        for seed in range(1, seeds + 1):
+            store = dist.FileStore(f"{folder}/{number}-{seed}", RANKS)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+            started_s = time.perf_counter()
+            told = train_once(replace(case.train, seed=seed), rank, Path(folder))
+            if rank == 0:
+                results.put((number, seed, told, time.perf_counter() - started_s))
+            dist.destroy_process_group()
+
+
+def train_once(train: Train, rank: int, folder: Path) -> list[float]:
+    """The accuracy of the model, then of each member of its ensemble and of the ensemble, in percent."""
+    paths = {name: folder / name for name in ("rendezvous", "checkpoints", "metrics", "trace", "done")}
+    config = Config(
+        schema=SCHEMA, run="recipes", attempt=1, grid=GRID, interface="lo", rendezvous_timeout_s=60.0, stretch=None,
+        token="0" * 64, train=train, **paths,
+    )  # fmt: skip
+    parts = build_parts(train, CPU)
+    settle(parts.optimizer, CPU)
+    learner = Learner(config, Ranks(rank, RANKS, rank), CPU, parts)
+    learner.start_alike()
+    while not learner.finished:
+        learner.step(stop=False)
+    found = learner.evaluate()
+    several = [*found.members, found.ensemble] if found.ensemble else []
+    return [100.0 * score.accuracy for score in (found.model, *several)]
+
+
+def table(found: Sequence[Case]) -> Iterable[str]:
+    """A line per case: mean, spread, and how far from the reference or from the whole recipe."""
+    reference = found[0]
+    yield f"{'recipe':15} {'what':38} {'accuracy':>8} {'spread':>6} {'difference':>10}  shown"
+    yield f"{reference.recipe:15} {reference.what:38} {reference.mean:8.2f} {reference.spread:6.2f}"
+    whole = reference
+    for case in found[1:]:
+        other = whole if case.what.startswith("without") else reference
+        difference = case.mean - other.mean
+        error = math.hypot(case.spread, other.spread) / math.sqrt(len(case.accuracies))
+        shown = "yes" if abs(difference) > 2 * error else "no"
+        if other is reference:
+            whole = case  # of the ablations that follow
+            shown = "within the goal" if difference >= -GOAL else "BELOW THE GOAL"
+        yield f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f} {difference:+10.2f}  {shown}"
+    yield from _ensembles(found)
+
+
+def _ensembles(found: Sequence[Case]) -> Iterable[str]:
+    for case in found:
+        if not case.members or case.what.startswith("without"):
+            continue
+        yield f"{case.recipe}, {case.what}: members by seed, then their ensemble, and what it has over the best member"
+        gains = []
+        for scores in case.members:
+            *members, ensemble = scores
+            gains.append(ensemble - max(members))
+            yield "  " + " ".join(f"{score:6.2f}" for score in members) + f"  | {ensemble:6.2f} {gains[-1]:+6.2f}"
+        yield f"  mean {statistics.fmean(gains):+.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", default="large,small,ablations")
+    chosen = parser.parse_args()
+    found = cases(chosen.names or published.names(), chosen.epochs, chosen.only.split(","))
+    started_s = time.perf_counter()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    print(f"{date.today()}  torch {torch.__version__}, {machine}; digits, {RANKS} ranks as processes,")
+    epochs = f"{chosen.epochs} epochs" if chosen.epochs else "each recipe's own epochs"
+    print(f"{epochs}, {chosen.seeds} seeds; percent of 360 test images, of which one is 0.28", flush=True)
+    context = mp.get_context("spawn")
+    results = context.SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = mp.spawn(run_all, (found, chosen.seeds, folder, results), nprocs=RANKS, join=False)
+        for _ in range(len(found) * chosen.seeds):
+            while results.empty():
+                if ranks.join(timeout=0.2):
+                    break
+            number, _seed, told, spent_s = results.get()
+            found[number].accuracies.append(told[0])
+            found[number].spent_s += spent_s
+            print(f"  {found[number].recipe} {found[number].what} {told}", file=sys.stderr, flush=True)
+            if len(told) > 1:
+                found[number].members.append(told[1:])
+        while not ranks.join():
+            pass
+    print("\n".join(table(found)))
+    print(f"{time.perf_counter() - started_s:.0f} s, {sum(case.spent_s for case in found):.0f} s of them training")
+
+
+if __name__ == "__main__":
+    main()
