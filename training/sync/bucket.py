@@ -28,7 +28,7 @@ class Bucket:
         self._pending: Pending | None = None
 
     def facts(self) -> dict[str, object]:
-        """How many gradients it holds, its length on the way, and by what it is reduced."""
+        """How many gradients it holds, its length in memory, and by what it is reduced."""
         how = name_of(self._all_reduce, self.vector)
         return {"gradients": len(self.numbers), "bytes": self.vector.nbytes, "all_reduce": how}
 
