@@ -1,0 +1,74 @@
+"""Every recipe on the digits, stopped and resumed in each of its phases and at every change: the same bits."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from phased import SAMPLES, learner
+from phased import group as group
+
+from training.learner import Learner
+from training.recipe import published
+from training.recipe.train import Train
+
+EPOCHS, BATCH = 3, 40
+GIVEN = frozenset({"recipe", "device", "epochs", "batch"})
+
+
+def resolved(name: str) -> dict[str, Any]:
+    """The keys of a recipe, for one rank and a few epochs of the digits."""
+    train = Train(recipe=name, device="cpu", epochs=EPOCHS, batch=BATCH)
+    return vars(published.resolve(train, GIVEN, 1, gpus=False).train)
+
+
+def again(learning: Learner, folder: Path, keys: dict[str, Any]) -> Learner:
+    """Another learner, which has gone on from a checkpoint of this one."""
+    kept = io.BytesIO()
+    learning.gather()
+    torch.save(learning.state(), kept)
+    kept.seek(0)
+    resumed, _ = learner(folder, **keys)
+    resumed.restore(torch.load(kept, weights_only=True))
+    return resumed
+
+
+def differing(one: Any, other: Any, at: str = "state") -> list[str]:
+    """Where two states differ."""
+    if isinstance(one, torch.Tensor):
+        return [] if torch.equal(one, other) else [at]
+    if isinstance(one, dict):
+        keys = [] if one.keys() == other.keys() else [at]
+        return keys + [
+            found for key in one.keys() & other.keys() for found in differing(one[key], other[key], f"{at}.{key}")
+        ]
+    if isinstance(one, list):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for number, pair in pairs for found in differing(*pair, f"{at}[{number}]")]
+    return [] if one == other else [at]
+
+
+@pytest.mark.parametrize("name", published.names())
+def test_a_recipe_resumes_in_all_its_phases_with_the_same_bits(group: None, tmp_path: Path, name: str) -> None:
+    keys = resolved(name)
+    undisturbed, _ = learner(tmp_path, **keys)
+    phases = undisturbed.course.phases
+    stops = {phase.first for phase in phases} | {(phase.first + phase.end) // 2 for phase in phases}
+    stops |= {phase.end - 1 for phase in phases}
+    resumed, _ = learner(tmp_path, **keys)
+    seen: set[int] = set()
+    while not undisturbed.finished:
+        undisturbed.step(stop=False)
+        before = resumed.progress.samples
+        resumed.step(stop=False)
+        seen.add(undisturbed.course.phase_at(before).number)
+        if any(before < stop <= resumed.progress.samples for stop in stops):
+            resumed = again(resumed, tmp_path, keys)
+    undisturbed.check_alike()
+    resumed.check_alike()
+    assert undisturbed.progress.samples >= EPOCHS * SAMPLES
+    assert differing(undisturbed.state(), resumed.state()) == []
+    assert seen == set(range(len(phases))), "every phase must have a step"
