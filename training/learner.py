@@ -83,7 +83,7 @@ class Learner:
         return self._backward.scale.scale if self._backward.scale else None
 
     def step(self, stop: bool) -> bool:
-        """Take one step, or as many as `train.sync.every` says.
+        """Take one step, or as many as `train.sync.every` says, but none of the next phase.
 
         True on all ranks if any rank said `stop`: on a GPU one step later, for nothing here waits for the device.
         """
@@ -92,10 +92,10 @@ class Learner:
             self._members.at_phase(None, phase)
         for _ in range(self._train.sync.every):
             self._step(stop)
-            if self.finished:
+            following = None if self.finished else self.course.phase_at(self.progress.samples)
+            if following != phase:
                 break
         self._numbers.put(self.steps.meet(stop))
-        following = None if self.finished else self.course.phase_at(self.progress.samples)
         if following != phase:
             self._members.at_phase(phase, following)
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0

@@ -18,7 +18,7 @@ from training.learner import Learner
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
-from training.recipe.train import ScheduleKeys
+from training.recipe.train import ScheduleKeys, SyncKeys
 
 
 def finished(learning: Learner) -> dict[str, Any]:
@@ -73,6 +73,16 @@ def test_a_training_that_is_done_is_evaluated_as_its_images_looked(group: None, 
     found, before = again.evaluate(), learning.evaluate()
     assert found == before and len(found.members) == 1
     assert watched.views == [LARGE._replace(size=8)]
+
+
+def test_ranks_that_learn_alone_meet_at_the_end_of_each_phase(group: None, tmp_path: Path) -> None:
+    learning, _ = learner(tmp_path, sync=SyncKeys(every=4))
+    met = []
+    while not learning.finished:
+        learning.step(stop=False)
+        met.append(learning.progress.steps)
+    assert met == [4, 8, 12, 16, 17, 21, 25, 29, 32, 36, 38], "the phases end after 17, 29, 32 and 38"
+    assert len(learning.state()["ensemble"]["members"]) == 1
 
 
 def test_the_rate_and_the_totals_follow_the_samples(group: None, tmp_path: Path) -> None:

@@ -20,9 +20,6 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
     if stretch or all(phase.nodes is None for phase in train.phases):
         yield from dict.fromkeys(_batches(train, ranks, *(stretch or (0.0, train.epochs))))
     for number, phase in enumerate(train.phases):
-        if phase.collapse and train.sync.every > 1:
-            why = "does not go with 'sync.every' above 1: a phase may end where the ranks have not met"
-            yield Misfit(_key(number, "collapse"), why, "write 'every: 1'")
         for key, span in (("area", phase.area), ("aspect", phase.aspect)):
             if span:
                 yield from of_range(_key(number, key), span)

@@ -149,7 +149,8 @@ class SyncKeys:
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients travel")
     every: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
-        "above 1 (local SGD): a rank takes so many steps by its own gradients before weights are averaged",
+        "above 1 (local SGD): a rank takes so many steps by its own gradients before weights are averaged, as they "
+        "are at the end of a phase too",
         unit="steps",
         source="Stich 2019, from memory",
     )
