@@ -48,14 +48,15 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 |---|---|
 | data set | the run's own, the digits if it names none |
 | model | the recipe's; `resnet-digits` where images are smaller than 32 pixels |
-| image size | in proportion to the size of the data set's own images and not above it, or to `data.size` where it is given: for the digits 8 where the recipe has 224 or 288 |
+| image size | in proportion to the size of the data set's own images and not above it, or to `data.size` where it is given: for the digits 8 where the recipe has 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
 | epochs | as published; where `epochs` is given, the ends of all phases in proportion |
-| batch | samples per rank as published; where `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set |
+| batch | samples per rank as published; where `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |
 | learning rate | with the batch. In proportion (Goyal et al. 2017) for recipes with SGD. With its square root for recipes with LARS, as NVIDIA's MLPerf submissions have it: 10 for 3,328, 38 for 54,080, 40.7 for 59,904. Where `optimizer.lr` is given, all rates in proportion to it |
 | decay in LARS' ratio | in proportion to the learning rate, where the recipe has one |
 | precision | fp32 where `device` is cpu or the site's nodes have no GPU. With `device: auto` on a node that has GPUs it stays |
 | groups of batch norm | the largest size that divides the ranks and is not above the recipe's |
 | crops | the digits are moved and not cropped; where the recipe crops no more, they are not moved |
+| what phases change | `optimizer.weight_decay`, `data.area` and the like hold in all phases where they are given |
 
 `phases` in the run file replace all of the recipe's, and a `schedule` there says the learning rate in place of the phases. Another
 `optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.

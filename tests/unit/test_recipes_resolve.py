@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.data.view import View
 from training.recipe.files import as_document, as_train, load
 from training.recipe.fits import misfits
 from training.recipe.published import Resolved, names, resolve
 from training.recipe.train import Train
+from training.schedule.phases import phases_of
 
 NAMES = st.sampled_from(names())
 RANKS = st.integers(1, 5000)
@@ -78,6 +80,51 @@ def test_no_batch_is_above_the_training_set() -> None:
     assert max(phase.batch or 0 for phase in train.phases) == 1436  # of 1437 digits, a multiple of 4
 
 
+def test_a_given_batch_above_the_training_set_does_not_turn_the_recipe_around() -> None:
+    train = fitted("sony-224s", 4, batch=5000).train
+    assert (train.batch, [phase.batch for phase in train.phases]) == (5000, [None, 5000, 5000])
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_given_for_the_whole_run_holds_in_every_phase(name: str) -> None:
+    data = {"name": "imagefolder", "area": [0.3, 0.7], "aspect": [1.0, 2.0], "augment": False, "rectangular": False}
+    held = as_train({"recipe": name, "data": {**data, "test_size": 99}, "optimizer": {"weight_decay": 0.25}})
+    keys = {f"data.{key}" for key in (*data, "test_size")}
+    train, changes = resolve(held, frozenset({"recipe", "optimizer.weight_decay", *keys}), 4)
+    for phase in phases_of(train, 1000):
+        assert phase.weight_decay == 0.25
+        assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False)
+    lost = {key for phase in load(name).written["phases"] for key in phase} & {"weight_decay", "area", "rectangular"}
+    assert {f"phases.{key}" for key in lost} <= {change.key for change in changes}
+
+
+def test_digits_stay_where_they_are_if_the_user_says_so() -> None:
+    held = as_train({"recipe": "surfsara-28min", "data": {"augment": False}})
+    train = resolve(held, frozenset({"recipe", "data.augment"}), 4).train
+    assert not any(phase.view.augment for phase in phases_of(train, 1437))
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_data_set_of_the_users_own_keeps_its_images(name: str) -> None:
+    train = fitted(name, 4, data="mine:images").train
+    assert {phase.view for phase in phases_of(train, 1000)} == {View()}
+    held = as_train({"recipe": name, "data": {"name": "mine:images", "size": 112}})
+    train = resolve(held, frozenset({"recipe", "data.name", "data.size"}), 4).train
+    assert train.data.size == 112
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "given"),
+    [
+        ("google-77s", "norm.ranks", {"norm": {"ranks": 2}}),
+        ("fujitsu-70s", "optimizer.lars.ratio_decay", {"optimizer": {"lars": {"ratio_decay": 0.1}}}),
+    ],
+)
+def test_a_given_value_is_one_change(name: str, key: str, given: dict[str, object]) -> None:
+    _, changes = resolve(as_train({"recipe": name, **given}), frozenset({"recipe", key}), 4)
+    assert [change.reason for change in changes if change.key == key] == ["given"]
+
+
 def test_images_are_in_proportion_to_those_of_the_data_set() -> None:
     train = fitted("fastai-18min", 4).train
     assert [phase.size for phase in train.phases if phase.size] == [5, 8, 8]
@@ -100,7 +147,8 @@ def test_the_way_from_rmsprop_to_sgd_is_as_long_a_part_of_the_epochs() -> None:
 
 def test_phases_of_the_user_replace_all_phases() -> None:
     held = as_train({"recipe": "fujitsu-70s", "epochs": 3, "phases": [{"until": 3, "lr": 0.5}]})
-    train = resolve(held, frozenset({"recipe", "epochs", "phases"}), 4).train
+    train, changes = resolve(held, frozenset({"recipe", "epochs", "phases"}), 4)
+    assert "lr" not in {change.key for change in changes}, "the user's phases say it"
     assert [(phase.until, phase.lr, phase.batch) for phase in train.phases] == [(3, (0.5,), None)]
     assert train.optimizer.lars.trust == 0.0025
 

@@ -4,10 +4,11 @@ What the user wrote wins. What else changes follows these rules, and each change
 
 data        the run's own; a recipe names none
 model       the recipe's, but resnet-digits where images are too small for the recipe's network
-size        in proportion to the size of the data set's own images and not above it, or to the `data.size` that is given
+images      in proportion to the size of the data set's own and not above it, or to the `data.size` that is given;
+            a data set of the user's own keeps its images unless that is given
 epochs      as published; where `epochs` is given, all ends of phases in proportion, and what else is in epochs
 batch       samples per rank as published; where `batch` is given, those of phases in proportion; always a multiple of
-            the ranks (times `accumulate`), and not above the training set
+            the ranks (times `accumulate`), and not above the training set or the batch that is given
 lr          follows the batch: linear (Goyal et al. 2017) or by the square root (NVIDIA's MLPerf submissions: 3,328 at
             10, 54,080 at 38, 59,904 at 40.7); where `optimizer.lr` is given, all rates in proportion to it
 precision   fp32 where no GPU computes
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 from training.recipe.changes import Change
 from training.recipe.files import Published, as_document, as_train, load, merged, names
 from training.recipe.fitting import Fitting, word
+from training.recipe.names import is_own
 from training.recipe.train import Train
 
 __all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
@@ -33,6 +35,8 @@ OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None} 
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
 STAYS_SQUARE = 0.01  # crops whose areas differ by less are no random crops
 RATES = ("lr", "power", "shape", "reach")
+IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular")
+IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
 
 
 class Resolved(NamedTuple):
@@ -94,7 +98,26 @@ def _optimizer(run: Fitting) -> None:
         run.held["optimizer"] = {key: optimizer[key] for key in ("lr", "momentum", "weight_decay")}
 
 
+def _given_in_all_phases(run: Fitting) -> None:
+    """What the user wrote for the whole run holds in the recipe's phases too."""
+    for key in filter(run.has, IN_ALL_PHASES):
+        name = key.rpartition(".")[2]
+        if any([phase.pop(name, None) is not None for phase in run.phases]):  # a list: all of them lose it
+            run.change(f"phases.{name}", "by the recipe's phases", "the same in all", f"{key} is given")
+
+
+def _own_images(run: Fitting) -> None:
+    """Of a data set of the user's nothing is known: its images stay as it has them, unless a size is given."""
+    if is_own(run.user.data.name) and not (run.has("data.size") and run.user.data.size):
+        for place in (run.held["data"], *run.phases):
+            for name in IMAGES:
+                place.pop(name, None)
+        run.change("images", "with sizes and crops", "as the data set has them", "data.size is not given")
+
+
 def _size(run: Fitting) -> None:
+    if "size" not in run.held["data"]:
+        return
     published, own = run.recipe.scale.size, run.data.shape[-1] if run.data else None
     size = run.user.data.size if run.has("data.size") and run.user.data.size else min(own or published, published)
     before = run.span("size", run.held["data"]["size"])
@@ -108,7 +131,7 @@ def _size(run: Fitting) -> None:
 
 def _crops(run: Fitting) -> None:
     """The digits have no random crops: they are moved, and where the recipe crops no more they are not."""
-    if run.user.data.name != "digits":
+    if run.user.data.name != "digits" or run.has("data.augment"):
         return
     for phase in run.phases:
         if "area" in phase:
@@ -126,7 +149,7 @@ def _epochs(run: Fitting) -> None:
     options = run.held["optimizer"].get("options", {})
     for key in {"centre", "period"} & options.keys():  # of the RMSprop warm-up, in epochs
         options[key] *= epochs / published
-    run.change("epochs", published, epochs, "given; phases in proportion")
+    run.change("epochs", published, epochs, "given; phases in proportion" if run.phases else "given")
 
 
 def _batch(run: Fitting) -> None:
@@ -134,6 +157,8 @@ def _batch(run: Fitting) -> None:
     by = run.user.batch / published if run.has("batch") else run.ranks / run.recipe.scale.ranks
     parts = run.ranks * (run.user.accumulate if run.has("accumulate") else 1)
     most = run.data.train_samples // parts * parts if run.data else math.inf
+    if run.has("batch"):
+        most = max(most, run.user.batch)  # else one that is above the training set would fall where the recipe's rises
     if run.has("batch") and run.phases and run.phases[0].get("batch") == published:
         run.phases[0].pop("batch")  # it is train.batch, as it is given
     for place in (run.held, *run.phases):
@@ -160,7 +185,8 @@ def _rates(run: Fitting) -> None:
     peak = run.held["optimizer"]["lr"] if not any("lr" in phase for phase in run.phases) else run.highest()
     run.held["optimizer"]["lr"] = peak
     words = {"linear": "in proportion to the batch", "square-root": "with the square root of the batch"}[rule]
-    run.change("lr", f"at most {before:g}", f"at most {peak:g}", words)
+    if not (run.has("phases") and run.user.phases and run.user.phases[0].lr):
+        run.change("lr", f"at most {before:g}", f"at most {peak:g}", words)
 
 
 def _given_rate(run: Fitting) -> None:
@@ -175,7 +201,7 @@ def _given_rate(run: Fitting) -> None:
 def _ratio_decay(run: Fitting) -> None:
     """The decay in the ratio of LARS, where it has one of its own, is the decay times the highest rate."""
     lars = run.held["optimizer"].get("lars", {})
-    if "ratio_decay" in lars:
+    if "ratio_decay" in lars and not run.has("optimizer.lars.ratio_decay"):
         before = lars["ratio_decay"]
         lars["ratio_decay"] *= run.held["optimizer"]["lr"] / run.recipe.written["optimizer"]["lr"]
         run.change("optimizer.lars.ratio_decay", f"{before:g}", f"{lars['ratio_decay']:g}", "in proportion to the rate")
@@ -197,13 +223,16 @@ def _norm(run: Fitting) -> None:
     norm = run.held.setdefault("norm", {})
     if run.has("norm.statistics") and run.user.norm.statistics == "last":
         norm.pop("momentum", None)
+    if run.has("norm.ranks"):
+        return
     published = norm.get("ranks", 1)
     norm["ranks"] = max(size for size in range(1, min(published, run.ranks) + 1) if run.ranks % size == 0)
     run.change("norm.ranks", published, norm["ranks"], f"groups of equal size of {run.ranks} ranks")
 
 
 RULES: tuple[Callable[[Fitting], None], ...] = (
-    _phases, _data, _model, _optimizer, _size, _crops, _epochs, _batch, _given_rate, _ratio_decay, _precision, _norm,
+    _phases, _data, _model, _optimizer, _given_in_all_phases, _own_images, _size, _crops,
+    _epochs, _batch, _given_rate, _ratio_decay, _precision, _norm,
 )  # fmt: skip
 
 
