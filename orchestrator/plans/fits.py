@@ -19,6 +19,10 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from training.recipe import fits as recipe
+from training.recipe.names import SCHEDULES
+from training.recipe.reading import ConfigError
+from training.recipe.train import Train
+from training.schedule.named import named
 
 MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
 
@@ -56,6 +60,8 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
         key = "train.schedule.warmup_epochs"
         yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
+    if not run.command:
+        yield from _schedule(run.train)
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",
@@ -93,6 +99,15 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
         epochs = (stretch.begins, stretch.ends) if stretch else None
         for wrong, message, advice in recipe.misfits(run.train, ranks, epochs):
             yield Misfit(wrong, f"{wrong!r} {message}", advice)
+
+
+def _schedule(train: Train) -> Iterator[Misfit]:
+    """What is wrong with the options of a schedule; one of the user's own is known to the ranks alone."""
+    if train.schedule.name in SCHEDULES.known:
+        try:
+            named(train)
+        except ConfigError as error:
+            yield Misfit("train.schedule.options", str(error))
 
 
 def _named(run: RunSpec, stretch: Stretch | None) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from training.progress import Moment
 from training.recipe.protocols import Schedule
 from training.recipe.reading import ConfigError
-from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
+from training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
 from training.schedule.learning_rate import cosine, learning_rate, polynomial
 from training.schedule.named import named
 
@@ -94,6 +94,17 @@ def test_one_cycle_is_a_polynomial_that_counts_the_warm_up() -> None:
     assert found[223] == pytest.approx((0.1 + 4.8) / 2)
 
 
-def test_a_cycle_of_no_length_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cycle and reach must be above 0"):
-        schedule("cyclic-polynomial", lr=1.0, epochs=4, options={"cycle": 0})
+@pytest.mark.parametrize(
+    ("name", "options", "wrong"),
+    [
+        ("cyclic-polynomial", {"cycle": 0}, "cycle must be above 0, not 0"),
+        ("cyclic-polynomial", {"reach": "4"}, "reach must be a number, not '4'"),
+        ("polynomial", {"power": -1.0}, "power must be above 0, not -1.0"),
+        ("step", {"at": 30}, "at must be a list of epochs, not 30"),
+        ("step", {"at": (3, 0)}, "at must be above 0, not 0"),
+        ("step", {"factor": True}, "factor must be a number, not True"),
+    ],
+)
+def test_an_option_that_makes_no_schedule_is_named(name: str, options: dict[str, Option], wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"^train.schedule.options.{wrong}$"):
+        schedule(name, lr=1.0, epochs=4, options=options)

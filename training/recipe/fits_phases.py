@@ -29,16 +29,17 @@ def _ends(train: Train) -> Iterator[Misfit]:
     before = 0.0
     for number, phase in enumerate(train.phases):
         if phase.until <= before:
-            why = f"{phase.until:g} is not after epoch {before:g}, where the phase before ends"
+            why = f"{phase.until:.15g} is not after epoch {before:.15g}, where the phase before ends"
             yield Misfit(_key(number, "until"), why, "write the phases in their order")
         if phase.reach is not None and phase.reach <= before:
-            why = f"{phase.reach:g} is not after epoch {before:g}, where the phase begins"
-            yield Misfit(_key(number, "reach"), why, f"write {phase.until:g}, or leave it out")
+            why = f"{phase.reach:.15g} is not after epoch {before:.15g}, where the phase begins"
+            yield Misfit(_key(number, "reach"), why, f"write {phase.until:.15g}, or leave it out")
         before = phase.until
     if before != train.epochs:
         last = len(train.phases) - 1
-        why = f"{before:g} is the end of the last phase, and the run has {train.epochs} epochs"
-        yield Misfit(_key(last, "until"), why, f"write {train.epochs}, or 'epochs: {before:g}'")
+        why = f"{before:.15g} is the end of the last phase, and the run has {train.epochs} epochs"
+        instead = f", or 'epochs: {before:.15g}'" if before % 1 == 0 else ""
+        yield Misfit(_key(last, "until"), why, f"write {train.epochs}{instead}")
 
 
 def _rates(train: Train) -> Iterator[Misfit]:

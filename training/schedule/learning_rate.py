@@ -13,11 +13,14 @@ import math
 from collections.abc import Callable
 
 from training.progress import Moment
+from training.recipe.limits import Limits
 from training.recipe.protocols import Schedule
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
 Decay = Callable[[float], float]
+OPTIONS = "train.schedule.options"
+EPOCHS, POWER, FACTOR = Limits(above=0, at_most=1e6), Limits(above=0, at_most=100), Limits(at_least=0, at_most=1e6)
 
 
 def cosine(progress: float) -> float:
@@ -64,7 +67,7 @@ def build_cosine(train: Train) -> Schedule:
 
 def build_polynomial(train: Train, power: float = 2.0) -> Schedule:
     """Warm-up, then a polynomial of this power."""
-    rate = _with_keys(train, polynomial(power))
+    rate = _with_keys(train, polynomial(_checked("power", power, POWER)))
     return lambda moment: rate(moment.epochs)
 
 
@@ -85,7 +88,11 @@ def build_step(train: Train, at: tuple[float, ...] | None = None, factor: float 
 
     Goyal et al. 2017, section 5.1: by 0.1 at epochs 30, 60 and 80 of 90; without `at` these are scaled to the run.
     """
-    epochs = tuple(train.epochs * share for share in (30 / 90, 60 / 90, 80 / 90)) if at is None else tuple(at)
+    if at is not None and not isinstance(at, (tuple, list)):
+        raise ConfigError(f"{OPTIONS}.at must be a list of epochs, not {at!r}")
+    scaled = tuple(train.epochs * share for share in (30 / 90, 60 / 90, 80 / 90))
+    epochs = scaled if at is None else tuple(_checked("at", epoch, EPOCHS) for epoch in at)
+    _checked("factor", factor, FACTOR)
     rate = _with_keys(train, constant)
     return lambda moment: rate(moment.begins) * factor ** sum(moment.begins >= epoch for epoch in epochs)
 
@@ -99,10 +106,10 @@ def build_cyclic_polynomial(
     The warm-up counts, too, so that the rate drops a little where it ends. A cycle whose `reach` (lr_iter) is behind
     its end stops half-way. Without `cycle` the run is one; without `reach` each cycle ends at end_lr.
     """
-    length = float(train.epochs) if cycle is None else cycle
-    to, keys, peak = length if reach is None else reach, train.schedule, train.optimizer.lr
-    if length <= 0 or to <= 0:
-        raise ConfigError("train.schedule.options: cycle and reach must be above 0")
+    length = float(train.epochs) if cycle is None else _checked("cycle", cycle, EPOCHS)
+    to = length if reach is None else _checked("reach", reach, EPOCHS)
+    keys, peak = train.schedule, train.optimizer.lr
+    _checked("power", power, POWER)
 
     def rate_at(moment: Moment) -> float:
         epoch = moment.begins % length
@@ -111,6 +118,15 @@ def build_cyclic_polynomial(
         return keys.end_lr + (peak - keys.end_lr) * math.pow(max(0.0, 1.0 - epoch / to), power)
 
     return rate_at
+
+
+def _checked(name: str, value: object, limits: Limits) -> float:
+    """An option that must be a number. Raises ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{OPTIONS}.{name} must be a number, not {value!r}")
+    if complaint := limits.complaint(value):
+        raise ConfigError(f"{OPTIONS}.{name} {complaint}, not {value}")
+    return value
 
 
 def _with_keys(train: Train, decay: Decay) -> Callable[[float], float]:
