@@ -7,9 +7,12 @@ device, so that run_stop and eval_stop are true.
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from training.recipe.train import Train
 from training.schedule.phases import Course
@@ -18,7 +21,7 @@ PREFIX = ":::MLLOG "
 
 
 class MLLog:
-    """Prints the lines, where `active`."""
+    """Prints the lines, where `active`. A disk that is full costs lines, not the training."""
 
     def __init__(self, active: bool) -> None:
         self._active = active
@@ -45,23 +48,42 @@ class MLLog:
                 "value": value,
                 "metadata": metadata,
             }
-            print(f"{PREFIX}{json.dumps(line)}", flush=True)
+            sys.stdout.flush()
+            with suppress(OSError):  # past sys.stdout, which would fail once more at the end of the process
+                os.write(sys.stdout.fileno(), f"{PREFIX}{json.dumps(line)}\n".encode())
 
 
 def hyper_parameters(train: Train, course: Course, test_samples: int) -> Iterator[tuple[str, Any]]:
     """What is told at the start, under MLPerf's keys; those of LARS have a name of their own."""
     keys, lars = train.optimizer, train.optimizer.name == "lars"
     of = "lars_opt" if lars else "opt"
+    rates = _rates(train, course)
     yield "global_batch_size", course.phases[0].batch
     yield "gradient_accumulation_steps", train.accumulate
     yield "train_samples", course.total_samples // train.epochs
     yield "eval_samples", test_samples
     yield "seed", train.seed
     yield "opt_name", keys.name
-    yield f"{of}_base_learning_rate", keys.lr
-    yield f"{of}_end_learning_rate", train.schedule.end_lr
-    yield f"{of}_learning_rate_warmup_epochs", train.schedule.warmup_epochs
-    yield f"{of}_weight_decay", keys.weight_decay
+    yield f"{of}_base_learning_rate", rates.highest
+    yield f"{of}_end_learning_rate", rates.end
+    yield f"{of}_learning_rate_warmup_epochs", rates.warmup_epochs
+    yield f"{of}_weight_decay", course.phases[0].weight_decay
     yield f"{of}_momentum" if lars else "sgd_opt_momentum", keys.momentum
     if lars:
         yield "lars_epsilon", keys.lars.eps
+
+
+class _Rates(NamedTuple):
+    highest: float
+    end: float
+    warmup_epochs: float
+
+
+def _rates(train: Train, course: Course) -> _Rates:
+    """By the phases where they say the learning rate, else by the schedule."""
+    first, last, keys = course.phases[0], course.phases[-1], train.schedule
+    if not first.lr or not last.lr:
+        return _Rates(train.optimizer.lr, keys.end_lr, keys.warmup_epochs)
+    highest = max(rate for phase in course.phases for rate in phase.lr or ())
+    warmup_epochs = first.until if first.lr[0] < first.lr[-1] else 0.0
+    return _Rates(highest, last.rate(last.until) or 0.0, warmup_epochs)

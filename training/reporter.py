@@ -35,7 +35,8 @@ class Reporter:
         for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
             self._mllog.event(key, value)
         self._mllog.start("run_start")
-        self._mllog.start("epoch_start", epoch_num=int(learner.epochs) + 1)
+        if not learner.finished:
+            self._mllog.start("epoch_start", epoch_num=int(learner.epochs) + 1)
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
@@ -67,9 +68,10 @@ class Reporter:
     def epochs(self, before: Progress) -> None:
         """Training has come from `before` to where it is, past the ends of some epochs or of none."""
         first, now = (int(at.epochs(self._learner.data.train_samples)) for at in (before, self._learner.progress))
-        for epoch in range(first + 1, now + 1):
+        last = self._config.train.epochs  # the last batch may reach beyond it
+        for epoch in range(first + 1, min(now, last) + 1):
             self._mllog.stop("epoch_stop", epoch_num=epoch)
-            if not self._learner.finished:
+            if epoch < last:
                 self._mllog.start("epoch_start", epoch_num=epoch + 1)
 
     def evaluation(self) -> Evaluation:

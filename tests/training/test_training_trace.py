@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from phased import CPU, SAMPLES, STEPS, configured, learner
+from phased import CPU, EPOCHS, SAMPLES, STEPS, configured, learner
 from phased import group as group
 from training_runs import read_lines
 
 from training.collectives import all_reduce
 from training.exits import EXIT_DONE
+from training.mllog import MLLog, hyper_parameters
 from training.problems import Problems
 from training.ranks import Ranks
-from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys
+from training.recipe.phases import PhaseKeys
+from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
 from training.reporter import Reporter
+from training.schedule.phases import Course
 
 
 def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None:
@@ -58,7 +62,7 @@ def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) ->
     assert [all_reduce.name_of(hybrid, torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
 
 
-def test_the_log_of_mlperf(group: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="loop"))}
     learning, _ = learner(tmp_path, evaluate=EvaluateKeys(every=2, first=2), **keys)
     reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
@@ -70,7 +74,7 @@ def test_the_log_of_mlperf(group: None, tmp_path: Path, capsys: pytest.CaptureFi
         if learning.course.evaluates(before, learning.progress):
             found = reporter.evaluation()
     reporter.end(EXIT_DONE)
-    lines = [line.removeprefix(":::MLLOG ") for line in capsys.readouterr().out.splitlines()]
+    lines = [line.removeprefix(":::MLLOG ") for line in capfd.readouterr().out.splitlines()]
     events = [json.loads(line) for line in lines]
     assert all(list(e) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"] for e in events)
     given = {e["key"]: e["value"] for e in events if e["event_type"] == "POINT_IN_TIME"}
@@ -82,6 +86,40 @@ def test_the_log_of_mlperf(group: None, tmp_path: Path, capsys: pytest.CaptureFi
         ("eval_start", 2), ("eval_stop", 2), ("run_stop", None),
     ]  # fmt: skip
     assert events[-1]["metadata"] == {"status": "success"}
+
+
+def test_the_log_of_mlperf_pairs_the_epochs_of_a_batch_that_is_longer(
+    group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"mlperf_log": True, "phases": (PhaseKeys(EPOCHS, batch=2 * SAMPLES + 3),)}
+    for _ in range(2):
+        learning, _ = learner(tmp_path, **keys)
+        reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
+        reporter.start(None, CPU)
+        before = learning.progress
+        learning.step(stop=False)
+        reporter.epochs(before)
+        reporter.start("step-00000001", CPU)
+    epochs = [json.loads(line[9:]) for line in capfd.readouterr().out.splitlines() if '"epoch_' in line]
+    once = [("epoch_start", 1), ("epoch_stop", 1), ("epoch_start", 2), ("epoch_stop", 2)]
+    assert [(event["key"], event["metadata"]["epoch_num"]) for event in epochs] == once * 2
+
+
+def test_the_log_of_mlperf_has_the_rates_of_the_phases() -> None:
+    phases = (PhaseKeys(0.5, lr=(0.0, 3.0), batch=60), PhaseKeys(2, lr=(3.0, 0.0), reach=3.5, weight_decay=0.0))
+    train = Train(epochs=2, phases=phases)
+    told = dict(hyper_parameters(train, Course(train, SAMPLES), 360))
+    assert told["opt_base_learning_rate"] == 3.0 and told["opt_learning_rate_warmup_epochs"] == 0.5
+    assert told["opt_end_learning_rate"] == 1.5
+    constant = replace(train, phases=(PhaseKeys(2, lr=(3.0,)),))
+    told = dict(hyper_parameters(constant, Course(constant, SAMPLES), 360))
+    assert told["opt_learning_rate_warmup_epochs"] == 0.0 and told["opt_end_learning_rate"] == 3.0
+
+
+def test_a_full_disk_costs_lines_of_the_log_of_mlperf(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        MLLog(active=True).start("run_start")
 
 
 class Corrupt:
