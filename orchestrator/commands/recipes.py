@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 MOST_RANKS = 1_000_000
+OPTIONS = ("ranks", "batch", "data", "epochs")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("show",), nargs="?", help="show one recipe; default: list all")
+    parser.add_argument("what", metavar="show", nargs="?", help="show one recipe; default: list all")
     parser.add_argument("name", metavar="NAME", nargs="?", help="the recipe to show")
     parser.add_argument("--ranks", metavar="N", type=int, help="with show: as it would be on so many ranks")
     parser.add_argument("--batch", metavar="B", type=int, help="with show: samples per step, over all ranks")
@@ -33,6 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.recipes import listing
 
+    if args.what not in (None, "show"):
+        raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
+    given = [f"--{option}" for option in OPTIONS if getattr(args, option) is not None]
+    if args.what is None and given:
+        raise UserError(f"{given[0]} is for one recipe: write `torusrun recipes show NAME {given[0]} ...`")
     if args.what is None:
         print(json.dumps({"schema": SCHEMA, **listing.as_json()}, indent=1) if args.json else listing.as_text())
         return DONE
@@ -50,7 +56,7 @@ def _shown(args: argparse.Namespace) -> Shown:
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
         raise UserError(f"{which} (known: {', '.join(names())}){did_you_mean(args.name or '', names())}")
     recipe = load(args.name)
-    if all(value is None for value in (args.ranks, args.batch, args.data, args.epochs)):
+    if all(getattr(args, option) is None for option in OPTIONS):
         return Shown(recipe, recipe.train, (), recipe.scale.ranks, recipe.scale.epoch_samples)
     return _scaled(args)
 

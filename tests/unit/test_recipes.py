@@ -102,6 +102,8 @@ def test_one_recipe_is_shown_within_80_columns(
     [
         (["show", "sony-22s"], "did you mean 'sony-224s'?"),
         (["show"], "which recipe? Write its name"),
+        (["sony-224s"], "'sony-224s' is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`"),
+        (["--ranks", "4"], "--ranks is for one recipe: write `torusrun recipes show NAME --ranks ...`"),
         (["show", "sony-224s", "--ranks", "0"], "--ranks: must be from 1"),
         (["show", "sony-224s", "--ranks", "4", "--batch", "30"], "does not divide by 4 ranks; try 32"),
         (["show", "sony-224s", "--epochs", "0"], "train.epochs must be at least 1"),
