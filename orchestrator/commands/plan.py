@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
-from training.schedule.phases import phases_of
+from training.schedule.phases import Course, phases_of
 
 WIDTH = 100  # of what stands beside a name
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.plans.forecast import Stand
     from orchestrator.plans.plan import Plan
     from orchestrator.predict.forecast import Forecast
+    from training.recipe.train import Train
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,9 +118,21 @@ def _training(planned: Plan) -> dict[str, str]:
     batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
     batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
-    what = f"{train.model.name} on {train.data.name}, {train.epochs} epochs"
-    rows = {"training": f"{what}, batch {batch}, lr {rate}"}
+    what = f"{train.model.name} on {train.data.name}, {train.epochs} epoch{'' if train.epochs == 1 else 's'}"
+    rows = {"training": f"{what}, batch {batch}, lr {rate}", **_without_steps(train)}
     return {"recipe": _recipe(planned), **rows} if train.recipe else rows
+
+
+def _without_steps(train: Train) -> dict[str, str]:
+    """The phases that train nothing, and so make no member of an ensemble either."""
+    from training.recipe.facts import data_facts
+
+    data = data_facts(train) if train.phases else None
+    if data is None:
+        return {}
+    found = [phase.number for phase, steps in Course(train, data.train_samples).steps_to_come() if not steps]
+    listed = ", ".join(f"train.phases[{number}]" for number in found)
+    return {"no step": f"{listed}: the batch before goes beyond the end"} if found else {}
 
 
 def _recipe(planned: Plan) -> str:

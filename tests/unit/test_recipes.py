@@ -134,6 +134,16 @@ def test_a_plan_holds_the_recipes_values_and_what_changed(home: Path, capsys: py
     assert planned.as_json()["recipe"]["changes"][0]["key"] == "data"
 
 
+def test_a_plan_names_the_phases_that_have_no_step(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = home / "run.yaml"
+    phases = "[{until: 0.5, lr: 1}, {until: 0.9, lr: 1, collapse: true}, {until: 1, lr: 1}]"
+    spec.write_text(f"name: x\nsite: local\nranks_per_node: 1\ntrain: {{epochs: 1, phases: {phases}}}\n")
+    for batch, said in ((64, ""), (1300, "no step     train.phases[1]: the batch before goes beyond the end\n")):
+        assert main(["plan", str(spec), "--set", f"train.batch={batch}"]) == 0
+        shown = capsys.readouterr().out
+        assert said in shown and ("no step" in shown) == bool(said) and "1 epoch," in shown
+
+
 def test_a_kept_plan_is_the_plan_and_tells_what_changed(home: Path) -> None:
     planned = plan(run_file(home, "google-77s"))
     planned.folder.mkdir(parents=True)
