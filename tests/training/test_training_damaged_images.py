@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.images_tree import write_tree
-from training.data import imagefolder, tar_shards
-from training.data.images import index
+from training.data import imagefolder, synthetic, tar_shards
+from training.data.images import decode, index
+from training.data.images.crops import Box, random_crop
 from training.data.images.local import staged
 from training.data.images.shards import open_shards, stamps_of
 from training.data.pack import main as pack_command
@@ -91,3 +95,26 @@ def test_a_tree_is_packed_whole_or_not_at_all(tree: Path, tmp_path: Path, capsys
     pack(tree, tmp_path / "shards", shard_bytes=1)
     assert len(list((tmp_path / "shards").glob("train-*.tar"))) == TRAIN, "a shard has one image at least"
     assert len(open_shards(tmp_path / "shards").train) == TRAIN
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_images_of_16_bits_are_refused_and_not_white(kind: str) -> None:
+    written = io.BytesIO()
+    Image.fromarray(np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)).save(written, kind)
+    with pytest.raises(decode.Corrupt, match="more than 8 bits .* convert it to 8"):
+        decode.train_pixels(
+            written.getvalue(), lambda w, h: Box(0, 0, w, h), False, True, np.empty((3, 8, 8), np.float32)
+        )
+
+
+@pytest.mark.parametrize("aspect", [(0.2, 0.3), (3.0, 4.0)])
+def test_an_image_of_one_pixel_has_a_crop_of_any_aspect(aspect: tuple[float, float]) -> None:
+    assert random_crop(1, 1, (0.5, 1.0), aspect, lambda: 0.5) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "option", [{"samples": 0}, {"classes": "ten"}, {"channels": -1}, {"test_samples": 2.5}, {"classes": True}]
+)
+def test_numbers_of_synthetic_images_are_checked(option: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be a whole number"):
+        synthetic.build(seed=1, **option)
