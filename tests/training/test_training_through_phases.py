@@ -18,6 +18,7 @@ from training.learner import Learner
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
+from training.recipe.reading import ConfigError
 from training.recipe.train import ScheduleKeys
 
 
@@ -73,6 +74,14 @@ def test_a_training_that_is_done_is_evaluated_as_its_images_looked(group: None, 
     found, before = again.evaluate(), learning.evaluate()
     assert found == before and len(found.members) == 1
     assert watched.views == [LARGE._replace(size=8)]
+
+
+def test_a_run_does_not_resume_on_a_data_set_that_has_changed(group: None, tmp_path: Path) -> None:
+    learning, watched = learner(tmp_path)
+    learning.step(stop=False)
+    state, watched.train_samples = learning.state(), SAMPLES - 1
+    with pytest.raises(ConfigError, match=rf"there are {SAMPLES - 1} training samples, and {SAMPLES} were there"):
+        learning.restore(state)
 
 
 def test_the_rate_and_the_totals_follow_the_samples(group: None, tmp_path: Path) -> None:
