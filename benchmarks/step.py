@@ -1,7 +1,7 @@
 """Images per second of one rank by local batch, and where the time goes: the steps of a training, its data included.
 
 `python -m benchmarks.step` takes ResNet-50 in channels_last and bf16 with LARS, on random images of 224 x 224
-(`data: synthetic`); `--data imagefolder --set path=FOLDER` reads images. Without a GPU something small shows that it
+(`data: synthetic`); `--data imagefolder --set root=FOLDER` reads images. Without a GPU something small shows that it
 runs: `python -m benchmarks.step --model resnet18 --size 32 --batches 4 --steps 2 --precision fp32`.
 
 Waiting for data is the share of the time that the rank waits for images; not computing, on a GPU, the share in which no
@@ -11,6 +11,7 @@ kernel runs. Anchors: the goals of this project, and an H100's 6,980 in NVIDIA's
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, 
     config = Config(
         schema=SCHEMA, run="step", attempt=1, grid=(1,), interface=None, rendezvous=folder / "rendezvous",
         rendezvous_timeout_s=60.0, token="0" * 64, checkpoints=folder / "checkpoints", metrics=folder / "metrics.jsonl",
-        done=folder / "done", trace=folder / "trace.jsonl", train=train,
+        done=folder / "done", trace=folder / "trace.jsonl", stretch=None, train=train,
     )  # fmt: skip
     return Learner(config, Ranks(0, 1, 0), device, replace(parts, data=data)), data
 
@@ -104,6 +105,15 @@ def row(train: Train, device: torch.device, steps: int) -> str:
     return f"{train.batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}"
 
 
+def option(given: str) -> tuple[str, str | int | float | bool]:
+    """NAME=VALUE: a number or true or false, where it looks like one."""
+    name, _, text = given.partition("=")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
 def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50")
@@ -120,7 +130,7 @@ def main() -> None:
     args = asked()
     train = Train(
         model=ModelKeys(args.model, {"channels_last": True}),
-        data=DataKeys(args.data, dict(given.split("=", 1) for given in args.set), size=args.size),
+        data=DataKeys(args.data, dict(map(option, args.set)), size=args.size),
         optimizer=OptimizerKeys("lars"),
         epochs=1_000_000,
         precision=args.precision,

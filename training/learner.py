@@ -19,6 +19,7 @@ from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe import fits
+from training.recipe.reading import ConfigError
 from training.step import ways
 from training.step.backward import Backward
 from training.step.late import Late
@@ -125,6 +126,7 @@ class Learner:
         """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
         return {
             "progress": asdict(self.progress),
+            "train_samples": self.data.train_samples,
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
@@ -132,7 +134,13 @@ class Learner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`."""
+        """Go on from a `state`. Raises ConfigError where the data set has become another: so would every epoch."""
+        had, has = state.get("train_samples", self.data.train_samples), self.data.train_samples
+        if had != has:
+            raise ConfigError(
+                f"train.data: there are {has} training samples, and {had} were there when the run began; "
+                "bring back the files as they were, or submit a new run"
+            )
         self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])

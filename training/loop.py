@@ -10,7 +10,7 @@ from training.config import Config
 from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
 from training.learner import Learner
 from training.meter import Meter
-from training.parts import build_parts, settle
+from training.parts import build_parts, check_alike, settle
 from training.ranks import Ranks
 from training.reporter import Reporter
 from training.stop import StopRequest
@@ -24,6 +24,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     device = devices.prepare(config.train.device, ranks.local)
     parts = build_parts(config.train, device)  # before the ranks meet: what is wrong with one is told by all
     meeting = rendezvous.join(config, ranks, devices.backend(device))
+    check_alike(parts.data, device)
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)

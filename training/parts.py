@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,6 +49,27 @@ def settle(optimizer: Optimizer, device: torch.device) -> None:
     note = agree(partial(on_all_ranks, device=device)) if agree else None
     if note and dist.get_rank() == 0:
         print(f"training: {note}", file=sys.stderr, flush=True)
+
+
+def check_alike(data: DataSet, device: torch.device) -> None:
+    """Raises ConfigError, the same on all ranks, unless all found as many samples and classes; they call it together.
+
+    Ranks that count epochs differently would wait for each other forever, or see samples twice.
+    """
+    own = torch.tensor([data.train_samples, data.test_samples, data.classes], device=device)
+    everyones = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyones, own)
+    first, *others = (tuple(each.tolist()) for each in everyones)
+    for rank, found in enumerate(others, 1):
+        if found != first:
+            raise ConfigError(
+                f"train.data: rank {rank} found {_counted(found)}, and rank 0 {_counted(first)}; let all nodes have "
+                "the same files, which do not change while a run begins, and resume"
+            )
+
+
+def _counted(found: Sequence[int]) -> str:
+    return "{} samples, {} test samples and {} classes".format(*found)
 
 
 def _data(train: Train) -> DataSet:

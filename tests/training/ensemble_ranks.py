@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from training.evaluate import evaluate
+from training.parts import check_alike
+from training.recipe.reading import ConfigError
 
 CPU = torch.device("cpu")
 
@@ -30,6 +33,16 @@ def samples(count: int, classes: int = 7) -> tuple[Tensor, Tensor]:
     """Inputs and labels that no model knows."""
     draw = torch.Generator().manual_seed(11)
     return torch.randn(count, 4, generator=draw), torch.randint(classes, (count,), generator=draw)
+
+
+def refused(rank: int, counts: list[tuple[int, int, int]]) -> str:
+    """What is said where rank r found a data set of the numbers counts[r]."""
+    found = SimpleNamespace(**dict(zip(("train_samples", "test_samples", "classes"), counts[rank], strict=True)))
+    try:
+        check_alike(found, CPU)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def evaluated(rank: int, shards: list[list[int]], seeds: list[int], classes: int = 7) -> Any:

@@ -69,3 +69,10 @@ def test_the_first_five_of_five_classes_say_nothing(three: RankPool) -> None:
 def test_without_samples_nothing_is_known(three: RankPool) -> None:
     for found, _ in three.ask(ensemble_ranks.evaluated, [[], [0], []], [1]):
         assert all(math.isnan(value) for value in (*found.model, *found.ensemble))
+
+
+def test_ranks_that_find_other_data_sets_say_so_alike(three: RankPool) -> None:
+    assert three.ask(ensemble_ranks.refused, [(36, 15, 3)] * 3) == [""] * 3
+    said = set(three.ask(ensemble_ranks.refused, [(36, 15, 3), (36, 15, 3), (35, 15, 3)]))
+    assert len(said) == 1
+    assert said.pop().startswith("train.data: rank 2 found 35 samples, 15 test samples and 3 classes, and rank 0 36 sa")

@@ -18,6 +18,7 @@ from training.learner import Learner
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
+from training.recipe.reading import ConfigError
 from training.recipe.train import ScheduleKeys, SyncKeys
 
 
@@ -83,6 +84,14 @@ def test_ranks_that_learn_alone_meet_at_the_end_of_each_phase(group: None, tmp_p
         met.append(learning.progress.steps)
     assert met == [4, 8, 12, 16, 17, 21, 25, 29, 32, 36, 38], "the phases end after 17, 29, 32 and 38"
     assert len(learning.state()["ensemble"]["members"]) == 1
+
+
+def test_a_run_does_not_resume_on_a_data_set_that_has_changed(group: None, tmp_path: Path) -> None:
+    learning, watched = learner(tmp_path)
+    learning.step(stop=False)
+    state, watched.train_samples = learning.state(), SAMPLES - 1
+    with pytest.raises(ConfigError, match=rf"there are {SAMPLES - 1} training samples, and {SAMPLES} were there"):
+        learning.restore(state)
 
 
 def test_the_rate_and_the_totals_follow_the_samples(group: None, tmp_path: Path) -> None:

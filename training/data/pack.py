@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("shards", type=Path, help="the folder for train-*.tar and val-*.tar; new, or empty")
     parser.add_argument("--shard-mb", type=int, default=SHARD_MB, help="size of a shard, in MB (default: %(default)s)")
     asked = parser.parse_args(arguments)
+    if asked.shard_mb < 1:
+        parser.error("--shard-mb must be at least 1")
     try:
         pack(asked.tree, asked.shards, asked.shard_mb * 10**6)
     except (ConfigError, OSError) as error:
@@ -41,14 +43,18 @@ def pack(tree: Path, shards: Path, shard_bytes: int = SHARD_MB * 10**6) -> None:
     shards.mkdir(parents=True, exist_ok=True)
     if any(shards.iterdir()):
         raise ConfigError(f"{shards} is not empty; name a new folder")
-    for half, stored in (("train", split.train), ("val", split.test)):
-        for number, samples in enumerate(_shards(stored, shard_bytes)):
-            unfinished = shards / f".{half}-{number:06d}.part"
-            try:
+    names: dict[Path, Path] = {}  # what shards are called until all are there: a part of them would look whole
+    try:
+        for half, stored in (("train", split.train), ("val", split.test)):
+            for number, samples in enumerate(_shards(stored, shard_bytes)):
+                unfinished = shards / f".{half}-{number:06d}.part"
+                names[unfinished] = shards / f"{half}-{number:06d}.tar"
                 _write(unfinished, stored, samples)
-                unfinished.rename(shards / f"{half}-{number:06d}.tar")
-            finally:
-                unfinished.unlink(missing_ok=True)
+        for unfinished, name in names.items():
+            unfinished.rename(name)
+    finally:
+        for unfinished in names:
+            unfinished.unlink(missing_ok=True)
 
 
 def _write(path: Path, stored: Stored, samples: Iterator[tuple[int, bytes]]) -> None:
@@ -65,11 +71,13 @@ def _shards(stored: Stored, shard_bytes: int) -> Iterator[Iterator[tuple[int, by
     def samples() -> Iterator[tuple[int, bytes]]:
         nonlocal at
         size = 0
-        while at < len(stored) and size < shard_bytes:
+        while at < len(stored):
             content = stored.read(at)
             size += len(content) + 4 * BLOCK_BYTES
             yield at, content
             at += 1
+            if size >= shard_bytes:
+                return
 
     while at < len(stored):
         yield samples()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from training.data.images.asked import SIDE
 from training.recipe.facts import DataFacts
+from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
@@ -17,9 +18,13 @@ SAMPLES, TEST_SAMPLES, CLASSES = 100_000, 1000, 1000
 def build(
     *, seed: int, samples: int = SAMPLES, test_samples: int = TEST_SAMPLES, classes: int = CLASSES, channels: int = 3
 ) -> RandomImages:
-    """So many images of the recipe's size, and of so many classes."""
+    """So many images of the recipe's size, and of so many classes. Raises ConfigError for numbers that cannot be."""
     from training.data.synthetic_images import RandomImages
 
+    asked = {"samples": samples, "test_samples": test_samples, "classes": classes, "channels": channels}
+    for name, number in asked.items():
+        if type(number) is not int or number < 1:
+            raise ConfigError(f"train.data.options.{name} must be a whole number from 1 on, not {number!r}")
     return RandomImages(seed, samples, test_samples, classes, channels)
 
 

@@ -70,8 +70,8 @@ def random_place(width: int, height: int, size: int, draw: Draw) -> Box:
 def _largest_in_the_middle(width: int, height: int, aspect: tuple[float, float]) -> Box:
     wide, tall = width, height
     if width / height < aspect[0]:
-        tall = round(width / aspect[0])
+        tall = max(round(width / aspect[0]), 1)
     elif width / height > aspect[1]:
-        wide = round(height * aspect[1])
+        wide = max(round(height * aspect[1]), 1)
     left, top = (width - wide) // 2, (height - tall) // 2
     return Box(left, top, left + wide, top + tall)

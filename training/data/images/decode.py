@@ -37,6 +37,8 @@ FORMATS = [
     each.format for each in (JpegImageFile, PngImageFile, PpmImageFile, BmpImageFile, WebPImageFile, TiffImageFile)
 ]
 
+DEEP = ("I", "F")  # modes whose grey levels Pillow cuts off at 255: an image of 16 bits would be white
+
 Pixels = Any
 """A numpy array [3, height, width] of float32: mean 0 and deviation 1, roughly."""
 
@@ -80,6 +82,8 @@ def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixe
 
 def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], draft: bool) -> Image.Image:
     with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        if image.mode.startswith(DEEP):
+            raise Corrupt(f"it has more than 8 bits for a grey level (mode {image.mode}); convert it to 8")
         whole = image.size
         box, width, height = place_of(*whole)
         across, down = width / (box.right - box.left), height / (box.bottom - box.top)

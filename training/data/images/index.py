@@ -51,9 +51,10 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
     try:
         place = _place(kind, root)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except (OSError, RuntimeError) as error:
         return _unkept(make(), error)
-    with _locked(place.with_suffix(".lock")):
+    with _locked(lock):
         if found := known(kind, root, stamps):
             return found
         made = make()
@@ -103,9 +104,8 @@ def _read(place: Path, digest: str) -> Index | None:
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """One process at a time, where the file system knows locks."""
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _locked(descriptor: int) -> Iterator[None]:
+    """One process at a time, where the file system knows locks. The descriptor is closed."""
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)

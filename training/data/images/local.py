@@ -82,12 +82,15 @@ def _fill(root: Path, stamps: Stamps, copies: Path) -> None:
 def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
     name, size = shard
     partial_copy = copies / f".{name}.part"
-    shutil.copyfile(root / name, partial_copy)
-    with open(partial_copy, "rb") as file:
-        os.fsync(file.fileno())
-    if _size(partial_copy) != size:
-        raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
-    partial_copy.rename(copies / name)
+    try:
+        shutil.copyfile(root / name, partial_copy)
+        with open(partial_copy, "rb") as file:
+            os.fsync(file.fileno())
+        if _size(partial_copy) != size:
+            raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
+        partial_copy.rename(copies / name)
+    finally:
+        partial_copy.unlink(missing_ok=True)  # a disk that is full stays full for others, too
 
 
 def _size(path: Path) -> int:

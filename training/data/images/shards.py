@@ -6,6 +6,7 @@ which shard an image begins, so samples are read in any order and nothing is unp
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import tarfile
@@ -33,6 +34,7 @@ class Shards:
 
     def __init__(self, root: Path, half: str, found: Index, stamps: Stamps) -> None:
         self.root, self.stamps = root, stamps
+        self._folder = root  # of what is read: the shards, or their copies
         self._descriptors: list[int] = []
         self._names = found.names[half]
         numbers = found.numbers
@@ -48,7 +50,7 @@ class Shards:
 
     def name(self, sample: int) -> str:
         """Its shard, and its member there."""
-        shard = self.root / self._names[self._shard(sample)]
+        shard = self._folder / self._names[self._shard(sample)]
         try:
             header = self._read(sample, self._begins[sample] - HEADER_BYTES, NAME_BYTES)
         except OSError:
@@ -65,17 +67,17 @@ class Shards:
 
         To be called before the first `read`.
         """
-        self.root = folder
+        self._folder = folder
         if len(self._names) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:
             self._descriptors = [_descriptor(folder / name) for name in self._names]
 
     def _read(self, sample: int, begin: int, size: int) -> bytes:
         shard = self._shard(sample)
         if self._descriptors:
-            return os.pread(self._descriptors[shard], size, begin)
-        descriptor = _descriptor(self.root / self._names[shard])
+            return _part(self._descriptors[shard], size, begin)
+        descriptor = _descriptor(self._folder / self._names[shard])
         try:
-            return os.pread(descriptor, size, begin)
+            return _part(descriptor, size, begin)
         finally:
             os.close(descriptor)
 
@@ -148,6 +150,7 @@ def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
                 plain = (member for member in tar if member.isreg())
                 for key, members in groupby(plain, key=lambda member: _key(member.name)):
                     yield _sample(tar, shard, key, {_suffix(member.name): member for member in members}, size)
+                _check_end(tar)
         except (tarfile.TarError, EOFError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -164,6 +167,14 @@ def _sample(
     if images[0].offset_data + images[0].size > size:
         raise ConfigError(f"{ROOT}: {shard} ends within {images[0].name}; make or copy it again")
     return images[0].offset_data, images[0].size, _label(tar, shard, members[".cls"])
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end, too."""
+    assert tar.fileobj
+    tar.fileobj.seek(tar.offset)
+    if tar.fileobj.read(HEADER_BYTES) != bytes(HEADER_BYTES):
+        raise tarfile.ReadError(f"no header at byte {tar.offset}")
 
 
 def _label(tar: tarfile.TarFile, shard: Path, member: tarfile.TarInfo) -> int:
@@ -186,3 +197,11 @@ def _suffix(name: str) -> str:
 
 def _descriptor(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _part(descriptor: int, size: int, begin: int) -> bytes:
+    """So many bytes. Raises OSError where the shard has become shorter: that is no corrupt image."""
+    content = os.pread(descriptor, size, begin)
+    if len(content) < size:
+        raise OSError(errno.EIO, f"a shard ends before byte {begin + size}, as it did not when it was indexed")
+    return content

@@ -1,0 +1,120 @@
+"""Image files, shards and caches in a bad state: one clear error, or the samples that are there, and never fewer."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.images_tree import write_tree
+from training.data import imagefolder, synthetic, tar_shards
+from training.data.images import decode, index
+from training.data.images.crops import Box, random_crop
+from training.data.images.local import staged
+from training.data.images.shards import open_shards, stamps_of
+from training.data.pack import main as pack_command
+from training.data.pack import pack
+from training.data.view import View
+from training.recipe.reading import ConfigError
+
+TRAIN = 9
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return write_tree(tmp_path / "tree", train=3, test=2)
+
+
+@pytest.fixture
+def shards(tree: Path) -> Path:
+    pack(tree, tree.parent / "shards")
+    return tree.parent / "shards"
+
+
+def test_where_no_lock_can_be_made_the_index_is_made_each_time(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    imagefolder.build(seed=1, root=str(tree))
+    [kept] = index.folder().glob("*.index")
+    kept.unlink()
+    kept.with_suffix(".lock").unlink()
+    kept.with_suffix(".lock").mkdir()
+    assert imagefolder.build(seed=1, root=str(tree)).train_samples == TRAIN
+    assert capfd.readouterr().err.startswith("training: the index of the data set cannot be kept")
+    assert not list(index.folder().glob("*.index"))
+
+
+@pytest.mark.parametrize("left", [b"", b"no header".ljust(2048, b"!")])
+def test_a_shard_that_ends_early_is_an_error_and_not_a_smaller_data_set(shards: Path, left: bytes) -> None:
+    path = shards / "train-000000.tar"
+    with tarfile.open(path) as shard:
+        fifth = shard.getmembers()[4].offset  # an image and its class each: two samples stay
+    path.write_bytes(path.read_bytes()[:fifth] + left)
+    with pytest.raises(ConfigError, match=rf"train-000000\.tar is no whole tar file \(no header at byte {fifth}\)"):
+        tar_shards.build(seed=1, root=str(shards))
+
+
+def test_a_shard_that_shrinks_under_a_run_is_not_a_corrupt_image(shards: Path) -> None:
+    images = tar_shards.build(seed=1, root=str(shards))
+    os.truncate(shards / "train-000000.tar", 2000)
+    with pytest.raises(OSError, match="a shard ends before byte"):
+        images.train_batch([(0, 5)])
+
+
+def test_the_sizes_of_images_are_measured_once_wherever_the_copies_are(shards: Path, tmp_path: Path) -> None:
+    for disk in ("job-1", "job-2"):
+        images = tar_shards.build(seed=1, root=str(shards), local=str(tmp_path / disk))
+        images.look(View(rectangular=True))
+    assert len(list(index.folder().glob("sizes-*.index"))) == 1
+
+
+def test_a_copy_that_fails_leaves_no_part_on_the_disk(shards: Path, tmp_path: Path) -> None:
+    stamps = [(name, size + 1, changed) for name, size, changed in stamps_of(shards)]
+    with pytest.raises(ConfigError, match="changed while it was copied"):
+        staged(shards, stamps, str(tmp_path / "disk"))
+    assert not [path for path in (tmp_path / "disk").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_a_tree_is_packed_whole_or_not_at_all(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = tree / "val/flower/001.jpg"
+    imagefolder.build(seed=1, root=str(tree))
+    lost.unlink()
+    lost.symlink_to("nowhere")
+    with pytest.raises(OSError, match="No such file"):
+        pack(tree, tmp_path / "shards")
+    assert not list((tmp_path / "shards").iterdir())
+    with pytest.raises(SystemExit):
+        pack_command([str(tree), str(tmp_path / "shards"), "--shard-mb", "0"])
+    assert "--shard-mb must be at least 1" in capsys.readouterr().err
+    shutil.rmtree(tree / "val/flower")
+    pack(tree, tmp_path / "shards", shard_bytes=1)
+    assert len(list((tmp_path / "shards").glob("train-*.tar"))) == TRAIN, "a shard has one image at least"
+    assert len(open_shards(tmp_path / "shards").train) == TRAIN
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_images_of_16_bits_are_refused_and_not_white(kind: str) -> None:
+    written = io.BytesIO()
+    Image.fromarray(np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)).save(written, kind)
+    with pytest.raises(decode.Corrupt, match="more than 8 bits .* convert it to 8"):
+        decode.train_pixels(
+            written.getvalue(), lambda w, h: Box(0, 0, w, h), False, True, np.empty((3, 8, 8), np.float32)
+        )
+
+
+@pytest.mark.parametrize("aspect", [(0.2, 0.3), (3.0, 4.0)])
+def test_an_image_of_one_pixel_has_a_crop_of_any_aspect(aspect: tuple[float, float]) -> None:
+    assert random_crop(1, 1, (0.5, 1.0), aspect, lambda: 0.5) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "option", [{"samples": 0}, {"classes": "ten"}, {"channels": -1}, {"test_samples": 2.5}, {"classes": True}]
+)
+def test_numbers_of_synthetic_images_are_checked(option: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be a whole number"):
+        synthetic.build(seed=1, **option)
