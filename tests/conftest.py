@@ -20,7 +20,7 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no fail
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
-ON_THE_CLUSTER = re.compile(r"tests/lab/|.*\[(slurm|gridengine|pbs)\b|.*_on_the_cluster")
+ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
@@ -47,6 +47,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "cluster" if ON_THE_CLUSTER.match(nodeid) else nodeid
 
     return ClusterAndOthers(config, log)
+
+
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    """A verb that a test calls in this process sets the umask: no other test is to see it."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
