@@ -4,7 +4,7 @@
 
 Four ranks as four processes, which stay for all trainings. The largest batch of a recipe is 360, a quarter of the
 training set, or 64 at the small batch. The reference is plain SGD at the small batch (rate 0.1, warm-up of one epoch,
-cosine, label smoothing 0.1) for 90 epochs, or E. The keys of a recipe are those that `torusrun submit` would give the
+cosine, label smoothing 0.1) for 30 epochs, or E. The keys of a recipe are those that `torusrun submit` would give the
 ranks: its own epochs unless E is given, all else by the rules of training/recipe/published.py. A difference is shown
 where it is more than twice its standard error.
 """
