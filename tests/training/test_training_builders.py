@@ -108,12 +108,12 @@ def test_every_built_in_is_there(key: str, names: Names) -> None:
         inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
         assert inputs.shape[1:] == parts.data.shape and parts.model(inputs).shape == (2, parts.data.classes)
         assert (
-            sum(len(labels) for rank in range(3) for labels in tested(parts.data, rank, 3)) == parts.data.test_samples
+            sum(len(labels) for rank in range(3) for labels in labels_of(parts.data, rank, 3)) == parts.data.test_samples
         )
         assert labels.shape == (2,)
 
 
-def tested(data: Any, rank: int, world: int) -> list[torch.Tensor]:
+def labels_of(data: Any, rank: int, world: int) -> list[torch.Tensor]:
     """The labels of this rank's test samples, in one batch or several."""
     in_batches = getattr(data, "test_batches", None)
     batches = in_batches(rank, world) if in_batches else [data.test_shard(rank, world)]
