@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,17 +94,13 @@ def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) 
     undisturbed = learner(rank, grid, folder, buckets="exact")
     for step in range(steps):
         if step == at:
-            state = {name: _copied(part) for name, part in undisturbed.state().items()}
+            state = deepcopy(undisturbed.state())
         undisturbed.step(stop=False)
     other = learner(rank, grid, folder, buckets="exact")
     other.restore(state)
     for _ in range(steps - at):
         other.step(stop=False)
     return {"undisturbed": weights(undisturbed), "resumed": weights(other)}
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
 
 def weights(one: Learner) -> list[float]:
