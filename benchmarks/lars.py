@@ -87,8 +87,8 @@ def foreach(device: str) -> Form:
         w, g = torch._foreach_norm(weights), torch._foreach_norm(gradients)
         divisors = torch._foreach_add(g, torch._foreach_mul(w, DECAY))
         ratios = torch._foreach_mul(torch._foreach_div(w, divisors), TRUST)
-        ratios = [r if piece.scaled else torch.ones_like(r) for r, piece in zip(ratios, pieces, strict=True)]
-        updates = torch._foreach_mul(torch._foreach_add(gradients, weights, alpha=DECAY), ratios)
+        scales = [r if piece.scaled else torch.ones_like(r) for r, piece in zip(ratios, pieces, strict=True)]
+        updates = torch._foreach_mul(torch._foreach_add(gradients, weights, alpha=DECAY), scales)
         moved = torch._foreach_add(torch._foreach_mul(velocities, MOMENTUM), torch._foreach_mul(updates, RATE))
         torch._foreach_copy_(velocities, moved)
         torch._foreach_copy_(weights, torch._foreach_sub(weights, moved))

@@ -87,7 +87,7 @@ class Stock:
     """torch's DDP with a step's calls of Gradients."""
 
     def __init__(self, model: nn.Module, scale: float) -> None:
-        limits = {} if scale == 1 else {"bucket_cap_mb_list": [scale, 25 * scale]}
+        limits: dict[str, Any] = {} if scale == 1 else {"bucket_cap_mb_list": [scale, 25 * scale]}
         self.module = DistributedDataParallel(model, gradient_as_bucket_view=True, **NO_BUFFERS, **limits)
 
     def clear(self) -> None:

@@ -15,6 +15,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
@@ -138,13 +140,13 @@ def compare(title: str, cases: Sequence[PlacementProblem], peers: Sequence[str],
     worse: Counter[str] = Counter()
     gaps, proved, optimal = [], 0, 0
     for seed, asked in enumerate(cases):
-        kinds, sure = timed(taken["ours"], lambda asked=asked: solve(asked))
+        kinds, sure = timed(taken["ours"], partial(solve, asked))
         mine = asked.cost(kinds)
         gaps.append(mine[0] / asked.bound[0])
         proved += sure
         optimal += proof and mine == exhaustive(asked)
         for name in peers:
-            theirs = asked.cost(timed(taken[name], lambda asked=asked, name=name, seed=seed: PEERS[name](asked, seed)))
+            theirs = asked.cost(timed(taken[name], partial(PEERS[name], asked, seed)))
             ratios[name].append(theirs[0] / mine[0])
             better[name] += theirs < mine
             worse[name] += theirs > mine
@@ -163,7 +165,7 @@ def compare(title: str, cases: Sequence[PlacementProblem], peers: Sequence[str],
         print(f"  {name:27}{columns}{better[name]:8}{worse[name]:7}{time_s:13.3g}")
 
 
-def timed(into: list[float], call: Callable[[], object]) -> object:
+def timed(into: list[float], call: Callable[[], Any]) -> Any:
     started_s = time.perf_counter()
     result = call()
     into.append(time.perf_counter() - started_s)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from training.recipe.phases import PhaseKeys
-from training.recipe.train import LarsKeys, Train
+from training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 WithOut = Callable[[Train], Train]
-BASE_RATE, BASE_BATCH = 0.1, 256  # plain SGD's (Goyal et al. 2017), which takes the place of LARS
+BASE_RATE, BASE_BATCH = 0.1, 64  # the reference's, in proportion to the batch, where SGD takes the place of LARS
 
 
 def warm_up(train: Train) -> Train:
@@ -24,7 +24,7 @@ def warm_up(train: Train) -> Train:
 
 
 def lars(train: Train) -> Train:
-    """SGD with momentum in its place, at the rate that Goyal et al. give for the batch."""
+    """SGD with momentum in its place, at the rate of the reference in proportion to the batch."""
     if train.optimizer.name != "lars":
         return train
     return _as_sgd(train)
@@ -138,6 +138,6 @@ def _as_sgd(train: Train) -> Train:
     return replace(scaled, optimizer=_sgd(train))
 
 
-def _sgd(train: Train) -> object:
+def _sgd(train: Train) -> OptimizerKeys:
     optimizer = train.optimizer
     return replace(optimizer, name="sgd", lars=LarsKeys(), options={}, momentum_correction=False)

@@ -39,7 +39,7 @@ class Begin(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         context.start[0] = time.perf_counter()
         return gradient, None
 
@@ -53,6 +53,6 @@ class Link(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         time.sleep(max(0.0, context.start[0] + context.ready_s - time.perf_counter()))
         return gradient, context.gradient, None, None
