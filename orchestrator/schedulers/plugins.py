@@ -217,7 +217,8 @@ class ClusterExecutor(core.PicklingExecutor):
         task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.task')[1:])}"
         if self._num_tasks() > 1:
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
-            task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {task}'
+            ignoring = """sh -c 'trap "" USR2; exec "$@"' sh"""  # mpirun's daemons on other nodes do not
+            task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {ignoring} {task}'
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],

@@ -41,7 +41,9 @@ for name in $(compgen -e); do
 done
 rm -f "$again"
 
-mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
+# A warning is ignored until there is a function to take it: submitit takes one, and those after it are ignored.
+trap '' USR2
+mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
@@ -49,7 +51,7 @@ child=$!
     if [[ -e "$folder/${id}_interrupt" ]]; then rm -f "$folder/${id}_interrupt"; break; fi
     sleep 2
   done
-  kill -USR2 "$child"
+  while kill -USR2 "$child"; do sleep 5; done 2> /dev/null  # again, for a function that has not begun
 ) &
 timer=$!
 trap : TERM USR1 USR2  # the scheduler sends these to every process of the job
