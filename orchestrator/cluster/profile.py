@@ -12,7 +12,8 @@ from orchestrator.cluster.model import Cluster, Link, Nic, NodeType
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
 from orchestrator.errors import SiteError
 from orchestrator.spec.paths import expanded, read_bytes
-from orchestrator.spec.site import Node, Site, Topology
+from orchestrator.spec.site import Node, Site
+from orchestrator.spec.topology import Topology
 
 LARGEST_BYTES = 100_000_000  # of a file that tells a topology
 

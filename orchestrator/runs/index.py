@@ -10,14 +10,15 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator import private
 from orchestrator.errors import SiteError, UserError
+from orchestrator.runs import settled
 from orchestrator.runs.folder import RunFolder
-from orchestrator.spec.paths import checked, expanded, home
+from orchestrator.spec.paths import expanded, state_folder
 from orchestrator.spec.problems import did_you_mean
 
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
@@ -25,8 +26,7 @@ PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder
 
 def place() -> Path:
     """The folder of links. Raises UserError where there is no home."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (checked(state) if os.path.isabs(state) else home() / ".local" / "state") / "torusrun" / "runs"
+    return state_folder() / "runs"
 
 
 @contextmanager
@@ -51,34 +51,62 @@ def forget(run: RunFolder) -> None:
 
 
 def runs() -> list[RunFolder]:
-    """This user's runs, oldest first; one whose folder is gone is forgotten. Damaged ones are among them."""
+    """This user's runs, oldest first; one whose folder is gone is forgotten. Damaged ones are among them.
+
+    Of those that are known to be over (settled.py), nobody looks whether they are still there.
+    """
+    known = settled.runs()
+    found: list[tuple[int, RunFolder]] = []
+    gone: list[RunFolder] = []
+    for link in _links():
+        if row := known.get(link.name):
+            found.append((int(row.made_ns), RunFolder(Path(row.folder))))
+            continue
+        run = RunFolder(Path(os.readlink(link)))
+        if is_gone(run):
+            gone.append(run)
+        else:
+            found.append((link.stat(follow_symlinks=False).st_mtime_ns, run))
+    _clean(gone)
+    return [run for _, run in sorted(found, key=lambda made: made[0])]
+
+
+def made_ns(run: RunFolder) -> int | None:
+    """When a run was made, None for a folder that is not the one in the index."""
+    link = place() / run.run_id
     try:
-        links = sorted(place().iterdir(), key=lambda link: link.lstat().st_mtime_ns)
+        return link.lstat().st_mtime_ns if os.readlink(link) == str(run.folder) else None
+    except OSError:
+        return None
+
+
+def _links() -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place()) as entries:
+            return [entry for entry in entries if entry.is_symlink()]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise SiteError(f"{place()}: the list of your runs cannot be read: {error.strerror}") from None
-    found = {link: RunFolder(Path(os.readlink(link))) for link in links if link.is_symlink()}
-    gone = [run for run in found.values() if _is_gone(run)]
-    _clean(gone)
-    return [run for run in found.values() if run not in gone]
 
 
-def find(word: str) -> RunFolder:
-    """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder.
+def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
+    """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
 
     A word without a slash never names a folder: anybody could have put one of that name where the user stands.
     Raises UserError for none or many.
     """
     if "/" in word:
         return _folder(word)
-    known = runs()
-    if word == "last" and known:
-        return known[-1]
-    matching = [run for run in known if run.run_id.startswith(word)]
+    known = runs() if known is None else known
+    matching = known[-1:] if word == "last" else [run for run in known if run.run_id.startswith(word)]
     exact = [run for run in matching if run.run_id == word]
     if len(matching) == 1 or exact:
-        return (exact or matching)[0]
+        found = (exact or matching)[0]
+        if found.run_id not in settled.runs() or not is_gone(found):
+            return found
+        settled.forget(found.run_id)
+        return find(word)
     if matching:
         raise UserError(f"{word!r} begins the ids of {len(matching)} runs: {', '.join(r.run_id for r in matching)}")
     hint = did_you_mean(word, [run.run_id for run in known])
@@ -107,7 +135,7 @@ def _folder(word: str) -> RunFolder:
     raise UserError(f"{word}: this is not a run folder (it has none of {', '.join(PARTS)})")
 
 
-def _is_gone(run: RunFolder) -> bool:
+def is_gone(run: RunFolder) -> bool:
     """Whether there is no folder, and that is certain: the file system it was on is there."""
     try:
         run.folder.lstat()
@@ -124,7 +152,7 @@ def _clean(gone: list[RunFolder]) -> None:
     if not there:
         return
     with contextlib.suppress(BlockingIOError, SiteError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for run in filter(_is_gone, there):
+        for run in filter(is_gone, there):
             if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
                 forget(run)
 

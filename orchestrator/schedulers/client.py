@@ -10,22 +10,25 @@ from pathlib import Path
 from orchestrator import process, schedulers
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import NoAnswer
-from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers import acted
+from orchestrator.schedulers.cluster_facts import ClusterFacts
+from orchestrator.schedulers.interface import Request, Scheduler, ssh
 from orchestrator.spec.site import Site
 from orchestrator.states import State, Status
 
 
 def of(site: Site) -> Client:
     """The client of a site's scheduler."""
-    return Client(schedulers.get(site.scheduler), site.command_timeout_s)
+    return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
 
 
 @dataclass(frozen=True)
 class Client:
-    """One scheduler and how long each of its commands may take."""
+    """One scheduler, how long each of its commands may take, and whether its hosts are reached by ssh."""
 
     scheduler: Scheduler
     timeout_s: float
+    by_ssh: bool = False
 
     def submit(self, script: Path, request: Request, cwd: Path | None = None) -> str:
         """Submit `script` from the folder `cwd`; the job's id.
@@ -34,7 +37,10 @@ class Client:
         tells, by the request's token.
         """
         command = self.submit_argv(script, request)
-        said = process.run(command, timeout_s=self.timeout_s, cwd=cwd).check("submitting the job")
+        try:
+            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd).check("submitting the job")
+        finally:
+            acted.note(self.scheduler)
         try:
             return self.scheduler.job_id(said.stdout)
         except SiteError as error:
@@ -66,17 +72,19 @@ class Client:
         A job that nobody knows any more is LOST with the reason. A scheduler that did not answer makes jobs UNKNOWN,
         since a failed poll is not a failed job.
         """
-        if not job_ids:
-            return {}
+        found = self.survey(job_ids) if job_ids else {}
+        return {job_id: found[job_id] for job_id in job_ids}
+
+    def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
+        """As `poll`, with all other jobs that the same command told of."""
         try:
             said = process.run(self.scheduler.status_command(job_ids), timeout_s=self.timeout_s)
             found = self.scheduler.parse_status(said)
         except SiteError as error:
             return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
-        found.update(self._recorded([job_id for job_id in job_ids if job_id not in found]))
-        return {job_id: found[job_id] for job_id in job_ids}
+        return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
 
-    def _recorded(self, job_ids: list[str]) -> dict[str, Status]:
+    def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """What the scheduler's records say of jobs that its queue knows nothing of."""
         command = self.scheduler.accounting_command(job_ids) if job_ids else None
         if command is None:
@@ -102,4 +110,35 @@ class Client:
     def cancel(self, job_id: str) -> None:
         """End a job. Raises SiteError when the scheduler could not be asked to."""
         command = self.scheduler.cancel_command(job_id)
-        process.run(command, timeout_s=self.timeout_s).check(f"cancelling job {job_id}")
+        try:
+            process.run(command, timeout_s=self.timeout_s).check(f"cancelling job {job_id}")
+        finally:
+            acted.note(self.scheduler)
+
+    @property
+    def can_describe(self) -> bool:
+        """Whether the scheduler can be asked about its cluster at all."""
+        return type(self.scheduler).cluster_facts is not Scheduler.cluster_facts
+
+    def describe(self) -> ClusterFacts:
+        """What the scheduler's commands tell of its cluster. Raises SiteError where they do not."""
+        return self.scheduler.cluster_facts(self._told)
+
+    def _told(self, argv: Sequence[str]) -> str:
+        return process.run(argv, timeout_s=self.timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
+
+    def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
+        """Run a program on a host of a running job, on the user's terminal; its exit code.
+
+        Where `makes_terminal` is False the program has to make a terminal over there itself. Raises SiteError
+        where the scheduler has no way there.
+        """
+        if self.by_ssh and not self.scheduler.one_machine:
+            return process.interact(ssh(host, argv, terminal=terminal))
+        command, variables = self.scheduler.shell_command(job_id, host, argv, terminal=terminal)
+        return process.interact(command, variables, raw=terminal and not self.makes_terminal)
+
+    @property
+    def makes_terminal(self) -> bool:
+        """Whether `shell` gives its program a terminal if it is asked to."""
+        return self.by_ssh or self.scheduler.shell_has_terminal

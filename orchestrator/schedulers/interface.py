@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import ClassVar
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.spec.kinds import CONTROL
 from orchestrator.spec.problems import shown
 from orchestrator.states import Status
@@ -119,12 +121,14 @@ class Scheduler(ABC):
     """A scheduler. No function here starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
+    programs: ClassVar[tuple[str, ...]] = ()  # any of these on PATH says that the scheduler may be there
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
     head: ClassVar[tuple[str, ...]] = ()  # shell lines of a job's script below its directives
     own_output: ClassVar[bool] = False  # whether the script has to send its output to the request's files itself
     scratch_variables: ClassVar[tuple[str, ...]] = ()  # what may hold the job's own folder on a node, before TMPDIR
     told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
     one_machine: ClassVar[bool] = False  # whether there are no other nodes
+    shell_has_terminal: ClassVar[bool] = True  # whether `shell_command` gives its program a terminal if asked to
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
     cannot_exclude: ClassVar[str] = "its scheduler cannot leave out hosts"  # why; '' where a request may exclude some
 
@@ -204,6 +208,14 @@ class Scheduler(ABC):
         """Inside a job: what seems to be missing of the `cpus` cores that its ranks use together; '' for nothing."""
         return ""
 
+    def cluster_facts(self, ask: Ask) -> ClusterFacts:
+        """What the scheduler's commands tell of its cluster. Raises SiteError where they do not."""
+        raise SiteError(f"nothing here knows how to ask {self.name} about its cluster")
+
+    def is_elsewhere(self, said: str) -> bool:
+        """Whether `said`, why its commands failed, means that this machine belongs to no cluster of this scheduler."""
+        return False
+
     @property
     def has_remote_shell(self) -> bool:
         """Whether `remote_command` is there."""
@@ -224,3 +236,17 @@ class Scheduler(ABC):
         It lasts as long as the command does. Raises SiteError where the scheduler has no such thing.
         """
         raise SiteError(f"{self.name} has no remote shell of its own")
+
+    def shell_command(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        """On a login node: what runs `argv` on a host of a running job, and the variables that this needs.
+
+        With `terminal` it has the user's terminal. Raises SiteError where the scheduler has no such thing.
+        """
+        raise SiteError(f"{self.name} has no way into a running job; where there is ssh, set remote_shell: ssh")
+
+
+def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+    """What runs `argv` on another host where there is ssh, whose shell over there reads one line."""
+    return ["ssh", *(["-t"] if terminal else []), "--", host, shlex.join(argv)]

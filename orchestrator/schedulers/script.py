@@ -24,17 +24,20 @@ def job_script(
     purge_modules: bool = False,
     setup: Sequence[str] = (),
     umask: int = UMASK,
+    held: bool = False,
 ) -> str:
     """The script's text: it runs `entry` in the folder `attempt`, where it records its end.
+
+    One that a keeper starts in a `held` allocation asks for nothing, and its job is the keeper's.
 
     Before that it loads `modules` and runs the lines of `setup`; the first one that fails ends it, and is named.
     """
     return render(
         "job/script.sh.j2",
         title=Text(title),
-        head=[Text(line) for line in scheduler.head],
-        own_output=scheduler.own_output,
-        directives=[Text(line) for line in scheduler.directives(request)],
+        head=[] if held else [Text(line) for line in scheduler.head],
+        own_output=scheduler.own_output or held,
+        directives=[] if held else [Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
         stdout=request.stdout,
         stderr=request.stderr,

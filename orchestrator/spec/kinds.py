@@ -220,6 +220,11 @@ VALUE = text_kind(
     rf"[^\x00]{{0,{LONGEST_VALUE}}}",
     f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other values",
 )
+HOST = text_kind(
+    "a host for ssh",
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)?[A-Za-z0-9_][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?",
+    "write it as login.example, me@login.example or a Host of ~/.ssh/config",
+)
 PLACEHOLDERS = ("nodes", "ranks", "ranks_per_node", "cpus_per_rank", "cpus", "gpus", "account")
 ASK = text_kind(
     "a request in the scheduler's words",

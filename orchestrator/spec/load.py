@@ -55,8 +55,13 @@ def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
 
 def load_site(name: str) -> Site:
     """The site with this name or path, as named on the command line."""
-    path = find_site(name, Path(), Mark(f"--site {clipped(name)}"))
+    path = site_file(name)
     return as_measured(read(Site, read_text(path, "site"), str(path))[0], path)
+
+
+def site_file(name: str) -> Path:
+    """The file of the site with this name or path, as named on the command line."""
+    return find_site(name, Path(), Mark(f"--site {clipped(name)}"))
 
 
 def as_measured(site: Site, site_file: Path) -> Site:

@@ -12,15 +12,14 @@ from orchestrator.spec.kinds import (
     BIND,
     CPUS,
     DURATION,
+    HOST,
     LINE,
     MICROSECONDS,
-    NODES,
     NONE_OR_MORE,
     OPERAND,
     PER_NODE,
     RATE,
     SCHEDULER,
-    SHARE,
     SHELL,
     SIZE,
     UMASK,
@@ -28,8 +27,8 @@ from orchestrator.spec.kinds import (
     VARIABLE,
     WORD,
     WRITABLE,
-    Limits,
 )
+from orchestrator.spec.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -78,50 +77,6 @@ class Node:
     )
     intra_node_latency_us: Annotated[float, MICROSECONDS] = field(
         default=3.0, metadata=about("microseconds of a message within a node", former="inside_latency_us")
-    )
-
-
-@dataclass(frozen=True)
-class Topology:
-    """The switch of every node, by which ranks are ordered."""
-
-    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = field(
-        metadata=about(
-            "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
-            "or infiniband (a file that ibnetdiscover wrote)"
-        )
-    )
-    pattern: Annotated[str, LINE] = field(
-        default=r"\D*(?P<number>\d+).*",
-        metadata=about("of names: a regular expression with a group 'number', or a group 'rack' that names the rack"),
-    )
-    rack_nodes: Annotated[int, NODES] | None = field(
-        default=None, metadata=about("of names: nodes per rack, as in 34; numbering continues from rack to rack")
-    )
-    first: Annotated[int, Limits(at_least=0, at_most=10**9)] = field(
-        default=1, metadata=about("of names: the first node's number")
-    )
-    attribute: Annotated[str, LINE] | None = field(
-        default=None,
-        metadata=about(
-            "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
-            "racks' host groups begin (default: @rack)"
-        ),
-    )
-    file: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("a file with the output of the source, read in place of a query")
-    )
-    switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = field(
-        default_factory=dict, metadata=about("of switches: each one's hosts, as in rack1: 'g[0001-0034]'")
-    )
-    uplink: Annotated[float, SHARE] = field(
-        default=1.0, metadata=about("bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3")
-    )
-    slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = field(
-        default_factory=dict, metadata=about("hosts and switches with a slow link: the share of bandwidth that is left")
-    )
-    dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = field(
-        default_factory=dict, metadata=about("hosts with broken GPUs: how many")
     )
 
 
@@ -280,4 +235,24 @@ class Site:
     )
     command_timeout_s: Annotated[float, DURATION] = field(
         default=30.0, metadata=about("how long a scheduler command may take", key="command_timeout")
+    )
+    poll_interval_s: Annotated[float, DURATION] = field(
+        default=10.0,
+        metadata=about(
+            "how often the scheduler is asked about jobs, by all terminals and processes of a user together",
+            key="poll_interval",
+        ),
+    )
+    host: Annotated[str, HOST] | None = field(
+        default=None,
+        metadata=about(
+            "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"
+        ),
+    )
+    connect: Literal["fabric", "openssh"] | None = field(
+        default=None,
+        metadata=about(
+            "how the host is reached: fabric, or openssh (the ssh program); default: openssh where ~/.ssh/config sets "
+            "ControlPath for the host, else fabric"
+        ),
     )

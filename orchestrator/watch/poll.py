@@ -1,4 +1,4 @@
-"""The state of many runs with one query of each scheduler."""
+"""The state of many runs with at most one query of each scheduler per interval."""
 
 from __future__ import annotations
 
@@ -6,38 +6,78 @@ import contextlib
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended
+from orchestrator.runs import index, ledger, settled
+from orchestrator.runs.events import Ended, Started
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.ledger import last
+from orchestrator.runs.planned import POLL_INTERVAL_S
+from orchestrator.runs.settled import Settled
+from orchestrator.schedulers import acted, answers
+from orchestrator.schedulers.answers import Answer
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
+from orchestrator.watch import over
 from orchestrator.watch.held import held
+from orchestrator.watch.in_hold import in_hold, told_by_keeper
 from orchestrator.watch.lookup import look_up
 from orchestrator.watch.lost import explained
 from orchestrator.watch.view import Record, View, read_record
 
 SMALLEST_FREE_BYTES = 65_536
 DEFAULT_TIMEOUT_S = 30.0
+FEW = 20  # runs whose folders are read sooner than the list of those that are over
 
 
 def views(
-    runs: Sequence[RunFolder], now_s: float | None = None, keep: Callable[[Record], bool] | None = None
+    runs: Sequence[RunFolder],
+    now_s: float | None = None,
+    keep: Callable[[Record | Settled], bool] | None = None,
+    *,
+    fresh: bool = False,
 ) -> list[View]:
     """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
 
-    The schedulers are asked only about one's own runs that have not settled themselves.
+    The schedulers are asked only about one's own runs that have not settled themselves, and once per interval unless
+    the answer has to be `fresh`.
     """
     now_s = time.time() if now_s is None else now_s
-    return [record.view(status, now_s) for record, status in standing(runs, now_s, keep)]
+    if len(runs) <= FEW:
+        return [record.view(status, now_s) for record, status in standing(runs, now_s, keep, fresh=fresh)]
+    chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
+    old = {run.folder: view for run, row in chosen if row and (view := over.kept(row))}
+    unread = [run for run, row in chosen if run.folder not in old and not (row and _forgotten(run))]
+    read = [(record, record.view(status, now_s)) for record, status in standing(unread, now_s, keep, fresh=fresh)]
+    over.keep(read)
+    new = {record.folder.folder: view for record, view in read}
+    return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
+
+
+def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
+    """Each run with what is kept of it, if it is known to be over."""
+    known = settled.runs()
+    for run in runs:
+        row = known.get(run.run_id)
+        yield run, row if row and row.folder == str(run.folder) else None
+
+
+def _forgotten(run: RunFolder) -> bool:
+    """Whether a run that was over is not there any more; it is then forgotten."""
+    if gone := index.is_gone(run):
+        settled.forget(run.run_id)
+    return gone
 
 
 def standing(
-    runs: Sequence[RunFolder], now_s: float, keep: Callable[[Record], bool] | None = None
+    runs: Sequence[RunFolder],
+    now_s: float,
+    keep: Callable[[Record | Settled], bool] | None = None,
+    *,
+    fresh: bool = False,
 ) -> list[tuple[Record, Status]]:
     """What the folder of every run says, and the state of its newest attempt, as of `now_s`."""
     records, jobs = [], {}
@@ -48,11 +88,11 @@ def standing(
         records.append(record)
         if answer:
             jobs[id(record)] = answer
-    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs]))
+    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh))
     return [_settle(record, jobs.get(id(record)), now_s) for record in records]
 
 
-def _ask(records: list[Record]) -> dict[int, Status]:
+def _ask(records: list[Record], fresh: bool) -> dict[int, Status]:
     """What the schedulers say of each record's job: one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
     said: dict[int, Status] = {}
@@ -63,13 +103,25 @@ def _ask(records: list[Record]) -> dict[int, Status]:
             by_scheduler[record.scheduler].append(record)
     for name, group in by_scheduler.items():
         timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
+        interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
         jobs = [str(record.job) for record in group]
         try:
-            found = Client(schedulers.get(name), timeout_s).poll(jobs)
+            client = Client(schedulers.get(name), timeout_s)
+            if fresh:
+                acted.note(client.scheduler)
+            answer = answers.states(client, jobs, interval_s)
         except TorusrunError as error:  # a scheduler that this version does not know
-            found = {job: Status(State.UNKNOWN, str(error)) for job in jobs}
-        said.update({id(record): found[str(record.job)] for record in group})
+            answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})
+        said.update({id(record): _begun(record, answer) for record in group})
     return said
+
+
+def _begun(record: Record, answer: Answer) -> Status:
+    """What the scheduler said of a run's job, unless the job began after that, as its ledger says."""
+    status, started = answer.jobs[str(record.job)], last(record.events, Started, record.attempt)
+    if status.state is State.PENDING and started and started.time_s > answer.asked_s:
+        return Status(State.RUNNING, hosts=started.hosts)
+    return status
 
 
 def _unasked(record: Record) -> str:
@@ -91,7 +143,8 @@ def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, S
         record = record.now
         if record.followed:  # what was asked concerns its job, and not that of the attempt that follows
             return standing([record.folder], now_s)[0]
-    status = _blamed_on_the_disk(record, explained(record, record.status(held(record, job), now_s)))
+    status = _blamed_on_the_disk(record, explained(record, record.status(in_hold(record, held(record, job)), now_s)))
+    status = told_by_keeper(record, status)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
             ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))

@@ -1,0 +1,192 @@
+"""What a scheduler said of its user's jobs, shared by all processes of this user on this machine.
+
+The scheduler is asked once per interval, however many terminals watch however many runs: the first process that finds
+the newest answer too old asks anew, under a lock, about all jobs that anybody has asked about lately. A job that the
+user submits or cancels makes what was said before it too old. The files are safe to delete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import private
+from orchestrator.errors import SiteError
+from orchestrator.schedulers import acted
+from orchestrator.schedulers.client import Client
+from orchestrator.states import State, Status
+
+SCHEMA = 1
+LARGEST_BYTES = 64_000_000
+KEPT_S = 600.0  # how long a job is remembered that nobody asked about
+LOCK_POLL_S = 0.05
+TAKEN = (errno.EACCES, errno.EAGAIN)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the scheduler said at `asked_s` (of time.time()), by job."""
+
+    asked_s: float
+    jobs: dict[str, Status]
+
+
+@dataclass
+class Kept:
+    """The newest answer as its file has it; `wanted_s` is when each job was last asked about or seen in the queue.
+
+    `named` has the jobs that were found by a name, and when.
+    """
+
+    asked_s: float = 0.0
+    jobs: dict[str, Status] = field(default_factory=dict)
+    wanted_s: dict[str, float] = field(default_factory=dict)
+    named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)
+
+
+def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
+    """The states of these jobs, as the scheduler told them to any process less than `interval_s` ago, or tells now.
+
+    A scheduler that is this machine is asked each time: that costs nobody else anything.
+    """
+    if not jobs:
+        return Answer(time.time(), {})
+    if interval_s <= 0 or client.scheduler.one_machine:
+        return Answer(time.time(), client.poll(jobs))
+    place = acted.place(client.scheduler)
+    kept = _read(place)
+    if not _answers(place, kept, jobs, interval_s):
+        with _locked(place, 2 * client.timeout_s):
+            kept = _read(place)
+            if not _answers(place, kept, jobs, interval_s):
+                kept = _asked(client, kept, jobs, fresh=_is_fresh(place, kept.asked_s, interval_s))
+                _write(place, kept)
+    return Answer(kept.asked_s, {job: kept.jobs[job] for job in jobs})
+
+
+def named(client: Client, token: str, interval_s: float) -> list[str] | None:
+    """The jobs that were submitted with `token`, as `Client.find` tells them, asked once per interval.
+
+    Raises SiteError when the scheduler did not answer.
+    """
+    if interval_s <= 0 or client.scheduler.one_machine:
+        return client.find(token)
+    place = acted.place(client.scheduler)
+    with _locked(place, 2 * client.timeout_s):
+        kept = _read(place)
+        told_s, found = kept.named.get(token, (0.0, None))
+        if not _is_fresh(place, told_s, interval_s):
+            told_s, found = time.time(), client.find(token)
+            recent = {name: old for name, old in kept.named.items() if 0 <= told_s - old[0] < KEPT_S}
+            kept.named = {**recent, token: (told_s, found)}
+            _write(place, kept)
+    return found
+
+
+def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> Kept:
+    """The answer with what the scheduler says now.
+
+    Of a queue that was seen just now only the records are asked: a job that it does not have is no longer in it.
+    """
+    now_s = time.time()
+    if fresh:
+        missing = [job for job in jobs if job not in kept.jobs]
+        return _with(kept, client.recorded(missing), missing, now_s, kept.asked_s)
+    open_jobs = [
+        job
+        for job, status in kept.jobs.items()
+        if not _is_final(status) and 0 <= now_s - kept.wanted_s.get(job, 0.0) < KEPT_S
+    ]
+    final = [job for job in jobs if job in kept.jobs and _is_final(kept.jobs[job])]
+    wanted = [*dict.fromkeys([*jobs, *open_jobs])]
+    said = client.survey([job for job in wanted if job not in final])
+    return _with(kept, said, jobs, now_s, now_s)
+
+
+def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float, asked_s: float) -> Kept:
+    in_queue = [job for job, status in said.items() if not status.state.over]
+    wanted_s = {**kept.wanted_s, **dict.fromkeys([*in_queue, *jobs], now_s)}
+    remembered = {job for job, seen_s in wanted_s.items() if 0 <= now_s - seen_s < KEPT_S}
+    states = {job: status for job, status in {**kept.jobs, **said}.items() if job in remembered}
+    return Kept(asked_s, states, {job: wanted_s[job] for job in states}, kept.named)
+
+
+def _is_final(status: Status) -> bool:
+    """Whether the scheduler will say nothing else of a job. Its records may come late: LOST is not final."""
+    return status.state.over and status.state is not State.LOST
+
+
+def _answers(place: Path, kept: Kept, jobs: Sequence[str], interval_s: float) -> bool:
+    return _is_fresh(place, kept.asked_s, interval_s) and all(job in kept.jobs for job in jobs)
+
+
+def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
+    """Whether what was said then still holds: it is not too old, and the user has done nothing since."""
+    return 0 <= time.time() - asked_s < interval_s and asked_s > acted.last_s(place)
+
+
+def _read(place: Path) -> Kept:
+    """The newest answer; an empty one where there is none, or where it cannot be read."""
+    try:
+        content = json.loads(private.read_bytes(place, LARGEST_BYTES))
+        if content["schema"] != SCHEMA:
+            return Kept()
+        jobs = {job: _status(*row) for job, (_, *row) in content["jobs"].items()}
+        wanted_s = {job: float(row[0]) for job, row in content["jobs"].items()}
+        found = {token: (float(told_s), ids) for token, (told_s, ids) in content["named"].items()}
+        return Kept(float(content["asked_s"]), jobs, wanted_s, found)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Kept()
+
+
+def _status(state: str, reason: str, hosts: list[str], never_starts: bool, held: bool) -> Status:
+    return Status(State(state), reason, tuple(hosts), never_starts, held)
+
+
+def _write(place: Path, kept: Kept) -> None:
+    rows: dict[str, list[Any]] = {
+        job: [kept.wanted_s[job], s.state.value, s.reason, s.hosts, s.never_starts, s.held]
+        for job, s in kept.jobs.items()
+    }
+    content = {"schema": SCHEMA, "asked_s": kept.asked_s, "jobs": rows, "named": kept.named}
+    with contextlib.suppress(OSError):  # a full disk: the next process asks for itself
+        private.write_bytes(place, json.dumps(content).encode())
+
+
+@contextmanager
+def _locked(place: Path, wait_s: float) -> Iterator[None]:
+    """Hold the lock of a cluster's answers, where there can be one.
+
+    A process that was stopped may hold it for ever: after `wait_s` one goes on without.
+    """
+    try:
+        private.make(place.parent)
+        descriptor = private.open_regular(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+    except (SiteError, OSError):  # a home folder that cannot be written to
+        yield
+        return
+    until_s = time.monotonic() + wait_s
+    try:
+        while _taken(descriptor) and time.monotonic() < until_s:
+            time.sleep(LOCK_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    """Whether another process has the lock; else this one has it from now on."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in TAKEN
+    return False

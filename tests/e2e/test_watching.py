@@ -1,0 +1,38 @@
+"""What a user sees of a run while ranks write: the full-screen view, and logs of ranks in the order of time."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tests.e2e.places import Local
+from tests.unit.terminals import Terminal, bare
+
+# Each line is written once the time of the one before it is recorded, so their order is certain.
+TAKES_TURNS = """
+seen() { until tail -n 1 logs/rank-000$1.log.times 2>/dev/null | grep -q " $2$"; do sleep 0.1; done; }
+case $RANK in
+  0) echo first; seen 1 7; echo third ;;
+  1) seen 0 6; echo second; until test -e released; do sleep 0.2; done; echo last ;;
+esac
+"""
+ENTRY = "import sys; from orchestrator.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) -> None:
+    run = local.submit_script(TAKES_TURNS)
+    with Terminal(ENTRY, "watch", HOME=str(local.folder), XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
+        terminal.until_shown("log of rank 0", "  first", "  third")
+        assert terminal.frame[0].startswith(f"{run.name} RUNNING")
+        local.release(run)
+        assert terminal.ended() == 0 and terminal.restored
+        assert "COMPLETED: all 4 ranks ended well" in bare(terminal.written)
+    logs = local.torusrun("logs", run.name, "--all", "--times").stdout.splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", line) for line in logs), "the times of all lines are known"
+    ranks = [line.split(" ", 1)[1] for line in logs if " job | " not in line]
+    assert ranks == ["0 | first", "1 | second", "0 | third", "1 | last"]
+    assert (run / "attempts/1/logs/rank-0001.log").read_bytes() == b"second\nlast\n"
+    sizes = {stream: os.path.getsize(run / f"attempts/1/job.{stream}") for stream in ("out", "err")}
+    for stream, size in sizes.items():
+        (*_, newest) = (run / f"attempts/1/job.{stream}.times").read_text().splitlines()
+        assert int(newest.split()[1]) <= size

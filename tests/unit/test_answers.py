@@ -1,0 +1,194 @@
+"""A scheduler is asked once per interval, by however many processes: its commands write down each time they run."""
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.process import Finished
+from orchestrator.runs import ledger
+from orchestrator.runs.events import Started, Submitted
+from orchestrator.runs.folder import RunFolder
+from orchestrator.schedulers import acted, answers
+from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.states import State, Status
+from orchestrator.watch.poll import views
+
+HOUR_S = 3600.0
+
+
+class Noting(Scheduler):
+    """A queue and records in two files, `ID STATE` in each line; each command adds its name to a third."""
+
+    name = "noting"
+    job_variable = "NOTING_JOB"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def directives(self, request: Request) -> list[str]:
+        return []
+
+    def submit_command(self, script: Path, request: Request) -> list[str]:
+        return ["sh", "-c", f"echo submit >> {self.folder}/asked; echo 9 PENDING >> {self.folder}/queue; echo 9"]
+
+    def job_id(self, stdout: str) -> str:
+        return stdout.strip()
+
+    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+        return ["sh", "-c", f"echo queue >> {self.folder}/asked; cat {self.folder}/queue"]
+
+    def parse_status(self, said: Finished) -> dict[str, Status]:
+        rows = [line.split() for line in said.check("asking").stdout.splitlines()]
+        return {job: Status(State(state), f"{state} it is", ("n1",)) for job, state in rows}
+
+    def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
+        return [
+            "sh",
+            "-c",
+            f"echo records {' '.join(sorted(job_ids))} >> {self.folder}/asked; cat {self.folder}/records",
+        ]
+
+    def parse_accounting(self, said: Finished) -> dict[str, Status]:
+        return self.parse_status(said)
+
+    def cancel_command(self, job_id: str) -> list[str]:
+        return ["sh", "-c", f"echo cancel >> {self.folder}/asked"]
+
+    def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
+        return [this_host]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "queue").write_text("1 RUNNING\n2 PENDING\n")
+    (tmp_path / "records").write_text("")
+    (tmp_path / "asked").write_text("")
+    return tmp_path
+
+
+def client(folder: Path) -> Client:
+    return Client(Noting(folder), 10.0)
+
+
+def asked(folder: Path) -> list[str]:
+    """What was asked since the last look."""
+    lines = (folder / "asked").read_text().splitlines()
+    (folder / "asked").write_text("")
+    return lines
+
+
+def test_the_second_question_is_answered_from_the_first_answer(folder: Path) -> None:
+    first = answers.states(client(folder), ["1"], HOUR_S)
+    assert asked(folder) == ["queue"]
+    assert answers.states(client(folder), ["1"], HOUR_S) == first, "a status must come back as it was written"
+    other = answers.states(client(folder), ["2"], HOUR_S)
+    assert other.jobs == {"2": Status(State.PENDING, "PENDING it is", ("n1",))} and asked(folder) == []
+
+
+def test_a_job_that_left_the_queue_costs_one_question_for_all(folder: Path) -> None:
+    answers.states(client(folder), ["1"], HOUR_S)
+    asked(folder)
+    (folder / "records").write_text("7 FAILED\n")
+    for _ in range(2):
+        assert answers.states(client(folder), ["1", "7"], HOUR_S).jobs["7"].state is State.FAILED
+    assert asked(folder) == ["records 7"], "the queue was seen just now: only its records are asked"
+
+
+def test_an_old_answer_is_renewed_for_the_jobs_of_all(folder: Path) -> None:
+    (folder / "records").write_text("7 COMPLETED\n")
+    answers.states(client(folder), ["1", "7", "8"], HOUR_S)
+    assert asked(folder) == ["queue", "records 7 8"]
+    (folder / "queue").write_text("")
+    renewed = answers.states(client(folder), ["2"], 1e-6)
+    assert asked(folder) == ["queue", "records 1 2 8"], "7 has ended for good; 8 is LOST, and its record may come late"
+    assert renewed.jobs["2"].state is State.LOST
+    assert answers.states(client(folder), ["1", "7"], HOUR_S).jobs["7"].state is State.COMPLETED
+    assert asked(folder) == []
+
+
+@pytest.mark.parametrize("act", ["submit", "cancel"])
+def test_what_was_said_before_an_act_of_the_user_is_too_old(act: str, folder: Path) -> None:
+    answers.states(client(folder), ["1"], HOUR_S)
+    request = Request("x", 1, 1, 1, 0, None, 60.0, None, None, folder / "out", folder / "err")
+    if act == "submit":
+        assert client(folder).submit(folder / "job.sh", request) == "9"
+    else:
+        client(folder).cancel("1")
+    asked(folder)
+    answers.states(client(folder), ["1"], HOUR_S)
+    answers.states(client(folder), ["1"], HOUR_S)
+    assert asked(folder) == ["queue"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff"])
+def test_a_damaged_answer_is_asked_for_again(damage: bytes, folder: Path) -> None:
+    answers.states(client(folder), ["1"], HOUR_S)
+    acted.place(Noting(folder)).write_bytes(damage)
+    assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert asked(folder) == ["queue", "queue"]
+
+
+def test_without_a_place_for_answers_every_process_asks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/no/such")
+    for _ in range(2):
+        assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert asked(folder) == ["queue", "queue"]
+
+
+def test_a_scheduler_that_is_down_is_asked_once_per_interval_too(folder: Path) -> None:
+    (folder / "queue").unlink()
+    for _ in range(3):
+        assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.UNKNOWN
+    assert asked(folder) == ["queue"]
+
+
+WATCHER = """
+import sys, time
+from pathlib import Path
+from orchestrator.schedulers import answers
+from orchestrator.schedulers.client import Client
+from tests.unit.test_answers import Noting
+until_s = time.monotonic() + 2
+while time.monotonic() < until_s:
+    found = answers.states(Client(Noting(Path(sys.argv[1])), 10.0), ["1", "2", "3"], 0.5)
+    assert found.jobs["1"].state.value == "RUNNING", found
+    time.sleep(0.01)
+"""
+
+
+def test_many_processes_ask_once_per_interval(folder: Path) -> None:
+    """Jobs 1 and 2 are in the queue, 3 is not: two commands each time."""
+    began_s = time.monotonic()
+    watchers = [subprocess.Popen([sys.executable, "-c", WATCHER, str(folder)]) for _ in range(4)]
+    assert [watcher.wait(timeout=60) for watcher in watchers] == [0] * 4
+    intervals = math.ceil((time.monotonic() - began_s) / 0.5)
+    lines = asked(folder)
+    assert 1 < lines.count("queue") <= intervals, f"{lines.count('queue')} times in {intervals} intervals"
+    assert len(lines) == 2 * lines.count("queue")
+
+
+def test_a_job_that_began_after_the_scheduler_was_asked_is_running(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from orchestrator import schedulers
+
+    monkeypatch.setattr(schedulers, "get", lambda name: Noting(folder))
+    run = RunFolder(folder / "x-1")
+    run.attempt(1).folder.mkdir(parents=True)
+    run.plan.write_text(
+        '{"schema": 1, "run": "x-1", "grid": [1, 1], "ranks": 1, "spec": {"site": "x"}, '
+        '"site": {"scheduler": "noting", "launcher": "srun", "command_timeout": "5s", "poll_interval": "1h"}}'
+    )
+    ledger.append(run.ledger, Submitted(1, job="2", scheduler="noting"))
+    assert views([run])[0].state is State.PENDING
+    ledger.append(run.ledger, Started(1, job="2", hosts=("n4",), grid=(1, 1)))
+    (view,) = views([run])
+    assert (view.state, view.hosts) == (State.RUNNING, ("n4",)) and asked(folder) == ["queue"]
+    views([run], fresh=True)
+    assert asked(folder) == ["queue"], "whoever is about to act must know the state of now"

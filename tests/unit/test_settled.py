@@ -1,0 +1,104 @@
+"""Runs that are over are listed from one file; what happens to them after that is seen all the same."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.cli import main
+from orchestrator.runs import index, ledger, settled
+from orchestrator.runs.events import Submitting
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from orchestrator.watch import poll, selection
+from orchestrator.watch.poll import views
+from tests.unit.run_folders import make, write_specs
+
+
+@pytest.fixture
+def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunFolder]:
+    """Two runs that are over, which were looked at once."""
+    monkeypatch.setattr(poll, "FEW", 0)
+    spec = write_specs(home)
+    made = [make(spec, End(State.COMPLETED, "well")), make(spec, End(State.FAILED, "badly"))]
+    views(made)
+    assert set(settled.runs()) == {run.run_id for run in made}, "both are over"
+    return made
+
+
+def test_nobody_looks_into_the_folders_of_runs_that_are_over(runs: list[RunFolder]) -> None:
+    before = views(runs)
+    for run in runs:
+        run.plan.unlink()
+        shutil.rmtree(run.attempts)
+    assert views(index.runs()) == before
+    assert [view.state for view in before] == [State.COMPLETED, State.FAILED]
+
+
+def test_a_run_that_goes_on_is_looked_at_again(runs: list[RunFolder]) -> None:
+    ledger.append(runs[1].ledger, Submitting(2, name="x"))
+    runs[1].attempt(2).folder.mkdir()
+    done, on = views(runs)
+    assert (done.state, on.attempt) == (State.COMPLETED, 2) and on.state is State.UNKNOWN
+    settled.forget(runs[1].run_id)  # as `resume` does, so that it is shown among those that are not over
+    assert set(settled.runs()) == {runs[0].run_id}
+
+
+def test_a_folder_that_was_removed_is_forgotten(runs: list[RunFolder]) -> None:
+    shutil.rmtree(runs[0].folder)
+    assert [view.run for view in views(index.runs())] == [runs[1].run_id]
+    assert index.runs() == [runs[1]] and not (index.place() / runs[0].run_id).is_symlink()
+
+
+def test_the_newest_run_is_found_though_newer_ones_were_removed(runs: list[RunFolder]) -> None:
+    shutil.rmtree(runs[1].folder)
+    assert index.find("last") == runs[0]
+
+
+def test_a_damaged_run_is_looked_at_each_time(runs: list[RunFolder], home: Path) -> None:
+    damaged = make(home / "run.yaml", End(State.FAILED, "badly"))
+    damaged.plan.write_text("{")
+    damaged.attempt(1).plan.write_text("{")
+    views([*runs, damaged])
+    assert damaged.run_id not in settled.runs()
+
+
+def test_old_runs_are_shown_on_request(
+    runs: list[RunFolder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "SHOWN_OVER", 1)
+    assert main(["status"]) == 0
+    shown = capsys.readouterr()
+    assert runs[1].run_id in shown.out and runs[0].run_id not in shown.out
+    assert "1 older runs are not shown" in shown.err
+    for asked in (["--all"], ["--json"], ["--state", "completed"], [runs[0].run_id]):
+        assert main(["status", *asked]) == 0
+        assert runs[0].run_id in capsys.readouterr().out, asked
+
+
+def test_the_file_stays_small_however_often_runs_go_on(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "FEW", 10)
+    rows = list(settled.runs().values())
+    for _ in range(30):
+        settled.keep(rows)
+        settled.forget(rows[0].run_id)
+    assert list(settled.runs()) == [rows[1].run_id]
+    assert len(settled._path().read_text().splitlines()) < 20
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 10**6), junk=st.binary(max_size=40), cut=st.booleans())
+def test_a_damaged_file_hides_no_run(at: int, junk: bytes, cut: bool, runs: list[RunFolder]) -> None:
+    path = settled._path()
+    whole = path.read_bytes()
+    try:
+        at %= len(whole)
+        path.write_bytes(whole[:at] + junk + (b"" if cut else whole[at + len(junk) :]))
+        assert sorted(view.run for view in views(index.runs())) == sorted(run.run_id for run in runs)
+    finally:
+        path.write_bytes(whole)
+        os.utime(path)
