@@ -1,0 +1,1 @@
+"""Sites: made from what a login node tells (`init`), examined (`doctor`), and listed."""

@@ -1,0 +1,1 @@
+"""What a run needs of a site, one check after the other."""

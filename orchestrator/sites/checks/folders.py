@@ -1,0 +1,59 @@
+"""Whether the folders of runs and of images can be written, have room, and are likely to be seen by the nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator import private, schedulers
+from orchestrator.errors import SiteError
+from orchestrator.sites.checks.check import Check, failed, ok, warning
+from orchestrator.sites.machine import file_system, is_shared
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.site import Site
+
+LEAST_BYTES, FEW_BYTES = 100 * 2**20, 10 * 2**30
+LEAST_INODES, FEW_INODES = 1_000, 100_000
+
+
+def checks(site: Site, *, job: bool) -> Iterator[Check]:
+    """The folder of runs, then its room. With `job` a job will tell whether the nodes see it."""
+    folder = absolute(site.runs)
+    try:
+        private.make(folder, site.umask)
+        _try(folder)
+    except (OSError, SiteError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        yield failed("runs folder", f"{folder}: {reason}", "write runs: FOLDER into the site, one that you can write")
+        return
+    yield _seen(site, folder, job)
+    yield _room(folder)
+
+
+def _try(folder: Path) -> None:
+    """Write a file there and remove it. Raises OSError."""
+    probe = folder / f".doctor.{os.getpid()}"
+    private.write_bytes(probe, b"torusrun doctor\n")
+    probe.unlink()
+
+
+def _seen(site: Site, folder: Path, job: bool) -> Check:
+    kind = file_system(folder)
+    if job or schedulers.get(site.scheduler).one_machine or is_shared(kind):
+        return ok("runs folder", f"{folder} can be written ({kind or 'a file system that does not say its type'})")
+    said = f"{folder} can be written, but {kind or 'its file system'} does not tell that the nodes see it"
+    return warning("runs folder", said, "try it by doctor --job; if they do not, write runs: FOLDER on a shared disk")
+
+
+def _room(folder: Path) -> Check:
+    found = os.statvfs(folder)
+    free_bytes, inodes = found.f_bavail * found.f_frsize, found.f_favail
+    said = f"{free_bytes / 2**30:.1f} GiB and {inodes} files are free"
+    mend = "remove old runs or images, or write runs: FOLDER of another disk into the site"
+    counted = found.f_files > 0  # some file systems do not count files
+    if free_bytes < LEAST_BYTES or (counted and inodes < LEAST_INODES):
+        return failed("free space", said, mend)
+    if free_bytes < FEW_BYTES or (counted and inodes < FEW_INODES):
+        return warning("free space", said, mend)
+    return ok("free space", said)

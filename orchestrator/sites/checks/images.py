@@ -1,0 +1,52 @@
+"""Whether images can be built and run: the runtime, what a build without root needs, and room for images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator import private
+from orchestrator.containers import facts
+from orchestrator.errors import SiteError
+from orchestrator.images.login import Login
+from orchestrator.sites.checks.check import Check, failed, ok, warning
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.site import Site
+
+SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and for newuidmap"
+
+
+def checks(site: Site, login: Login) -> Iterator[Check]:
+    """The runtime, the way of building, and the folder of images."""
+    runtime = login.runtime
+    if runtime is None:
+        mend = "load its module (modules of the site), or write container.runtime; runs without an image need none"
+        yield warning("container runtime", login.asked, mend)
+        return
+    yield ok("container runtime", f"{runtime}: {login.asked}")
+    yield _build(site, login)
+    folder = absolute(site.container.cache)
+    try:
+        private.check_makable(folder)
+        yield ok("images", f"{folder} keeps them")
+    except SiteError as error:
+        yield failed("images", str(error), "write container.cache: FOLDER into the site")
+
+
+def _build(site: Site, login: Login) -> Check:
+    """Whether this machine lets a user build in the way that the site names."""
+    mode, where = site.container.build, site.container.build_on
+    if where == "job":
+        return ok("image builds", f"{mode}, in a job: the first build tells")
+    assert login.runtime
+    host = facts.host(login.runtime, "spawn", (), login.environment)
+    other = "write container.build_on: job, if the nodes allow it"
+    if mode == "fakeroot" and not login.runtime.has_fakeroot:
+        return failed("image builds", f"{login.runtime} has no --fakeroot", "build elsewhere and copy the image")
+    if mode == "fakeroot" and not host.fakeroot:
+        instead = "write container.build: userns, or " if host.user_namespaces else ""
+        said = "fakeroot: you have no range in /etc/subuid, or newuidmap is missing"
+        return warning("image builds", said, f"{instead}{other}, or {SUBIDS}")
+    if mode in ("fakeroot", "userns") and not host.user_namespaces:
+        said = f"{mode}: `unshare --user true` fails, so there are no user namespaces for you"
+        return warning("image builds", said, f"{other}, or build elsewhere and copy the image")
+    return ok("image builds", f"{mode}: what it needs is here")

@@ -1,0 +1,102 @@
+"""Whether the nodes' Python has torusrun, the modules load, and the launcher is there: as far as this machine tells."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orchestrator
+from orchestrator import process, schedulers
+from orchestrator.errors import SiteError
+from orchestrator.images.login import Login
+from orchestrator.launchers import ASKED, KNOWN, named
+from orchestrator.sites.checks.check import Check, failed, ok, warning
+from orchestrator.sites.machine import file_system, is_shared
+from orchestrator.spec.site import Site
+from orchestrator.version import __version__
+
+ASKING_S = 60.0
+PROBE = (
+    "import importlib.util as u, sys, yaml, jinja2, orchestrator.version as v, training; "
+    "print(v.__version__, u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
+)
+
+
+def checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
+    """Python, modules, launcher. With `job` a job will tell whether the nodes have Python."""
+    yield from _python(site, job)
+    if site.modules or site.purge_modules:
+        if login.modules_failed:
+            yield failed("modules", login.modules_failed, "`module avail` lists them: mend modules of the site")
+        else:
+            yield ok("modules", f"{', '.join(site.modules) or 'none'} load")
+    yield _launcher(site, login)
+
+
+def _python(site: Site, job: bool) -> Iterator[Check]:
+    python = site.python or sys.executable
+    mend = f"write python: PATH into the site, of a Python that has torusrun {__version__}"
+    try:
+        done = process.run(["env", *_path(), python, "-c", PROBE], timeout_s=ASKING_S)
+    except SiteError as error:
+        yield failed("python", str(error), mend)
+        return
+    if done.exit_code:
+        yield failed("python", f"{python}: {_last(done.stderr)}", mend)
+        return
+    told = re.search(r"^(\S+) (True|False) (\d+\.\d+)$", done.stdout, re.MULTILINE)
+    if told is None:
+        yield failed("python", f"{python} is no Python: it printed {done.stdout[:80]!r}", mend)
+        return
+    version, has_torch, number = told.groups()
+    said = f"{python}: Python {number}, torusrun {version}"
+    if version != __version__:
+        yield failed("python", said, mend)
+    elif has_torch != "True":
+        yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
+    else:
+        yield ok("python", f"{said}, with PyTorch")
+    if not job and not schedulers.get(site.scheduler).one_machine and (own := _own_disk(Path(python))):
+        said = f"{own} lies on a disk that only this machine may have"
+        yield warning("python", said, "try it by doctor --job; if the nodes lack it, install torusrun on a shared disk")
+
+
+def _path() -> list[str]:
+    """PYTHONPATH as a job gets it."""
+    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
+    return [f"PYTHONPATH={path}"] if path else []
+
+
+def _own_disk(python: Path) -> Path | None:
+    """Which of Python and torusrun is on a file system whose type does not tell that the nodes see it."""
+    places = (python, Path(orchestrator.__file__).resolve().parent)
+    return next((place for place in places if not is_shared(file_system(place))), None)
+
+
+def _launcher(site: Site, login: Login) -> Check:
+    program = site.launcher
+    if program == "spawn":
+        return ok("launcher", "spawn starts the ranks itself")
+    places = process.absolute_only(login.environment.get("PATH", os.defpath))
+    path = shutil.which(program, path=places)
+    mend = "write into the site the module that brings it (modules), or another launcher"
+    if path is None:
+        outcome = failed if program in KNOWN else warning  # an MPI may be on the nodes alone
+        return outcome("launcher", f"{program}: not found on PATH here", f"{mend}; doctor --job tries it on a node")
+    if program not in ASKED:
+        return ok("launcher", path)
+    try:
+        said = process.run([path, "--version"], timeout_s=ASKING_S, environment=login.environment).stdout
+        launcher = named(program, said)
+    except SiteError as error:
+        return failed("launcher", str(error), mend)
+    return ok("launcher", f"{path}: {type(launcher).__name__}, {_last(said, first=True)}")
+
+
+def _last(text: str, *, first: bool = False) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    return lines[0 if first else -1]

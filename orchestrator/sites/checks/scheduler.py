@@ -1,0 +1,148 @@
+"""Whether the scheduler answers, and whether it has the site's queue, account, nodes and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator import schedulers
+from orchestrator.cluster.profile import tree_of
+from orchestrator.errors import SiteError, UserError
+from orchestrator.plans.request import in_its_words
+from orchestrator.schedulers import client
+from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
+from orchestrator.schedulers.interface import Request
+from orchestrator.sites.checks.check import Check, failed, ok, warning
+from orchestrator.sites.propose import shown
+from orchestrator.spec.site import Site
+from orchestrator.states import State
+
+ASKED_S = 60.0
+NO_JOB = "999999999"  # an id that no job has
+
+
+def checks(site: Site) -> Iterator[Check]:
+    """The scheduler and what it says of the site's values."""
+    asked = client.of(site)
+    if not asked.can_describe:
+        yield _answers(asked)
+        yield _request(site)
+        return
+    try:
+        facts = asked.describe()
+    except SiteError as error:
+        yield failed("scheduler", str(error), "mend the scheduler's commands on this login node, or load their module")
+        return
+    yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
+    if site.queue:
+        yield _queue(site, site.queue, facts)
+    if site.account and facts.accounts:
+        yield _account(site.account, facts)
+    elif facts.needs_account and not site.account:
+        yield failed("account", "the scheduler takes no job without one", f"write account: {_words(facts.accounts)}")
+    if not asked.scheduler.one_machine:
+        yield _request(site)
+    yield from _nodes(site, facts)
+    if site.topology and site.topology.source not in ("names", "switches"):
+        yield _topology(site)
+
+
+def _answers(asked: client.Client) -> Check:
+    """Of a scheduler that says nothing of its cluster: whether it answers a question for a job."""
+    (found,) = asked.poll([NO_JOB]).values()
+    if found.state is State.UNKNOWN:
+        return failed("scheduler", found.reason, "mend the scheduler's commands on this machine")
+    return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
+
+
+def _queue(site: Site, name: str, facts: ClusterFacts) -> Check:
+    queues = {queue.name: queue for queue in facts.queues}
+    if name not in queues:
+        return failed("queue", f"there is no queue {name!r}", f"write queue: {_words(tuple(queues))}")
+    if queues[name].closed:
+        return failed("queue", f"{name} takes no jobs: {queues[name].closed}", "name another queue, or wait")
+    return ok("queue", f"{name}: {shown(queues[name])}")
+
+
+def _account(name: str, facts: ClusterFacts) -> Check:
+    if name in facts.accounts:
+        return ok("account", f"{name} is yours to charge")
+    return warning("account", f"{name} is not listed", f"write account: {_words(facts.accounts)}")
+
+
+def _request(site: Site) -> Check:
+    """Whether the site says enough to ask for two nodes, or for the one that there is."""
+    node, scheduler = site.node, schedulers.get(site.scheduler)
+    nodes = 1 if scheduler.one_machine else 2
+    try:
+        words = in_its_words(site, nodes, node.ranks, site.account)
+        asked = Request(
+            name="doctor",
+            nodes=nodes,
+            ranks_per_node=node.ranks,
+            cpus_per_rank=node.cpus_per_rank,
+            gpus_per_node=node.gpus,
+            gpu_type=node.gpu_type,
+            memory_bytes=node.memory_bytes,
+            time_s=ASKED_S,
+            queue=site.queue,
+            stdout=Path("/dev/null"),
+            stderr=Path("/dev/null"),
+            extra=site.scheduler_args,
+            **words,
+        )
+        scheduler.directives(asked)
+    except UserError as error:
+        return failed("request", str(error), "mend ask, account or scheduler_args of the site, as the message says")
+    return ok("request", f"{'two nodes' if nodes == 2 else 'one node'} can be asked for")
+
+
+def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
+    """What a run asks of a node, beside what the queue's largest nodes have."""
+    chosen = [queue for queue in facts.queues if queue.name == (site.queue or queue.name)]
+    kinds = [kind for queue in chosen for kind in queue.kinds]
+    if not kinds:
+        return
+    gpus = max(kind.gpus for kind in kinds)
+    cores = max((kind.cpus or 0 for kind in kinds), default=0)
+    memory = max((kind.memory_bytes or 0 for kind in kinds), default=0)
+    asked, node = site.node.ranks * site.node.cpus_per_rank, site.node
+    few = [
+        *([f"{node.gpus} GPUs, and no node has more than {gpus}"] if node.gpus > gpus else []),
+        *([f"{asked} cores, and no node has more than {cores}"] if cores and _counts(site) and asked > cores else []),
+        *([f"{node.memory_bytes} bytes, and no node has more than {memory}"]
+          if memory and (node.memory_bytes or 0) > memory else []),
+    ]  # fmt: skip
+    if few:
+        mend = "lower node.ranks, node.gpus, node.cpus_per_rank or node.memory of the site, or name another queue"
+        yield failed("nodes", f"a run asks of a node: {'; '.join(few)}", mend)
+    else:
+        yield ok("nodes", _has(site, chosen))
+
+
+def _counts(site: Site) -> bool:
+    """Whether the scheduler gives out cores: this machine does not, and an `ask` may count something else."""
+    return not schedulers.get(site.scheduler).one_machine and not site.ask
+
+
+def _has(site: Site, queues: list[Queue]) -> str:
+    count = max(queue.all_nodes for queue in queues)
+    node = site.node
+    gpus = f", and {node.gpus} GPUs" if node.gpus else ""
+    cores = f"{node.cpus_per_rank} core{'s' if node.cpus_per_rank > 1 else ''}"
+    nodes = f"{count} node{'s' if count > 1 else ''}"
+    return f"{nodes}; a run asks for {node.ranks} ranks of {cores}{gpus} on each"
+
+
+def _topology(site: Site) -> Check:
+    assert site.topology
+    try:
+        tree = tree_of(site.topology, (), site.command_timeout_s)
+    except SiteError as error:
+        return warning("topology", str(error), "remove topology of the site, or name a source that answers")
+    hosts = sum(map(len, tree.leaves.values()))
+    return ok("topology", f"{site.topology.source}: {hosts} hosts below {len(tree.leaves)} switches")
+
+
+def _words(names: tuple[str, ...]) -> str:
+    return " or ".join(names[:8]) or "one that the scheduler has"

@@ -1,0 +1,79 @@
+"""What nothing tells is asked: an option answers, or the user at a terminal, or --yes by what is sensible."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import UserError
+from orchestrator.spec.problems import did_you_mean, printable
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen, and how, for the comment in the site's file."""
+
+    value: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options given on the command line by name, --yes, and how the user is asked (None without a terminal)."""
+
+    options: Mapping[str, str | None]
+    yes: bool = False
+    ask: Callable[[str], str] | None = None
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)
+
+    def one_of(self, what: str, option: str, fitting: Mapping[str, str], sensible: str, told: str) -> Chosen:
+        """One of the names in `fitting`, whose values describe them; `told` is the command that listed them.
+
+        Raises UserError where the option names none of them, or where nobody is there to choose.
+        """
+        if given := self.options.get(option):
+            if given not in fitting:
+                known = f"{told} lists {', '.join(fitting) or 'none'}"
+                raise UserError(f"--{option} {given}: there is no such {what}{did_you_mean(given, fitting)}; {known}")
+            return Chosen(given, f"--{option}")
+        if len(fitting) == 1:
+            return Chosen(next(iter(fitting)), f"{told}: the only {what}")
+        if self.yes:
+            self.say(f"{what}: {printable(sensible)}, of {', '.join(map(printable, fitting))} (--{option} chooses)")
+            return Chosen(sensible, f"{told}: one of {len(fitting)}, taken by --yes")
+        if self.ask is None:
+            raise UserError(
+                f"several answers fit for the {what}: {', '.join(fitting)}; name one by --{option}, or let --yes take "
+                f"{sensible}"
+            )
+        return Chosen(self._asked(what, fitting, sensible), f"{told}: one of {len(fitting)}, chosen by you")
+
+    def text(self, what: str, option: str, hint: str) -> Chosen:
+        """Free text that is needed. Raises UserError where nobody is there to give it: nothing is sensible for it."""
+        if given := self.options.get(option):
+            return Chosen(given, f"--{option}")
+        if self.ask is None or self.yes:
+            raise UserError(f"the {what} is needed, and nothing here tells it: name it by --{option} ({hint})")
+        while not (answer := self._line(f"{what} ({hint}): ")):
+            pass
+        return Chosen(answer, "asked")
+
+    def _asked(self, what: str, fitting: Mapping[str, str], sensible: str) -> str:
+        names: Sequence[str] = list(fitting)
+        for number, name in enumerate(names, 1):
+            self.say(f"  {number}) {printable(name):20} {printable(fitting[name])}")
+        while True:
+            answer = self._line(f"{what} [{sensible}]: ") or sensible
+            if answer in fitting:
+                return answer
+            if answer.isdecimal() and 1 <= int(answer) <= len(names):
+                return names[int(answer) - 1]
+            self.say(f"write a number from 1 to {len(names)}, or a name")
+
+    def _line(self, prompt: str) -> str:
+        assert self.ask
+        try:
+            return self.ask(prompt).strip()
+        except EOFError:
+            raise UserError("the input ended before all was answered; nothing was written") from None

@@ -1,0 +1,22 @@
+"""All checks of a site that need no job, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.images.login import login
+from orchestrator.sites.checks import folders, images, programs, scheduler
+from orchestrator.sites.checks.check import Check
+from orchestrator.spec.site import Site
+
+
+def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
+    """The scheduler, the folders, the programs, and what images need.
+
+    With `job` a job will tell whether the nodes see the folders, so that nothing is guessed about it here.
+    """
+    yield from scheduler.checks(site)
+    yield from folders.checks(site, job=job)
+    here = login(site)
+    yield from programs.checks(site, here, job=job)
+    yield from images.checks(site, here)

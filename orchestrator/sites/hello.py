@@ -1,0 +1,111 @@
+"""What every rank of doctor's job runs: `hello.py FOLDER`. It needs Python alone.
+
+It reads the word that the login node wrote into FOLDER, writes what its node is like, and waits for an answer, so that
+the login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+ANSWER_S = 40.0
+MEET_S = 60.0
+LOOK_S = 0.05
+
+
+def main(folder: Path) -> int:
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    word = (folder / "word").read_text(encoding="utf-8")
+    said = {"rank": rank, "host": socket.gethostname(), "word": word, **_node()}
+    _write(folder / f"rank-{rank}.json", {**said, "time_s": time.time()})
+    answer = _answer(folder / f"answer-{rank}")
+    seen_s = time.time()
+    met = _meet(rank, world)
+    _write(folder / f"done-{rank}.json", {**said, "answer": answer, "seen_s": seen_s, "met": met})
+    return 0 if not met else 1
+
+
+def _node() -> dict[str, object]:
+    """What the site's file may have said otherwise."""
+    scratch = os.environ.get("TORUSRUN_SCRATCH") or "/tmp"
+    free = os.statvfs(scratch)
+    return {
+        "python": sys.version.split()[0],
+        "cores": len(os.sched_getaffinity(0)),
+        "gpus": len([name for name in _names("/dev") if name.startswith("nvidia") and name[6:].isdecimal()]),
+        "interfaces": _names("/sys/class/net"),
+        "adapters": _names("/sys/class/infiniband"),
+        "scratch": scratch,
+        "scratch_free_bytes": free.f_bavail * free.f_frsize,
+    }
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _write(path: Path, value: object) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _answer(path: Path) -> str:
+    """What the login node answered; '' where nothing came in time."""
+    end_s = time.monotonic() + ANSWER_S
+    while time.monotonic() < end_s:
+        os.listdir(path.parent)  # makes NFS look again
+        if path.exists():
+            return path.read_text(encoding="utf-8")
+        time.sleep(LOOK_S)
+    return ""
+
+
+def _meet(rank: int, world: int) -> str:
+    """Every rank connects to rank 0; why that failed, '' where it did not."""
+    place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    try:
+        return _host(place, world) if rank == 0 else _join(place, rank)
+    except OSError as error:
+        return f"{place[0]}:{place[1]}: {error}"
+
+
+def _host(place: tuple[str, int], world: int) -> str:
+    family = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0][0]
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(world)
+        listening.settimeout(MEET_S)
+        joined = []
+        for _ in range(world - 1):
+            connection, _ = listening.accept()
+            joined.append(connection)
+        for connection in joined:
+            connection.sendall(b"met")
+            connection.close()
+    return ""
+
+
+def _join(place: tuple[str, int], rank: int) -> str:
+    end_s = time.monotonic() + MEET_S
+    while True:
+        try:
+            with socket.create_connection(place, timeout=MEET_S) as connection:
+                return "" if connection.recv(3) == b"met" else "rank 0 did not answer"
+        except ConnectionRefusedError:  # rank 0 is not there yet
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(LOOK_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,132 @@
+"""Doctor's job: a `command:` of a few seconds on two nodes, whose ranks talk with this login node by files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator import private
+from orchestrator.api import Run, submit
+from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.runs import index
+from orchestrator.schedulers import client
+from orchestrator.sites import hello
+from orchestrator.sites.checks.check import Check, failed, warning
+from orchestrator.sites.judge import judged
+from orchestrator.sites.talk import Talk
+from orchestrator.spec.load import site_file
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.site import Site
+from orchestrator.states import State
+from orchestrator.watch.view import View
+
+LIMIT_S = 300.0
+LOOK_S = 0.05
+POLL_S = 1.0
+ENDING_S = 60.0
+
+
+def checks(name: str, site: Site, wait_s: float) -> Iterator[Check]:
+    """Submit the job, wait for its end, judge it, and remove what it left."""
+    folder = absolute(site.runs) / f".doctor-{secrets.token_hex(4)}"
+    try:
+        private.make(folder, site.umask)
+        yield from _tried(name, site, folder, wait_s)
+    except (TorusrunError, OSError) as error:
+        yield failed("job", str(error), "mend what the message names, and try again")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check]:
+    nodes, limit_s = _size(site)
+    talk = Talk(folder, secrets.token_hex(8))
+    private.write_bytes(folder / "word", talk.word.encode())
+    spec = folder / "doctor.yaml"
+    private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
+    run, judgement = submit(spec), list[Check]()
+    try:
+        view = _wait(run, talk, nodes * site.node.ranks, wait_s)
+        if view is None:
+            why = f"it had not ended after {wait_s:g} s, and was cancelled: {run.status().reason or 'it ran'}"
+            judgement = [warning("job", why, "the queue may be busy: try again with --wait 1h, or name another queue")]
+        else:
+            judgement = list(judged(site, nodes, talk, view, _log(run)))
+    finally:
+        is_gone = _removed(run)
+    yield from judgement
+    if not is_gone:
+        yield warning("job", f"run {run.id} is not over, and stays", f"`torusrun cancel {run.id}`, once it answers")
+
+
+def _size(site: Site) -> tuple[int, float]:
+    """(nodes, time limit in seconds) of the job: two nodes and a few minutes, or what the queue has of each."""
+    if (asked := client.of(site)).scheduler.one_machine:
+        return 1, LIMIT_S
+    try:
+        queues = asked.describe().queues
+    except SiteError:
+        return 2, LIMIT_S
+    mine = [queue for queue in queues if queue.name == (site.queue or queue.name)]
+    most = max((queue.nodes or queue.all_nodes or 2 for queue in mine), default=2)
+    longest_s = max((queue.time_s or LIMIT_S for queue in mine), default=LIMIT_S)
+    return min(2, most), min(LIMIT_S, longest_s)
+
+
+def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> dict[str, Any]:
+    return {
+        "name": "doctor",
+        "site": str(site_file(name).absolute()),
+        "nodes": nodes,
+        "time": f"{limit_s:g}s",
+        "code": "none",
+        "command": [site.python or sys.executable, str(Path(hello.__file__).resolve()), str(folder)],
+    }
+
+
+def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
+    """The end of the run, the ranks being answered meanwhile; None where it takes longer than `wait_s`."""
+    end_s, poll_s = time.monotonic() + wait_s, 0.0
+    while True:
+        talk.listen(ranks)
+        if time.monotonic() >= poll_s:
+            view = run.status()
+            if view.state.over and view.state is not State.LOST:
+                talk.listen(ranks)
+                return view
+            poll_s = time.monotonic() + POLL_S
+        if time.monotonic() > end_s:
+            return None
+        time.sleep(LOOK_S)
+
+
+def _removed(run: Run) -> bool:
+    """End the run if it is not over, take it out of the index and remove its folder; False where it does not end."""
+    end_s = time.monotonic() + ENDING_S
+    if not run.status().state.over:
+        with contextlib.suppress(TorusrunError):
+            run.cancel()
+    while not (is_over := run.status().state.over) and time.monotonic() < end_s:
+        time.sleep(POLL_S)
+    if is_over:
+        index.forget(run.folder)
+    return is_over
+
+
+def _log(run: Run) -> str:
+    """The end of what the job and its first rank wrote, for a failure."""
+    texts: list[str] = []
+    attempt = run.folder.attempt(1).folder
+    for path in [*sorted(attempt.glob("**/*.log")), attempt / "job.err"]:
+        try:
+            texts += path.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+        except OSError:
+            continue
+    return "; ".join(line.strip() for line in texts[-6:] if line.strip())

@@ -1,0 +1,101 @@
+"""What doctor's job says of the site: whether it ran, what the nodes saw, their clocks, and the keys of `node:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.sites.checks.check import Check, failed, ok, warning
+from orchestrator.sites.talk import Talk
+from orchestrator.spec.site import Site
+from orchestrator.states import State
+from orchestrator.watch.view import View
+
+SKEW_S, LARGE_SKEW_S = 2.0, 30.0
+
+
+def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:
+    """The checks of an ended job."""
+    ranks = nodes * site.node.ranks
+    met = [said["met"] for said in talk.done.values() if said.get("met")]
+    if view.state is State.COMPLETED:
+        hosts = ", ".join(sorted({str(said["host"]) for said in talk.done.values()}))
+        yield ok("job", f"{ranks} ranks on {nodes} node{'s' if nodes > 1 else ''} ran and met ({hosts})")
+    elif met:
+        mend = "write node.interface into the site: the one that the nodes reach each other by"
+        yield failed("job", f"the ranks did not reach each other: {met[0]}", mend)
+    else:
+        yield failed("job", f"{view.state.value}: {view.reason}{f' ({log})' if log else ''}", _mend(talk))
+    if talk.hello:
+        yield _shared(talk, ranks)
+        yield _clocks(talk)
+        yield from _nodes(site, talk)
+
+
+def skew_s(asked_s: float, answered_s: float, seen_s: float) -> tuple[float, float]:
+    """How far a node's clock is ahead of ours, and by how much that may be wrong, both in seconds.
+
+    The node wrote at `asked_s` and saw our answer at `seen_s`, by its clock; we answered at `answered_s` by ours.
+    """
+    return (asked_s + seen_s) / 2 - answered_s, abs(seen_s - asked_s) / 2
+
+
+def _mend(talk: Talk) -> str:
+    if talk.hello:
+        return "the reason says what to mend; `torusrun doctor` without --job looks at the login node's part"
+    return (
+        "no rank began: see that the nodes have the Python and the folder of runs at the same paths, and that the "
+        "launcher is there (modules of the site)"
+    )
+
+
+def _shared(talk: Talk, ranks: int) -> Check:
+    """Whether nodes and login node saw each other's files while the job ran."""
+    mend = "write runs: FOLDER into the site, on a file system that the nodes mount"
+    if wrong := [rank for rank, said in talk.hello.items() if said.get("word") != talk.word]:
+        return failed("shared files", f"rank {wrong[0]} read something else than was written here", mend)
+    if missing := sorted(set(range(ranks)) - set(talk.hello)):
+        return failed("shared files", f"nothing of {len(missing)} of {ranks} ranks was seen here", mend)
+    if late := [rank for rank, said in talk.done.items() if said.get("answer") != talk.word]:
+        said = f"rank {late[0]} did not see the answer in time"
+        return warning("shared files", said, "name a faster shared file system by runs: FOLDER, if this comes again")
+    return ok("shared files", "the nodes and this machine see each other's files")
+
+
+def _clocks(talk: Talk) -> Check:
+    found = [
+        (*skew_s(float(talk.hello[rank]["time_s"]), talk.answered_s[rank], float(said["seen_s"])), said["host"])
+        for rank, said in talk.done.items()
+        if rank in talk.hello and said.get("answer") == talk.word
+    ]
+    if not found:
+        return warning("clocks", "no rank saw an answer, so nothing is known of its clock", "try again")
+    ahead_s, error_s, host = max(found, key=lambda one: abs(one[0]) - one[1])
+    sure_s = max(0.0, abs(ahead_s) - error_s)
+    said = f"{host} differs by {ahead_s:+.2f} s, give or take {error_s:.2f} s"
+    mend = "ask the administrators to set the clocks of login node and nodes by NTP"
+    if sure_s > LARGE_SKEW_S:
+        return failed("clocks", said, mend)
+    return warning("clocks", said, mend) if sure_s > SKEW_S else ok("clocks", said)
+
+
+def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
+    """What the site's file says of a node, beside what the nodes said."""
+    for said in {str(said["host"]): said for said in talk.hello.values()}.values():
+        wrong = list(_differences(site, said))
+        if wrong:
+            yield warning("node", f"{said['host']}: {'; '.join(wrong)}", "mend these keys below node: of the site")
+            return
+    free = min(float(said["scratch_free_bytes"]) for said in talk.hello.values())
+    first = next(iter(talk.hello.values()))
+    yield ok("node", f"as the site says; {free / 2**30:.1f} GiB free in {first['scratch']}, Python {first['python']}")
+
+
+def _differences(site: Site, said: Mapping[str, Any]) -> Iterator[str]:
+    node = site.node
+    if node.interface and node.interface not in said["interfaces"]:
+        yield f"it has no interface {node.interface}, but {', '.join(said['interfaces'])}"
+    if missing := [name for name in node.hcas if name not in said["adapters"]]:
+        yield f"it has no adapter {missing[0]}, but {', '.join(said['adapters']) or 'none'}"
+    if node.gpus and 0 < said["gpus"] < node.gpus:
+        yield f"it has {said['gpus']} GPUs, and not {node.gpus}"

@@ -1,0 +1,51 @@
+"""All sites that --site can name, with what their files say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.spec.load import SHIPPED, read_text, site_folders
+from orchestrator.spec.read import read
+from orchestrator.spec.site import Site
+
+
+@dataclass(frozen=True)
+class ListedSite:
+    """A site. `wrong` says why its file cannot be read, '' where it can; then scheduler and queue are known."""
+
+    name: str
+    scheduler: str
+    queue: str
+    file: str
+    ships: bool
+    wrong: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "readable": not self.wrong}
+
+
+def listed() -> list[ListedSite]:
+    """The user's sites, then those that ship and have no namesake among the user's."""
+    found: dict[str, ListedSite] = {}
+    for path in _files():
+        found.setdefault(path.stem, _listed(path))
+    return list(found.values())
+
+
+def _files() -> Iterator[Path]:
+    for folder in site_folders():
+        if folder.is_dir():
+            yield from sorted(folder.glob("*.yaml"))
+
+
+def _listed(path: Path) -> ListedSite:
+    ships = path.parent == SHIPPED
+    try:
+        site, _ = read(Site, read_text(path, "site"), str(path))
+    except UserError as error:
+        return ListedSite(path.stem, "", "", str(path), ships, str(error).splitlines()[0])
+    return ListedSite(path.stem, site.scheduler, site.queue or "", str(path), ships)

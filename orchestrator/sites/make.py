@@ -1,0 +1,123 @@
+"""Makes the file of a site: finds the scheduler, recognises the cluster, asks for what is left, and writes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator import private
+from orchestrator.errors import SiteError, UserError
+from orchestrator.runs.files import write_text
+from orchestrator.sites import clusters, detect, machine
+from orchestrator.sites.choices import Choices
+from orchestrator.sites.clusters import GENERIC, KnownCluster
+from orchestrator.sites.detect import LOCAL, Reached
+from orchestrator.sites.propose import propose
+from orchestrator.sites.text import text
+from orchestrator.spec.kinds import NAME
+from orchestrator.spec.load import site_folders
+from orchestrator.spec.problems import SpecError, did_you_mean
+from orchestrator.spec.read import read
+from orchestrator.spec.site import Site
+
+
+@dataclass(frozen=True)
+class Written:
+    """A site's file, its name and text."""
+
+    name: str
+    path: Path
+    text: str
+
+
+def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
+    """Write the site of this login node. Raises UserError for what nobody answers and for a file that is there."""
+    if name is not None:
+        _free(_place(name), force)
+    found = _scheduler(choices)
+    known = _cluster(found, choices)
+    name = name or _name(found, known)
+    place = _place(name)
+    _free(place, force)
+    proposal = propose(found, known, machine.look(), choices)
+    title = f"{known.title if known else _title(found)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
+    made = text(title, proposal)
+    _check(made, place)
+    private.make(place.parent)
+    write_text(place, made)
+    return Written(name, place, made)
+
+
+def _scheduler(choices: Choices) -> Reached:
+    if given := choices.options.get("scheduler"):
+        return detect.named(given)
+    found = {one.name: one for one in detect.reachable()}
+    described = {name: one.facts.version for name, one in found.items()}
+    return found[choices.one_of("scheduler", "scheduler", described, next(iter(found)), "PATH").value]
+
+
+def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
+    """The known cluster that this is; None for any other."""
+    every = clusters.clusters()
+    if given := choices.options.get("cluster"):
+        if given not in every and given != GENERIC:
+            known = f"known: {', '.join(every)}, {GENERIC}"
+            raise UserError(f"--cluster {given}: this cluster is not known{did_you_mean(given, every)} ({known})")
+        if given != GENERIC and every[given].scheduler != found.name:
+            raise UserError(f"--cluster {given}: its scheduler is {every[given].scheduler}, and here is {found.name}")
+        return every.get(given)
+    names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
+    fitting = {one.name: one for one in clusters.recognised(found.name, machine.host_names(), names)}
+    if not fitting:
+        return None
+    if len(fitting) == 1:
+        (one,) = fitting.values()
+        choices.say(f"this is taken for {one.title}; --cluster {GENERIC} takes it for none that is known")
+        return one
+    described = {name: one.title for name, one in fitting.items()} | {GENERIC: "none of these"}
+    answer = choices.one_of("cluster", "cluster", described, next(iter(fitting)), "the names of queues and hosts")
+    return fitting.get(answer.value)
+
+
+def _name(found: Reached, known: KnownCluster | None) -> str:
+    """A name for a site that was given none: the cluster's, or that of the kind of scheduler."""
+    if known:
+        return known.name
+    if found.name == LOCAL:
+        return "here"
+    cluster = (found.facts.cluster or found.name).lower()
+    try:
+        return str(NAME.parse(cluster))
+    except ValueError:
+        return found.name
+
+
+def _title(found: Reached) -> str:
+    if found.name == LOCAL:
+        return "This machine"
+    return f"Cluster {found.facts.cluster} ({found.name})" if found.facts.cluster else f"A cluster ({found.name})"
+
+
+def _place(name: str) -> Path:
+    """Where `--site NAME` looks first. Raises UserError for what cannot be a site's name."""
+    try:
+        NAME.parse(name)
+    except ValueError as error:
+        raise UserError(f"{name!r} {error}") from None
+    if name.endswith((".yaml", ".yml")):
+        raise UserError(f"{name!r} is a path to --site; write the name without its ending")
+    return site_folders()[0] / f"{name}.yaml"
+
+
+def _free(place: Path, force: bool) -> None:
+    if place.exists() and not force:
+        raise UserError(f"{place}: this site is there already; choose another NAME, or replace it by --force")
+
+
+def _check(made: str, place: Path) -> None:
+    """Raise SiteError where the file would not be read as a site: a name that the scheduler told may be strange."""
+    try:
+        read(Site, made, str(place))
+    except SpecError as error:
+        raise SiteError(f"what was found here makes no site that can be read: {error}") from None

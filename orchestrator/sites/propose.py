@@ -1,0 +1,179 @@
+"""The settings of a site, from what the scheduler, this machine and the data of a known cluster tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
+from orchestrator.schedulers.interface import clock
+from orchestrator.sites import nodes
+from orchestrator.sites.choices import Choices, Chosen
+from orchestrator.sites.clusters import KnownCluster
+from orchestrator.sites.detect import LOCAL, Reached
+from orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
+from orchestrator.sites.setting import Certainty, Setting, surest
+from orchestrator.spec.paths import expanded
+
+RUNS = "~/torusrun/runs"
+SCRATCH = "$TORUSRUN_SCRATCH"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The settings by key, and the queues that they were chosen from."""
+
+    settings: Mapping[str, Setting]
+    facts: ClusterFacts
+
+
+def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Proposal:
+    """All settings; asks for what nothing tells. Raises UserError where nobody answers."""
+    facts, values = found.facts, known.values if known else {}
+    queue, chosen = _queue(found, values, choices)
+    environment = _environment(facts, queue, choices) if facts.environments and "ask" not in values else None
+    kind = queue.kind if queue else None
+    every = [
+        Setting("scheduler", found.name, _scheduler(found)),
+        *([Setting("queue", chosen.value, chosen.how)] if chosen and chosen.value else []),
+        *_launcher(facts, machine),
+        *([environment[0]] if environment else []),
+        *nodes.settings(facts, kind, environment[1] if environment else None, machine, local=found.name == LOCAL),
+        *_account(found, known, choices),
+        *([Setting("topology", dict(facts.topology), facts.commands["topology"])] if facts.topology else []),
+        *_folders(found.name, choices),
+        *_container(found.name, machine),
+        *(known.settings() if known else ()),
+    ]
+    return Proposal(surest([*every, *_modules(every, machine)]), facts)
+
+
+def shown(queue: Queue) -> str:
+    """A queue on one line: its nodes and limits, or why it is closed."""
+    if queue.closed:
+        return f"closed: {queue.closed}"
+    most = f", at most {queue.nodes} a job" if queue.nodes else ""
+    limit = f", at most {clock(queue.time_s)}" if queue.time_s else ", no time limit"
+    return f"{queue.all_nodes} nodes{most}{limit}{_each(queue)}{' (default)' if queue.is_default else ''}"
+
+
+def _each(queue: Queue) -> str:
+    kind = queue.kind
+    if kind is None:
+        return ""
+    memory = f"{kind.memory_bytes / 2**30:.1f} GiB" if kind.memory_bytes else ""
+    gpus = f"{kind.gpus} GPUs {kind.gpu_type or ''}".strip() if kind.gpus else ""
+    cores = f"{kind.cpus} cores" if kind.cpus else ""
+    parts = ", ".join(part for part in (cores, memory, gpus) if part)
+    return f"; each {parts}" if parts else ""
+
+
+def _scheduler(found: Reached) -> str:
+    command = found.facts.commands.get("scheduler")
+    return f"{command}: {found.facts.version}" if command else found.facts.version
+
+
+def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tuple[Queue | None, Chosen | None]:
+    """The queue, and how it was chosen; no answer where the site needs none."""
+    queues = {queue.name: queue for queue in found.facts.queues}
+    if found.name == LOCAL:
+        return found.facts.queues[0], None
+    told, known = found.facts.commands["queues"], values.get("queue")
+    if isinstance(known, str) and known in queues and not choices.options.get("queue"):
+        return queues[known], Chosen(known, f"{told}: it is there")
+    if "ask" in values and "queue" not in values and not choices.options.get("queue"):
+        return None, None  # the request names a resource, which decides the queue
+    open_queues = {name: shown(queue) for name, queue in queues.items() if not queue.closed}
+    if not open_queues:
+        why = "; ".join(f"{queue.name}: {queue.closed}" for queue in queues.values())
+        raise UserError(f"no queue takes jobs ({why}); try again once one does")
+    sensible = max(open_queues, key=lambda name: _preference(queues[name]))
+    answer = choices.one_of("queue", "queue", open_queues, sensible, told)
+    return queues[answer.value], answer
+
+
+def _preference(queue: Queue) -> tuple[bool, bool, int]:
+    """What makes a queue sensible: the scheduler's default, then GPUs, then most nodes."""
+    return queue.is_default, bool(queue.kind and queue.kind.gpus), queue.all_nodes
+
+
+def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, Environment] | None:
+    """Grid Engine's parallel environment with the most slots on a host that are not more than its cores."""
+    cores = (queue.kind.cpus if queue and queue.kind else None) or 1024
+    fitting = {
+        one.name: one for one in facts.environments if one.slots and (not queue or one.name in queue.environments)
+    }
+    if not fitting:
+        return None
+    within = {name: one for name, one in fitting.items() if (one.slots or 0) <= cores} or fitting
+    sensible = max(within.values(), key=lambda one: one.slots or 0).name
+    described = {name: f"{one.slots} slots on each host" for name, one in fitting.items()}
+    told = facts.commands["environments"]
+    answer = choices.one_of("parallel environment", "pe", described, sensible, told)
+    chosen = fitting[answer.value]
+    return Setting("ask", [f"-pe {chosen.name} {{ranks}}"], f"{answer.how}; {chosen.slots} slots a host"), chosen
+
+
+def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:
+    if facts.launcher:
+        yield Setting("launcher", facts.launcher, "the scheduler's own")
+    elif machine.mpi:
+        yield Setting("launcher", "mpirun", f"mpirun --version: {machine.mpi}")
+    else:
+        yield Setting("launcher", "mpirun", "mpirun is not on PATH here", Certainty.ASSUMED)
+
+
+def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
+    """The modules that bring what is not on PATH here: MPI, where the launcher is mpirun, and a container runtime."""
+    launcher = surest(settings)["launcher"].value
+    mpi = preferred(machine.modules, MPI_MODULES) if launcher == "mpirun" and not machine.mpi else None
+    runtime = preferred(machine.modules, RUNTIME_MODULES) if not machine.runtime else None
+    if named := [module for module in (mpi, runtime) if module]:
+        why = "module -t avail: the default, else the last that is listed"
+        yield Setting("modules", named, why, Certainty.ASSUMED)
+
+
+def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> Iterator[Setting]:
+    facts, told = found.facts, found.facts.commands.get("accounts", "")
+    if known:
+        answer = choices.text("account", "account", known.account)
+        yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
+    elif given := choices.options.get("account"):
+        yield Setting("account", given, "--account", Certainty.CHOSEN)
+    elif facts.needs_account and facts.accounts:
+        fitting = dict.fromkeys(facts.accounts, "")
+        answer = choices.one_of("account", "account", fitting, facts.accounts[0], told)
+        yield Setting("account", answer.value, answer.how)
+    elif facts.needs_account:
+        answer = choices.text("account", "account", "the scheduler takes no job without one")
+        yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
+
+
+def _folders(scheduler: str, choices: Choices) -> Iterator[Setting]:
+    runs = choices.options.get("runs") or RUNS
+    kind = file_system(expanded(runs))
+    if choices.options.get("runs"):
+        yield Setting("runs", runs, "--runs", Certainty.CHOSEN)
+    elif scheduler == LOCAL:
+        yield Setting("runs", runs, "in your home folder")
+    elif is_shared(kind):
+        yield Setting("runs", runs, f"stat -f: {kind}, which other machines see")
+    else:
+        why = f"stat -f: {kind or 'nothing'}, which does not tell that the nodes see it; doctor --job tries it"
+        yield Setting("runs", runs, why, Certainty.ASSUMED)
+
+
+def _container(scheduler: str, machine: Machine) -> Iterator[Setting]:
+    if machine.runtime:
+        yield Setting("container.runtime", Path(machine.runtime.command).name, f"{machine.runtime}, on PATH")
+    if not machine.runtime and not preferred(machine.modules, RUNTIME_MODULES):
+        return
+    if machine.fakeroot:
+        yield Setting("container.build", "fakeroot", "/etc/subuid has a range of yours, and newuidmap is there")
+    elif machine.user_namespaces:
+        yield Setting("container.build", "userns", "unshare --user works; /etc/subuid has no range of yours")
+    if scheduler != LOCAL:
+        why = "the job's own folder on a node, else TMPDIR or /tmp"
+        yield Setting("container.stage", SCRATCH, why, Certainty.ASSUMED)

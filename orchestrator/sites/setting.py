@@ -1,0 +1,40 @@
+"""A value of a site with what told it, and which of several values for one key is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class Certainty(IntEnum):
+    """How a value is known, the surest first."""
+
+    CHOSEN = 0  # by the user
+    TOLD = 1  # by a command, now
+    KNOWN = 2  # of this cluster, from its data file
+    ASSUMED = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of a site's file. `key` is dotted, as in node.ranks; `source` is the comment beside it."""
+
+    key: str
+    value: Any
+    source: str
+    certainty: Certainty = Certainty.TOLD
+
+    @property
+    def comment(self) -> str:
+        return f"assumed: {self.source}" if self.certainty is Certainty.ASSUMED else self.source
+
+
+def surest(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """One setting for each key: the surest, and of equally sure ones the first."""
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        if setting.key not in found or setting.certainty < found[setting.key].certainty:
+            found[setting.key] = setting
+    return found

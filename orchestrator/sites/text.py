@@ -1,0 +1,54 @@
+"""The file of a site: its values with the source of each beside it, and the queues above them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from orchestrator.sites.clusters import SECTIONS
+from orchestrator.sites.propose import Proposal, shown
+from orchestrator.sites.setting import Setting
+from orchestrator.spec.problems import printable
+from orchestrator.spec.site import ContainerSettings, Node, Site
+from training.recipe.key import key_of
+
+WIDTH = 120
+COLUMN = 36
+
+
+def text(title: str, proposal: Proposal) -> str:
+    """The whole file, in the order in which the keys of a site are declared."""
+    lines = [f"# {printable(title)}", "# Beside each value stands what told it."]
+    queues = [queue for queue in proposal.facts.queues if queue.name]
+    if queues:
+        lines.append(f"# Queues, by {proposal.facts.commands['queues']}:")
+        lines += [printable(f"#   {queue.name:12} {shown(queue)}") for queue in queues]
+    for key in _keys(Site):
+        if key in SECTIONS:
+            lines += _section(key, proposal.settings)
+        elif key in proposal.settings:
+            lines.append(_line(key, proposal.settings[key]))
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, settings: Mapping[str, Setting]) -> list[str]:
+    keys = _keys(Node if name == "node" else ContainerSettings)
+    held = [(key, settings[f"{name}.{key}"]) for key in keys if f"{name}.{key}" in settings]
+    return [f"{name}:", *(_line(f"  {key}", setting) for key, setting in held)] if held else []
+
+
+def _line(key: str, setting: Setting) -> str:
+    return f"{key}: {_value(setting.value)}".ljust(COLUMN - 1) + f" # {printable(setting.comment)}"
+
+
+def _value(value: Any) -> str:
+    """A value on one line of YAML."""
+    written = yaml.safe_dump(value, default_flow_style=True, width=10**9)
+    return written.removesuffix("...\n").strip()
+
+
+def _keys(cls: type[Any]) -> list[str]:
+    return [key_of(field) for field in dataclasses.fields(cls)]

@@ -1,0 +1,39 @@
+"""A site that `init --yes` writes on a login node, with doctor's job and the example on it as it is."""
+
+import json
+
+import pytest
+
+from tests.e2e.lab_places import InLab
+from tests.e2e.places import ROOT, Local, Place
+
+SHORT = ("--set", "train.epochs=1", "--set", "train.schedule.warmup_epochs=0")
+
+
+def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
+    if place.cluster == "pbs":
+        pytest.skip("its queues have the names of ABCI's, whose modules it lacks")
+    here = ("--scheduler", "local") if place.cluster == "local" else ()
+    said = place.torusrun("init", "written", "--yes", "--force", *here)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert f"scheduler: {place.cluster} " in said.stdout
+
+    doctor = place.torusrun("doctor", "--site", "written", "--job", "--json")
+    checks = {check["name"]: check for check in json.loads(doctor.stdout)["checks"]}
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert {checks[name]["outcome"] for name in ("job", "shared files", "clocks", "node")} == {"ok"}, doctor.stdout
+    left = json.loads(place.torusrun("status", "--json").stdout)["runs"]
+    assert not [run for run in left if run["run"].startswith("doctor-")], "doctor removes its run"
+
+    source, nodes = (place.lab.src, ("--set", "nodes=2")) if isinstance(place, InLab) else (ROOT, ())
+    run = place.torusrun("submit", f"{source}/examples/digits.yaml", "--site", "written", *nodes, *SHORT, "--wait")
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_doctor_says_why_its_job_failed_and_removes_it(local: Local) -> None:
+    site = local.site("failing.yaml", setup='["test -e /nowhere"]')
+    doctor = local.torusrun("doctor", "--site", f"./{site}", "--job", "--json")
+    (job,) = [check for check in json.loads(doctor.stdout)["checks"] if check["name"] == "job"]
+    assert doctor.returncode == 3 and job["outcome"] == "failed", doctor.stdout + doctor.stderr
+    assert "`test -e /nowhere` ended with exit code 1" in job["said"] and job["mend"]
+    assert not [entry for entry in (local.folder / "runs").iterdir() if "doctor" in entry.name]

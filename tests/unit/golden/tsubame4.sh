@@ -1,0 +1,69 @@
+# qsub -terse -v PATH,LD_LIBRARY_PATH -g gaa50000 /r/digits-1/attempts/1/job.sh
+#!/usr/bin/env bash
+#$ -N digits-1.1
+#$ -l node_f=4
+#$ -l h_rt=01:00:00
+#$ -S /bin/bash
+#$ -j y
+#$ -o /dev/null
+#$ -notify
+#$ -r n
+# torusrun 0.1.0: attempt 1 of run digits-1
+set -Eeuo pipefail
+umask 077
+readonly torusrun_attempt=/r/digits-1/attempts/1
+# Between submission and start somebody may have put a folder of his own into this one's place.
+if [[ ! -O "$torusrun_attempt" ]]; then
+  torusrun_why="torusrun: on $HOSTNAME $torusrun_attempt is not there, or is not its user's own: nothing is run from it"
+  echo "$torusrun_why" >&2
+  echo "$torusrun_why" >> ~/torusrun-errors.log  # standard error goes nowhere yet
+  exit 1
+fi
+cd -- "$torusrun_attempt"  # private, so that nothing relative means a file of somebody else
+exec >> /r/digits-1/attempts/1/job.out 2>> /r/digits-1/attempts/1/job.err
+
+torusrun_step=  # what is being run before the entry
+# However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
+torusrun_record_end() {
+  local code=$? how record when=" before it recorded an end"
+  if [[ -n "$torusrun_step" ]]; then when=" on $HOSTNAME, before the ranks were started"; fi
+  [[ -e "$torusrun_attempt/end.json" ]] && return
+  how="ended with exit code $code"
+  if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
+  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "%s %s%s; see job.err"}\n'
+  # shellcheck disable=SC2059
+  printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
+    > "$torusrun_attempt/.end.json.script"
+  /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
+}
+trap torusrun_record_end EXIT
+torusrun_check() {  # whether the step before it failed
+  local code=$?
+  set -eu
+  if (( code )); then echo "torusrun: $torusrun_step ended with exit code $code" >&2; exit "$code"; fi
+}
+trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
+trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
+
+# A folder of this job's own on each node, where the site has one.
+export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${TMPDIR:-/tmp}}"
+export SUBMITIT_EXECUTOR=gridengine
+if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
+  for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
+    # shellcheck disable=SC1090
+    if [[ -r "$torusrun_init" ]]; then set +u; source "$torusrun_init"; set -u; break; fi
+  done
+fi
+torusrun_step='`module load openmpi`'
+set +eu  # modules and conda read variables that are not set
+module load openmpi
+torusrun_check
+torusrun_step=
+# Python takes an empty or relative entry for the directory that it stands in.
+torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
+while [[ -n "$torusrun_rest" ]]; do
+  if [[ "$torusrun_rest" == /* ]]; then PYTHONPATH+="${PYTHONPATH:+:}${torusrun_rest%%:*}"; fi
+  torusrun_rest="${torusrun_rest#*:}"
+done
+export PYTHONPATH
+/opt/py -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.job.attempt /r/digits-1/attempts/1

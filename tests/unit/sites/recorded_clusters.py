@@ -1,0 +1,64 @@
+"""What schedulers' commands printed when they were recorded on real clusters."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.errors import SiteError
+
+RECORDED = Path(__file__).parents[1] / "recorded"
+Ask = Callable[[Sequence[str]], str]
+
+
+def recorded(folder: str, files: dict[str, str]) -> Ask:
+    """What the commands printed; a command that was not recorded fails."""
+
+    def ask(argv: Sequence[str]) -> str:
+        name = files.get(" ".join(argv))
+        if name is None:
+            raise SiteError(f"{argv[0]}: not recorded")
+        return (RECORDED / folder / name).read_text()
+
+    return ask
+
+
+SLURM_WITHOUT_ACCOUNTS = {
+    "sinfo --version": "version.txt",
+    "scontrol show partition --oneliner": "partitions.txt",
+    "sinfo --noheader --exact --format=%P|%D|%c|%m|%G": "sinfo.txt",
+}
+SLURM = recorded(
+    "slurm/cluster",
+    {
+        **SLURM_WITHOUT_ACCOUNTS,
+        "scontrol show config": "config.txt",
+        "scontrol show topology": "topology.txt",
+        "sacctmgr --noheader --parsable2 show associations format=Account user=labuser": "accounts.txt",
+        "sacctmgr --noheader --parsable2 show user format=DefaultAccount labuser": "default_account.txt",
+    },
+)
+GRIDENGINE = recorded(
+    "gridengine/cluster",
+    {
+        "qstat -help": "version.txt",
+        "qconf -sq *": "queues.txt",
+        "qconf -spl": "environments.txt",
+        "qconf -sp mpi": "environment_mpi.txt",
+        "qconf -sp rt_F": "environment_rt_F.txt",
+        "qconf -sp single": "environment_single.txt",
+        "qhost -xml": "hosts.txt",
+        "qhost -F gpu": "gpus.txt",
+        "qconf -sc": "resources.txt",
+        "qconf -sprjl": "projects.txt",
+        "qconf -shgrpl": "groups.txt",
+        "qconf -sconf": "configuration.txt",
+    },
+)
+PBS = recorded(
+    "openpbs",
+    {
+        "qstat -Q -f -F json": "queues.json",
+        "qstat -B -f -F json": "server.json",
+        "pbsnodes -a -F json": "pbsnodes_a.json",
+    },
+)
+LOCAL = recorded("local", {"cat /proc/meminfo": "meminfo.txt", "nproc": "nproc.txt"})

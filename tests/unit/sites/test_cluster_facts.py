@@ -1,0 +1,142 @@
+"""What schedulers tell of their clusters, read from recorded output of real ones."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.errors import SiteError
+from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster
+from orchestrator.schedulers.cluster_facts import Environment, NodeKind, duration_s
+from tests.unit.sites.recorded_clusters import (
+    GRIDENGINE,
+    LOCAL,
+    PBS,
+    RECORDED,
+    SLURM,
+    SLURM_WITHOUT_ACCOUNTS,
+    Ask,
+    recorded,
+)
+
+
+def test_slurm_tells_partitions_nodes_accounts_and_switches() -> None:
+    facts = slurm_cluster.describe(SLURM, "labuser")
+    main, short, closed = facts.queues
+    assert (facts.version, facts.cluster) == ("slurm-wlm 22.05.8", "torus")
+    assert (main.name, main.time_s, main.nodes, main.is_default, main.closed) == ("main", 7200, None, True, "")
+    assert main.kinds == (NodeKind(4, 8, 8000 * 2**20, 2, "v100"),)
+    assert (short.time_s, short.is_default) == (120, False)
+    assert closed.closed == "its state is DOWN"
+    assert facts.topology == {"source": "slurm"}
+    assert (facts.accounts, facts.needs_account) == (("lab",), False)
+
+
+def test_slurm_that_forbids_accounting_and_knows_no_switches_is_still_described() -> None:
+    facts = slurm_cluster.describe(recorded("slurm/cluster", SLURM_WITHOUT_ACCOUNTS), "labuser")
+    assert facts.queues and facts.topology is None and facts.accounts == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "changed", "closed"),
+    [
+        ("State=UP", "State=DRAIN", "its state is DRAIN"),
+        ("RootOnly=NO", "RootOnly=YES", "it is for root alone"),
+        ("AllowAccounts=ALL", "AllowAccounts=physics,chem", "it is for the accounts physics,chem"),
+        ("AllowAccounts=ALL", "AllowAccounts=physics,lab", ""),
+    ],
+)
+def test_a_partition_that_takes_none_of_the_users_jobs_is_closed(said: str, changed: str, closed: str) -> None:
+    text = (RECORDED / "slurm/cluster/partitions.txt").read_text().replace(said, changed)
+    (main, *_) = slurm_cluster.queues(text, "", ["lab"])
+    assert main.closed == closed
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus", "kind"),
+    [
+        ("gpu:v100:4(S:0-1)", 4, "v100"),
+        ("gpu:4", 4, None),
+        ("gpu:a100:2,gpu:h100:2,nvme:1", 4, None),
+        ("craynetwork:4", 0, None),
+        ("(null)", 0, None),
+    ],
+)
+def test_generic_resources_of_slurm(resources: str, gpus: int, kind: str | None) -> None:
+    partitions = (RECORDED / "slurm/cluster/partitions.txt").read_text()
+    (found, *_) = slurm_cluster.queues(partitions, f"main*|4|8|8000+|{resources}\n")
+    assert found.kind == NodeKind(4, 8, 8000 * 2**20, gpus, kind)
+
+
+def test_gridengine_tells_queues_environments_hosts_and_groups() -> None:
+    facts = gridengine_cluster.describe(GRIDENGINE)
+    (queue,) = facts.queues
+    assert facts.version == "SGE 8.1.9"
+    assert (queue.name, queue.time_s, queue.closed) == ("all.q", None, "")
+    assert queue.environments == ("mpi", "single", "rt_F")
+    assert facts.environments == (Environment("mpi", 2), Environment("rt_F", 1), Environment("single", 1))
+    assert queue.kinds == (NodeKind(4, 2, int(23.5 * 2**30)),)
+    assert "rt_F" in facts.resources and "num_proc" in facts.resources
+    assert facts.topology == {"source": "gridengine"}
+    assert (facts.accounts, facts.needs_account) == (("gaa50000",), False)
+
+
+def test_gpus_of_gridengine_are_a_resource_of_the_host() -> None:
+    text = (RECORDED / "gridengine/cluster/gpus.txt").read_text()
+    assert gridengine_cluster.gpus(text) == {}
+    lines = text.splitlines()
+    with_one = "\n".join([*lines[:4], "    hc:gpu=4.000000", *lines[4:]])
+    assert gridengine_cluster.gpus(with_one) == {"node1": 4}
+
+
+def test_pbs_tells_execution_queues_and_what_closes_them() -> None:
+    facts = pbs_cluster.describe(PBS)
+    queues = {queue.name: queue for queue in facts.queues}
+    assert (facts.version, facts.cluster) == ("pbs_version 23.06.06", "pbs1")
+    assert queues["workq"].is_default and not queues["rt_HF"].is_default
+    assert queues["rt_HF"].time_s == 168 * 3600
+    assert queues["rt_HF"].kind == NodeKind(4, 8, 64 * 2**30, 4)
+    assert queues["rt_disabled"].closed == "it is disabled" and queues["rt_stopped"].closed == "it is stopped"
+    assert facts.topology is None
+
+
+def test_nodes_that_are_bound_to_a_queue_are_no_other_queues() -> None:
+    listed = json.loads((RECORDED / "openpbs/queues.json").read_text())["Queue"]
+    vnodes = json.loads((RECORDED / "openpbs/pbsnodes_a.json").read_text())["nodes"]
+    (first, *_) = vnodes.values()
+    first["queue"] = "workq"
+    queues = {queue.name: queue for queue in pbs_cluster.queues(listed, vnodes, "workq")}
+    assert (queues["workq"].all_nodes, queues["rt_HF"].all_nodes) == (1, len(vnodes) - 1)
+
+
+@pytest.mark.parametrize("describe", [slurm_cluster.describe, gridengine_cluster.describe, pbs_cluster.describe])
+@pytest.mark.parametrize("said", ["", "{}", "command not found", "<?xml version='1.0'?><x/>"])
+def test_something_else_is_an_error_in_words(describe: Callable[[Ask], object], said: str) -> None:
+    with pytest.raises(SiteError):
+        describe(lambda argv: said)
+
+
+def test_this_machine_is_one_node() -> None:
+    facts = local_cluster.describe(LOCAL)
+    (queue,) = facts.queues
+    assert queue.kind == NodeKind(1, 2, 24684084 * 1024) and queue.nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [(["NVIDIA H100 80GB HBM3"] * 2, "h100"), (["Tesla V100-SXM2-16GB"], "v100"), (["NVIDIA A100", "Tesla T4"], None)],
+)
+def test_the_type_of_gpus_by_their_names(names: list[str], kind: str | None) -> None:
+    assert local_cluster.gpu_type(names) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("02:00:00", 7200), ("2:00", 120), ("30", 1800), ("1-00:00:00", 86400), ("7-12", 7.5 * 86400),
+        ("1-06:30", 86400 + 6.5 * 3600), ("168:00:00", 168 * 3600), ("UNLIMITED", None), ("infinite", None),
+        ("INFINITY", None), ("", None),
+    ],
+)  # fmt: skip
+def test_time_limits(text: str, seconds: float | None) -> None:
+    assert duration_s(text) == seconds

@@ -1,0 +1,144 @@
+"""init, doctor and sites on this machine, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.images.login import login
+from orchestrator.schedulers.interface import Scheduler
+from orchestrator.schedulers.local import Local
+from orchestrator.sites.checks import folders, programs, scheduler
+from orchestrator.sites.checks.check import Check
+from orchestrator.spec.load import load_site
+from orchestrator.spec.read import read
+from orchestrator.spec.site import Site
+
+HERE = ["--scheduler", "local", "--yes"]
+
+
+def site(text: str) -> Site:
+    return read(Site, text, "site.yaml")[0]
+
+
+def named(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def test_init_writes_a_site_that_is_found_by_its_name(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "mine", *HERE]) == 0
+    said = capsys.readouterr().out
+    path = home / ".config" / "torusrun" / "sites" / "mine.yaml"
+    assert path.read_text() in said and f"written: {path}" in said and "mine: " in said
+    assert load_site("mine").scheduler == "local"
+    assert not [entry for entry in path.parent.iterdir() if entry != path], "nothing half-written is left"
+
+
+def test_init_replaces_a_site_only_when_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / ".config" / "torusrun" / "sites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("mine alone\n")
+    assert main(["init", "mine", *HERE]) == 2
+    assert "--force" in capsys.readouterr().err and path.read_text() == "mine alone\n"
+    assert main(["init", "mine", *HERE, "--force"]) == 0
+    assert load_site("mine").launcher == "spawn"
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "-x", "x.yaml", "a b", ""])
+def test_init_refuses_what_names_no_site(name: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", *HERE, "--", name]) == 2
+    assert "Traceback" not in capsys.readouterr().err and not (home / ".config").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--scheduler", "slrum"], "did you mean 'slurm'?"),
+        (["--scheduler", "local", "--cluster", "abci"], "this cluster is not known; did you mean 'abci-"),
+        (["--scheduler", "local", "--cluster", "abci-v"], "its scheduler is gridengine, and here is local"),
+    ],
+)
+def test_init_names_the_option_that_is_wrong(
+    option: list[str], message: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "mine", *option, "--yes"]) == 2
+    assert message in capsys.readouterr().err and not (home / ".config").exists()
+
+
+def test_doctor_fails_where_the_scheduler_does_not_answer(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert main(["doctor", "--site", "abci-v", "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in told["checks"]}
+    assert (told["schema"], told["site"]) == (1, "abci-v") and Path(told["file"]).name == "abci-v.yaml"
+    assert checks["scheduler"]["outcome"] == "failed" and checks["scheduler"]["mend"]
+
+
+def test_doctor_of_a_site_that_is_not_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--site", "loacl"]) == 2
+    assert "did you mean 'local'" in capsys.readouterr().err
+
+
+def test_a_runs_folder_that_cannot_be_written(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (check,) = folders.checks(site(f"scheduler: local\nlauncher: spawn\nruns: {tmp_path}/file/runs\n"), job=False)
+    assert check.outcome == "failed" and "runs: FOLDER" in check.mend
+
+
+def test_a_runs_folder_is_left_as_it_was(home: Path, tmp_path: Path) -> None:
+    checks = list(folders.checks(site(f"scheduler: local\nlauncher: spawn\nruns: {tmp_path}/runs\n"), job=False))
+    assert named(checks, "runs folder").outcome == "ok" and list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
+def test_a_python_without_torusrun(python: str, home: Path) -> None:
+    made = site(f"scheduler: local\nlauncher: spawn\npython: {python}\n")
+    check = named(list(programs.checks(made, login(made), job=False)), "python")
+    assert check.outcome == "failed" and "python: PATH" in check.mend
+
+
+def test_a_launcher_that_is_not_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for launcher, outcome in (("srun", "failed"), ("mpirun", "warning")):
+        made = site(f"scheduler: slurm\nlauncher: {launcher}\n")
+        check = programs._launcher(made, login(made))
+        assert (check.outcome, "modules" in check.mend) == (outcome, True)
+
+
+def test_a_site_that_cannot_ask_for_nodes(home: Path) -> None:
+    check = scheduler._request(site("scheduler: gridengine\nlauncher: mpirun\nnode: {ranks: 4}\n"))
+    assert check.outcome == "failed" and "-pe NAME {ranks}" in check.said
+    check = scheduler._request(load_site("abci-v"))
+    assert check.outcome == "failed" and "account" in check.said
+
+
+def test_sites_lists_mine_first_and_what_is_wrong(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = home / ".config" / "torusrun" / "sites"
+    folder.mkdir(parents=True)
+    (folder / "slurm.yaml").write_text("scheduler: slurm\nlauncher: srun\nqueue: gpu\n")
+    (folder / "broken.yaml").write_text("scheduler: slurm\nlauncher: rsh\n")
+    assert main(["sites", "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["sites"]}
+    assert (found["slurm"]["queue"], found["slurm"]["ships"], found["slurm"]["readable"]) == ("gpu", False, True)
+    assert not found["broken"]["readable"] and "launcher" in found["broken"]["wrong"]
+    assert found["abci-h"]["ships"] and found["abci-h"]["queue"] == "rt_HF"
+    assert main(["sites"]) == 0
+    said = capsys.readouterr().out
+    assert "cannot be read: " in said and "ships with torusrun" in said
+
+
+class Spooler(Local):
+    """A scheduler of one's own, which says nothing of its cluster."""
+
+    name = "spooler"
+    programs = ()
+    cluster_facts = Scheduler.cluster_facts
+
+
+def test_a_scheduler_that_cannot_be_asked_about_its_cluster(home: Path) -> None:
+    made = site("scheduler: tests.unit.sites.test_verbs:Spooler\nlauncher: spawn\n")
+    checks = list(scheduler.checks(made))
+    assert [(check.name, check.outcome) for check in checks] == [("scheduler", "ok"), ("request", "ok")]
