@@ -12,6 +12,8 @@ import errno
 import os
 import signal
 import subprocess
+import termios
+import tty
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from typing import IO
 from orchestrator.errors import SiteError
 
 CALLS: Counter[str] = Counter()
+SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 # `python -m` looks for modules in the working directory first. Only Python 3.11 has an option against that (-P).
@@ -147,14 +150,73 @@ def run(
     return Finished(tuple(command), done.returncode, done.stdout, done.stderr)
 
 
-def interact(argv: Sequence[str | Path]) -> int:
-    """Run a program on the user's terminal, without a timeout, as it may ask the user something; its exit code."""
+def login_environment() -> dict[str, str]:
+    """Our environment with what a login shell adds to it: many sites set the path of the scheduler's commands there.
+
+    What we have in PYTHONPATH stays first. A shell that fails or takes too long adds nothing.
+    """
+    shell = os.environ.get("SHELL", "/bin/sh")
+    try:
+        asked = subprocess.run(
+            [f"-{Path(shell).name}", "-c", f"echo {SHELL_MARK}; env -0"], executable=shell, timeout=SHELL_S,
+            stdin=subprocess.DEVNULL, capture_output=True, env=safe(os.environ),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return dict(os.environ)
+    pairs = asked.stdout.partition(f"{SHELL_MARK}\n".encode())[2].split(b"\0")
+    found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    rest = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry not in own]
+    return {**os.environ, **found, "PYTHONPATH": os.pathsep.join([*own, *rest])}
+
+
+def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None, *, raw: bool = False) -> int:
+    """Run a program on the user's terminal, without a timeout, as it may ask the user something; its exit code.
+
+    It gets a clean environment and these `variables`. With `raw` the terminal hands on every key as it is, for another
+    terminal at the other end.
+    """
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    before = termios.tcgetattr(0) if raw else None
+    try:
+        if raw:
+            tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
+        environment = {**safe(clean_environment()), **(variables or {})}
+        return subprocess.run(command, env=environment, check=False).returncode
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    finally:
+        if before is not None:
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+    """Start a program that the caller writes to and reads from, and ends. It gets a clean environment."""
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
+    """Start a program that outlives the caller, in a session of its own; it writes to `output`."""
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
-        return subprocess.run(command, env=safe(clean_environment()), check=False).returncode
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=safe(os.environ),
+            start_new_session=True,
+        )
     except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
 
 
 def start(
@@ -162,12 +224,15 @@ def start(
     *,
     environment: Mapping[str, str],
     output: IO[bytes] | None = None,
+    errors: IO[bytes] | None = None,
     own_group: bool = False,
     cwd: Path | None = None,
     keep: Sequence[int] = (),
     parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
     """Start a program that the caller watches and ends. It writes to `output` (default: where we write).
+
+    Its errors go to `errors` (default: to `output`).
 
     It stays in the caller's session; with `own_group` it gets its own process group. It inherits the descriptors
     `keep`. If the caller dies before it, the kernel sends it the signal `parent_death`, so that no program is left
@@ -180,7 +245,7 @@ def start(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=output,
+            stderr=output if errors is None else errors,
             env=safe(environment),
             cwd=cwd,
             pass_fds=keep,

@@ -50,6 +50,12 @@ def expanded(text: str | Path) -> Path:
     return checked((home() if first == "~" else _home_of(first[1:])).joinpath(*path.parts[1:]))
 
 
+def state_folder() -> Path:
+    """Where torusrun keeps what it knows of this user's runs. Raises UserError where there is no home."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (checked(state) if os.path.isabs(state) else home() / ".local" / "state") / "torusrun"
+
+
 def absolute(text: str | Path, beside: Path | None = None) -> Path:
     """`text` as an absolute path. A relative one begins at `beside` (default: the working directory)."""
     path = (beside or Path()) / expanded(text)

@@ -1,0 +1,137 @@
+"""The runs that were submitted to login nodes from here: one file for each, with its host and its last known state.
+
+A file is written before the run is sent. So nothing that may have been submitted is forgotten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import private
+from orchestrator.errors import SiteError, UserError
+from orchestrator.remote.host import LoginHost
+from orchestrator.runs import index
+from orchestrator.runs.files import read_object, write_json
+from orchestrator.spec.paths import state_folder
+from orchestrator.states import State
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run on a login node. `last` is its newest view as JSON, `last_s` when it was (of time.time())."""
+
+    run: str
+    host: LoginHost
+    site: str
+    submitted_s: float
+    last: dict[str, Any] | None = None
+    last_s: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it was over when somebody looked last."""
+        return self.last is not None and State(self.last["state"]).over
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **dataclasses.asdict(self)}
+
+
+def place() -> Path:
+    return state_folder() / "remote"
+
+
+def keep(known: Known) -> None:
+    private.make(place())
+    write_json(place() / f"{known.run}.json", known.as_json(), secret=True)
+
+
+def seen(known: Known, view: dict[str, Any]) -> None:
+    """Remember how a run stands."""
+    keep(replace(known, last=view, last_s=time.time()))
+
+
+def forget(run: str) -> None:
+    (place() / f"{run}.json").unlink(missing_ok=True)
+
+
+def runs() -> list[Known]:
+    """All of them, oldest first; a file that cannot be read is left out."""
+    try:
+        paths = list(place().glob("*.json"))
+    except OSError:
+        return []
+    found = [read for path in paths if (read := _read(path))]
+    return sorted(found, key=lambda known: known.submitted_s)
+
+
+def _read(path: Path) -> Known | None:
+    try:
+        kept = read_object(path) or {}
+        if kept.pop("schema", None) != SCHEMA:
+            return None
+        return Known(**{**kept, "host": LoginHost(**kept["host"])})
+    except (SiteError, TypeError, KeyError):
+        return None
+
+
+def find(word: str) -> Known | None:
+    """The run on a login node that `word` names, as `runs.index.find` would; None where it names none or a local one.
+
+    Raises UserError where it is the beginning of several.
+    """
+    known = runs() if "/" not in word else []
+    if not known:
+        return None
+    if word == "last":
+        here = index.runs()
+        newest = known[-1]
+        return None if here and _made_s(here[-1].run_id) > newest.submitted_s else newest
+    matching = [run for run in known if run.run.startswith(word)]
+    exact = [run for run in matching if run.run == word]
+    here_too = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if matching else []
+    if exact or word in here_too or not matching:
+        return exact[0] if exact else None
+    if len(matching) + len(here_too) > 1:
+        names = ", ".join([*here_too, *(run.run for run in matching)])
+        raise UserError(f"{word!r} begins the ids of {len(matching) + len(here_too)} runs: {names}")
+    return matching[0]
+
+
+def _made_s(run_id: str) -> float:
+    try:
+        return (index.place() / run_id).lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def newest(known: Sequence[Known], most: int) -> list[Known]:
+    """Of these runs the ones that may go on, and at most so many of those that were over."""
+    old = {run.run for run in [run for run in known if run.over][:-most]}
+    return [run for run in known if run.run not in old]
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
+    """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
+    from fnmatch import fnmatchcase
+
+    known, here, there = runs(), [], {}
+    if not known:
+        return list(words), []
+    for word in words:
+        found = [run for run in known if fnmatchcase(run.run, word)] if _is_pattern(word) else []
+        one = None if _is_pattern(word) else find(word)
+        there.update({run.run: run for run in ([one] if one else found)})
+        if not one and (not found or any(fnmatchcase(run.run_id, word) for run in index.runs())):
+            here.append(word)
+    return here, list(there.values()) if words else known
+
+
+def _is_pattern(word: str) -> bool:
+    return "/" not in word and any(char in word for char in "*?[")

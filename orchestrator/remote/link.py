@@ -1,0 +1,20 @@
+"""What carries a session to a login node: the standard streams of one command there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link that is silent for so long is broken
+CONNECT_S = 10.0
+
+
+class Channel(Protocol):
+    """The standard streams of one command on the login node."""
+
+    def send(self, data: bytes) -> None:
+        """Raises LinkLost when it is not taken within SILENCE_S."""
+
+    def receive(self) -> bytes:
+        """What arrives next, not empty. Raises LinkLost at the end, and after SILENCE_S without anything."""
+
+    def close(self) -> None: ...

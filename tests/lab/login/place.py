@@ -1,0 +1,55 @@
+"""A laptop beside a login node: what the tests of remote runs begin with."""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+from pathlib import Path
+
+from ..cluster.processes import run
+from ..cluster.settings import REPO
+from .laptop import LOGIN_ADDRESS, Laptop
+from .sshd import LoginNode, end_earlier
+
+FOLDER = Path("/srv/torusrun-login")
+USER = "lablogin"
+
+
+def make_user(folder: Path = FOLDER) -> Path:
+    """The folder made anew, with the user of a login node whose scheduler is the machine itself; the home."""
+    end_earlier(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o755)
+    home = folder / "home"
+    try:
+        if pwd.getpwnam(USER).pw_dir != str(home):
+            run(["usermod", "--home", str(home), USER])
+    except KeyError:
+        run(["useradd", "--no-create-home", "--home-dir", str(home), "--shell", "/bin/bash", USER])
+    home.mkdir(mode=0o755, parents=True)
+    shutil.chown(home, USER, USER)
+    return home
+
+
+class Away:
+    """The laptop knows the login node's key, and its key opens the login node."""
+
+    def __init__(self, folder: Path, user: str, python: str, source: Path = REPO) -> None:
+        self.folder, self.user = folder, user
+        self.laptop = Laptop(folder, python, source)
+        self.login = LoginNode(folder / "sshd", user, LOGIN_ADDRESS)
+
+    def start(self) -> None:
+        self.laptop.start()
+        self.login.start()
+        self.login.admit(self.laptop.public_key)
+        self.trust(self.login)
+
+    def trust(self, *nodes: LoginNode) -> None:
+        """The laptop knows the keys of these hosts and of no others."""
+        self.laptop.put(".ssh/known_hosts", "".join(node.known_as for node in nodes))
+
+    def stop(self) -> None:
+        self.login.stop()
+        self.laptop.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,254 @@
+"""The verbs from a laptop through a real sshd, with links that break. The login node itself is the scheduler."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import _skip_for
+from tests.e2e.places import until
+from tests.lab.cluster import packages
+from tests.lab.cluster.processes import run
+from tests.lab.cluster.settings import REPO
+from tests.lab.cluster.user import python
+from tests.lab.login import Laptop, LoginNode
+from tests.lab.login.laptop import LOGIN_ADDRESS
+from tests.lab.login.place import FOLDER, USER, Away, make_user
+
+SITE = """host: {host}
+scheduler: local
+launcher: spawn
+python: {python}
+node: {{ranks: 1, interface: lo}}
+stop_before: 5s
+kill_after: 5s
+"""
+COUNTS = "i=0; until test -e ../enough; do i=$((i+1)); echo line $i; sleep 0.1; done"
+RUN = "name: {name}\nsite: ../site.yaml\ncommand: [sh, program.sh]\n"
+
+
+@pytest.fixture(scope="module")
+def away() -> Iterator[Away]:
+    _skip_for(packages.why_not_here())
+    make_user()
+    place = Away(FOLDER, USER, python(REPO, REPO))
+    try:
+        place.start()
+        yield place
+    finally:
+        place.stop()
+
+
+@pytest.fixture
+def laptop(away: Away) -> Laptop:
+    away.trust(away.login)
+    away.laptop.put(".ssh/config", "")
+    use(away.laptop, f"{USER}@{LOGIN_ADDRESS}")
+    return away.laptop
+
+
+def use(laptop: Laptop, host: str, **more: str) -> None:
+    lines = "".join(f"{key}: {value}\n" for key, value in more.items())
+    laptop.put("site.yaml", SITE.format(host=host, python=laptop.python) + lines)
+
+
+def write(laptop: Laptop, name: str, program: str) -> str:
+    laptop.put("project/program.sh", program)
+    laptop.put("project/run.yaml", RUN.format(name=name))
+    return "project/run.yaml"
+
+
+def submit(laptop: Laptop, name: str, program: str) -> str:
+    said = laptop.torusrun("submit", write(laptop, name, program))
+    assert said.returncode == 0, said.stderr
+    return said.stdout.strip()
+
+
+def state(laptop: Laptop, run_id: str) -> dict:
+    said = laptop.torusrun("status", run_id, "--json")
+    assert said.returncode == 0, said.stderr
+    return json.loads(said.stdout)["runs"][0]
+
+
+def test_a_run_from_its_submission_to_its_collection(away: Away, laptop: Laptop) -> None:
+    assert not laptop.sh(["sh", "-c", "command -v sbatch || command -v qsub"]).stdout, "it has no scheduler"
+    run_id = submit(laptop, "whole", "echo made on $(hostname); ls")
+    before = away.login.connections()
+    followed = laptop.torusrun("watch", run_id)
+    assert followed.returncode == 0 and "COMPLETED" in followed.stdout, followed.stdout + followed.stderr
+    assert away.login.connections() == before + 1, "one connection for all that a verb asks"
+    assert "program.sh" in laptop.torusrun("logs", run_id).stdout, "the code of the laptop"
+    view = state(laptop, run_id)
+    assert view["state"] == "COMPLETED" and view["site"] == "site"
+    assert laptop.torusrun("collect", run_id, "out").returncode == 0
+    folder = Path(view["folder"].partition(":")[2])
+    assert (laptop.home / "out/code/program.sh").read_bytes() == (folder / "code/program.sh").read_bytes()
+    log = "attempts/1/logs/rank-0000.log"
+    assert (laptop.home / "out" / log).read_bytes() == (folder / log).read_bytes()
+    assert json.loads((folder / "provenance.json").read_text())["submitted_from"]["user"] == "lablaptop"
+    assert not list(folder.parent.glob(".torusrun-collect-*")), "the copy that was fetched is removed"
+
+
+def test_nothing_is_installed_or_sent_twice(away: Away, laptop: Laptop) -> None:
+    submit(laptop, "once", "echo once")
+    home = away.folder / "home"
+    places = (home / ".local/share/torusrun", home / ".cache/torusrun/files")
+    before = [sorted((path, path.lstat().st_mtime_ns) for path in place.rglob("*")) for place in places]
+    submit(laptop, "once", "echo once")
+    assert [sorted((path, path.lstat().st_mtime_ns) for path in place.rglob("*")) for place in places] == before
+    assert not list((home / ".local/share/torusrun").glob(".*")), "nothing is left half-installed"
+
+
+def test_following_a_log_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+    run_id = submit(laptop, "long", COUNTS)
+    calls = away.folder / "home/.local/state/torusrun/calls"
+    known = set(calls.glob("*/out"))
+    follower = laptop.begin("logs", run_id, "--follow")
+    # The first connection must not break: a host that does not answer at all is told of at once.
+    until(
+        lambda: set(calls.glob("*/out")) - known or follower.poll() is not None, "the call of the first connection", 60
+    )
+    assert follower.poll() is None, follower.communicate()
+    for _ in range(3):
+        before = away.login.connections()
+        laptop.unplug()
+        away.login.drop()
+        time.sleep(1)
+        laptop.plug()
+        until(lambda before=before: away.login.connections() > before, "a new connection")
+    folder = Path(state(laptop, run_id)["folder"].partition(":")[2])
+    (folder / "enough").touch()
+    out, err = follower.communicate(timeout=240)
+    assert out == (folder / "attempts/1/logs/rank-0000.log").read_text(), err
+    assert out.splitlines() == [f"line {number}" for number in range(1, out.count("\n") + 1)]
+    assert "connected again" in err
+
+
+def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Laptop) -> None:
+    path = write(laptop, "single", "sleep 1")
+    laptop.put("project/large", "x" * 3_000_000 + str(time.time()))
+    calls, cuts = away.folder / "home/.local/state/torusrun/calls", 0
+    submitter = laptop.begin("submit", path)
+    while submitter.poll() is None and cuts < 3:  # once it has sent something, whenever that is
+        if list((away.folder / "home/.cache/torusrun/files").glob("*/.*")) or list(calls.glob("submit-single-*")):
+            away.login.drop()
+            cuts += 1
+            time.sleep(1)
+        time.sleep(0.02)
+    out, err = submitter.communicate(timeout=240)
+    assert submitter.returncode == 0 and cuts, err
+    made = [folder.name for folder in (away.folder / "home/torusrun/runs").glob("single-*")]
+    assert made == [out.strip()]
+
+
+def test_the_commands_of_the_page(laptop: Laptop) -> None:
+    """The run is cancelled while it waits, and its second attempt ends by itself."""
+    use(laptop, f"{USER}@{LOGIN_ADDRESS}")
+    laptop.put(".config/torusrun/sites/cluster.yaml", (laptop.home / "site.yaml").read_text())
+    laptop.put("run.yaml", RUN.format(name="page") + "code: page\n")
+    laptop.put("page/program.sh", "test -e ../../again && exit 0; touch ../../again; exec sleep 600")
+    page = (REPO / "docs" / "remote.md").read_text()
+    commands = re.findall(r"^    torusrun (.*)$", page, re.MULTILINE)
+    assert len(commands) == 7
+    for command in commands:
+        if command.startswith("cancel"):
+            until(lambda: state(laptop, "last")["state"] == "RUNNING", "the run to begin")
+        said = laptop.torusrun(*command.split())
+        assert said.returncode == 0, f"{command}: {said.stdout}{said.stderr}"
+        if command.startswith("cancel"):
+            assert laptop.torusrun("watch", "last").returncode == 1
+            assert state(laptop, "last")["state"] == "CANCELLED"
+    assert state(laptop, "last")["attempt"] == 2
+    assert (laptop.home / "results/run/attempts/2/end.json").exists()
+
+
+def test_a_host_that_does_not_answer_makes_no_run_fail(laptop: Laptop) -> None:
+    run_id = submit(laptop, "cut", "sleep 20")
+    assert state(laptop, run_id)["state"] in ("PENDING", "RUNNING")
+    laptop.unplug()
+    try:
+        view = state(laptop, run_id)
+    finally:
+        laptop.plug()
+    assert view["state"] == "UNKNOWN" and "cannot be reached" in view["reason"] and "ago it was" in view["reason"]
+
+
+@pytest.mark.parametrize("connect", ["fabric", "openssh"])
+def test_an_unknown_and_a_changed_host_key_are_refused(away: Away, laptop: Laptop, connect: str) -> None:
+    use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
+    path = write(laptop, "refused", "true")
+    laptop.put(".ssh/known_hosts", "")
+    unknown = laptop.torusrun("submit", path)
+    assert unknown.returncode == 3 and "Traceback" not in unknown.stderr
+    assert "host key" in unknown.stderr and (connect == "openssh" or away.login.fingerprint in unknown.stderr)
+    other = LoginNode(away.folder / "other", USER, LOGIN_ADDRESS)
+    other.folder.mkdir(exist_ok=True)
+    other.make_key()
+    away.trust(other)
+    changed = laptop.torusrun("submit", path)
+    assert changed.returncode == 3 and "CHANGED" in changed.stderr, changed.stderr
+    assert (laptop.home / ".ssh/known_hosts").read_text() == other.known_as, "no key is accepted"
+
+
+def test_a_connection_of_openssh_is_shared(away: Away, laptop: Laptop) -> None:
+    """The master is made by hand, as with a second factor; after that no key opens the login node."""
+    laptop.put(
+        ".ssh/config",
+        f"Host cluster\n  HostName {LOGIN_ADDRESS}\n  User {USER}\n  ControlPath ~/.ssh/%C\n  ControlMaster auto\n"
+        "  ControlPersist 120\n",
+    )
+    use(laptop, "cluster")
+    assert laptop.sh(["ssh", "-fN", "cluster"]).returncode == 0
+    (keys := away.folder / "sshd/authorized_keys").write_text("")
+    try:
+        run_id = submit(laptop, "shared", "echo shared")
+        assert laptop.torusrun("watch", run_id).returncode == 0
+        laptop.sh(["ssh", "-O", "exit", "cluster"])
+        refused = laptop.torusrun("status", run_id)
+        assert "Permission denied" in refused.stdout or "COMPLETED" in refused.stdout
+        use(laptop, f"{USER}@{LOGIN_ADDRESS}")
+        said = laptop.torusrun("submit", "project/run.yaml")
+        assert said.returncode == 3 and "second factor" in said.stderr
+    finally:
+        keys.write_text(f"{laptop.public_key}\n")
+
+
+def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop) -> None:
+    """The login node listens where the laptop has no way to but through the jump host."""
+    run(["ip", "addr", "add", "10.79.0.1/32", "dev", "lo"])
+    inner = LoginNode(away.folder / "inner", USER, "10.79.0.1")
+    try:
+        inner.start()
+        inner.admit(laptop.public_key)
+        laptop.put(
+            ".ssh/config", f"Host inner\n  HostName 10.79.0.1\n  User {USER}\n  ProxyJump {USER}@{LOGIN_ADDRESS}\n"
+        )
+        use(laptop, "inner")
+        away.trust(inner)
+        refused = laptop.torusrun("submit", write(laptop, "through", "true"))
+        assert refused.returncode == 3 and f"{LOGIN_ADDRESS}: its host key is not known" in refused.stderr
+        away.trust(away.login, inner)
+        run_id = submit(laptop, "through", "true")
+        assert laptop.torusrun("watch", run_id).returncode == 0
+    finally:
+        inner.stop()
+        run(["ip", "addr", "del", "10.79.0.1/32", "dev", "lo"])
+
+
+def test_a_login_node_without_a_fitting_python_is_told_of(laptop: Laptop) -> None:
+    path = write(laptop, "old", "true")
+    laptop.put("site.yaml", (laptop.home / "site.yaml").read_text().replace(laptop.python, "/nowhere/python"))
+    said = laptop.torusrun("submit", path)
+    assert said.returncode == 3 and "Python 3.10" in said.stderr
+
+
+def test_a_mistake_that_the_login_node_finds_names_the_file_of_the_laptop(laptop: Laptop) -> None:
+    path = write(laptop, "image", "true")
+    laptop.put("project/run.yaml", (laptop.home / path).read_text() + "image: /nowhere/image.sif\n")
+    said = laptop.torusrun("submit", path)
+    assert said.returncode in (2, 3) and "/nowhere/image.sif" in said.stderr
+    assert not re.search(r"calls/|Traceback", said.stderr), said.stderr
+    assert "image" not in laptop.torusrun("status").stdout, "a run that was refused is not listed"

@@ -1,0 +1,300 @@
+"""Remote runs without ssh: the other side is a process of this machine, and its link breaks wherever a test says."""
+
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import SiteError, UserError
+from orchestrator.remote import asking, connecting, known, sent, session, status, store, wheels
+from orchestrator.remote.frames import Unpacker, packed
+from orchestrator.remote.host import LinkLost, LoginHost
+from orchestrator.remote.known import Known
+from orchestrator.remote.session import Lasting
+from orchestrator.states import State
+
+HERE = LoginHost("nobody@nowhere", python=sys.executable)
+
+
+class Pipe:
+    """A link to a process of this machine. It breaks after `lives` bytes have come through it."""
+
+    def __init__(self, command: str, home: Path, lives: float = float("inf")) -> None:
+        env = {"HOME": str(home), "PATH": os.defpath, "SHELL": "/bin/sh", "PYTHONPATH": str(home)}
+        self._process = subprocess.Popen(
+            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=home
+        )
+        self.lives = lives
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except OSError:
+            raise LinkLost("the pipe broke") from None
+
+    def receive(self) -> bytes:
+        ready = self.lives > 0 and select.select([self._process.stdout], [], [], 60)[0]
+        data = os.read(self._process.stdout.fileno(), 1 << 16) if ready else b""
+        data = data[: int(min(self.lives, len(data)))]
+        self.lives -= len(data)
+        if not data:
+            raise LinkLost("the pipe broke")
+        return data
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home where torusrun has been installed."""
+    place = tmp_path_factory.mktemp("installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "connect", lambda host, command: Pipe(command, place))
+        Lasting(HERE, 0).close()
+    return place
+
+
+@pytest.fixture
+def far(bare: Path, installed: Path) -> Path:
+    """The home of the other side, with torusrun."""
+    (bare / ".local").mkdir()
+    (bare / ".local/share").symlink_to(installed / ".local/share")
+    return bare
+
+
+@pytest.fixture
+def bare(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The home of the other side, where nothing is installed; `session.connect` leads there."""
+    place = tmp_path / "far"
+    place.mkdir()
+    monkeypatch.setattr(session, "connect", lambda host, command: Pipe(command, place))
+    monkeypatch.setattr(session, "WAITS_S", (0.0,))
+    yield place
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> None:
+    """Links that live so long, one after the other; the last one for ever."""
+    left = [*lives, float("inf")]
+    monkeypatch.setattr(session, "connect", lambda host, command: Pipe(command, far, left.pop(0)))
+
+
+def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
+    out, err = bytearray(), bytearray()
+    return asking.call(link_, list(argv), {}, out.extend, err.extend, name), bytes(out), bytes(err)
+
+
+@given(st.lists(st.tuples(st.dictionaries(st.text(), st.text()), st.binary()), max_size=5), st.integers(1, 50))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(sent_: list, size: int) -> None:
+    stream = io.BytesIO(b"Welcome!\nMARK" + b"".join(packed({"h": header}, data) for header, data in sent_))
+    unpacker = Unpacker(lambda: stream.read(size))
+    unpacker.skip_to(b"MARK", 100)
+    assert [((frame := unpacker.frame())[0]["h"], frame[1]) for _ in sent_] == sent_
+
+
+def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
+    with pytest.raises(ValueError, match="noise"):
+        Unpacker(lambda: b"noise\n").skip_to(b"MARK", 100)
+    with pytest.raises(ValueError):
+        Unpacker(lambda: b'{"bytes": -1}\n').frame()
+
+
+def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path) -> None:
+    with Lasting(HERE, 0) as first:
+        assert "torusrun" in first.installed
+        code, out, err = said(first, "orchestrator", "version")
+    assert (code, err) == (0, b""), err
+    with Lasting(HERE, 0) as second:
+        assert second.installed == []
+    folder = bare / ".local/share/torusrun"
+    (own,) = folder.glob("torusrun-*")
+    assert own.name == wheels.own().folder and not list(folder.glob(".*"))
+    assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
+
+
+def test_another_version_over_there_is_not_used(bare: Path) -> None:
+    older = bare / ".local/share/torusrun/torusrun-0.0.9-0123456789abcdef/orchestrator"
+    older.mkdir(parents=True)
+    (older / "__init__.py").write_text("raise SystemExit('the older one')")
+    with Lasting(HERE, 0) as there:
+        assert said(there, "orchestrator", "version")[0] == 0
+
+
+def test_a_wheel_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = lambda header, payload=b"": packed(header, payload[:-1] + b"x" if payload else b"")  # noqa: E731
+    monkeypatch.setattr(session.frames, "packed", damaged)
+    with pytest.raises(SiteError, match="arrived damaged"):
+        Lasting(HERE, 0)
+    assert not list((bare / ".local/share/torusrun").glob("*"))
+
+
+def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
+    import tomllib
+
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    needed = {line.split(">")[0] for line in tomllib.loads(text)["project"]["dependencies"]}
+    names = {name for name, _, _ in wheels.DEPENDENCIES}
+    assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
+    for wheel in wheels.all_wheels():
+        assert any(path.endswith(".py") for path in wheel.files) and not any(p.endswith(".so") for p in wheel.files)
+
+
+@pytest.mark.parametrize("lives", [[1500.0, 1.0, 1300.0], [1000.0, 2000.0, 3000.0]])
+def test_what_a_call_writes_comes_once_and_in_order_over_links_that_break(
+    far: Path, monkeypatch: pytest.MonkeyPatch, lives: list[float]
+) -> None:
+    (far / "counts.py").write_text("import time\nfor i in range(400): print('line', i, flush=True); time.sleep(0.002)")
+    breaking(monkeypatch, far, lives)
+    with Lasting(HERE, 60, say=lambda text: None) as there:
+        code, out, _ = said(there, "counts")
+    assert code == 0 and out.decode().splitlines() == [f"line {number}" for number in range(400)]
+
+
+def test_a_call_of_one_name_is_made_once(far: Path) -> None:
+    (far / "once.py").write_text("open('made', 'a').write('x')")
+    with Lasting(HERE, 0) as there:
+        for _ in range(3):
+            assert said(there, "once", name="same")[0] == 0
+        assert (far / "made").read_text() == "x"
+        there.ask({"ask": "forget", "call": "same"})
+    assert not list((far / ".local/state/torusrun/calls").iterdir())
+
+
+def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
+    with Lasting(HERE, 0) as there:
+        for name in ("../x", "", ".hidden", "a/b", "x" * 300):
+            with pytest.raises(SiteError, match="names no call"):
+                there.ask({"ask": "start", "call": name, "argv": []})
+
+
+def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
+    content = os.urandom(1000)
+    (home / "file").write_bytes(content)
+    sha256 = sent.checksum(home / "file")
+    store.keep(sha256, 0, False, content[:600])
+    assert store.missing([sha256]) == [sha256]
+    store.keep(sha256, 0, False, content[:600])  # asked again
+    store.keep(sha256, 600, True, content[600:])
+    assert store.missing([sha256]) == [] and store.path_of(sha256).read_bytes() == content
+    with pytest.raises(SiteError, match="damaged"):
+        store.keep("0" * 64, 0, True, b"other")
+    with pytest.raises(SiteError):
+        store.path_of("../../x")
+
+
+def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Path) -> None:
+    from orchestrator.code.freeze import freeze
+
+    code = tmp_path / "code"
+    (code / "empty").mkdir(parents=True)
+    (code / "run me.sh").write_text("#!/bin/sh\n")
+    (code / "run me.sh").chmod(0o755)
+    (code / "link").symlink_to("run me.sh")
+    frozen = freeze(code, tmp_path / "copy")
+    entries = sent.listing(tmp_path / "copy")
+    for entry in entries:
+        if entry.kind == "file":
+            store.keep(entry.sha256, 0, True, (tmp_path / "copy" / entry.name).read_bytes())
+    made = sent.assemble(sent.as_json(entries, frozen.checksum, {}), home / "there")
+    assert [(e.name, e.kind, e.sha256) for e in sent.listing(made)] == [(e.name, e.kind, e.sha256) for e in entries]
+    assert os.access(made / "run me.sh", os.X_OK)
+    with pytest.raises(SiteError, match="damaged"):
+        sent.assemble(sent.as_json(entries[:-1], frozen.checksum, {}), home / "there")
+    outside = sent.SentEntry("../outside", "folder", 0o700)
+    with pytest.raises(SiteError, match="not below"):
+        sent.assemble(sent.as_json([outside], frozen.checksum, {}), home / "there")
+
+
+def run_of(name: str, submitted_s: float = 1000.0, **changes: object) -> Known:
+    return Known(name, HERE, "far", submitted_s, **changes)
+
+
+VIEW = {"run": "a-1", "state": "RUNNING", "reason": "", "attempt": 1, "job": "7", "scheduler": "slurm", "grid": [2, 1],
+        "ranks": 2, "hosts": ["n1"], "step": 3, "total_steps": 9, "images_per_s": None, "accuracy": None,
+        "folder": "/runs/a-1", "of a later version": 1}  # fmt: skip
+
+
+def test_an_unreachable_host_makes_its_runs_unknown_with_what_was_known_last(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise LinkLost("nobody@nowhere cannot be reached: no route")
+
+    monkeypatch.setattr(session, "connect", fail)
+    ended = {**VIEW, "run": "b-1", "state": "COMPLETED", "reason": "all ended well"}
+    runs = [run_of("a-1", last=VIEW, last_s=2000.0), run_of("b-1", last=ended, last_s=2000.0), run_of("c-1")]
+    running, over, new = status.views(runs)
+    assert running.state is State.UNKNOWN and "no route" in running.reason and "it was RUNNING" in running.reason
+    assert (running.step, running.folder) == (3, "nobody@nowhere:/runs/a-1")
+    assert over.state is State.COMPLETED and new.state is State.UNKNOWN
+    (alone,) = status.views(runs[1:2], named=False)  # nobody is asked
+    assert alone.state is State.COMPLETED
+
+
+def test_words_find_runs_here_and_there(home: Path) -> None:
+    assert known.find("last") is None and known.split(["x*"]) == (["x*"], [])
+    for name, submitted_s in (("a-1", 1.0), ("a-2", 2.0), ("b-1", 3.0)):
+        known.keep(run_of(name, submitted_s))
+    assert known.find("last").run == "b-1" and known.find("a-1").run == "a-1" and known.find("b").run == "b-1"
+    assert known.find("z") is None and known.find("./a-1") is None
+    with pytest.raises(UserError, match="2 runs: a-1, a-2"):
+        known.find("a")
+    here, there = known.split(["a*", "local-1"])
+    assert here == ["local-1"] and [run.run for run in there] == ["a-1", "a-2"]
+    assert [run.run for run in known.split([])[1]] == ["a-1", "a-2", "b-1"]
+    (known.place() / "a-1.json").write_text("{")
+    assert known.find("a").run == "a-2", "a damaged record is left out"
+
+
+def test_the_fixed_command_means_the_same_in_every_shell() -> None:
+    assert not set(session.PROGRAM) & set("'\"!\n\\$`")
+    assert session._command("~/my env/bin/python").startswith("\"$HOME\"/'my env/bin/python' -c '")
+
+
+def test_ssh_is_used_where_its_configuration_shares_connections(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "ssh"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    for path, wanted in (("/home/me/.ssh/%C", "openssh"), ("none", "fabric")):
+        program.write_text(f"#!/bin/sh\necho host far\necho controlpath {path}\n")
+        program.chmod(0o755)
+        assert connecting._fitting(HERE) == wanted
+
+
+def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
+    probe = "import sys; from orchestrator.cli import main; main(['status']); print(json.dumps(sorted(sys.modules)))"
+    out = subprocess.run(
+        [sys.executable, "-c", f"import json; {probe}"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[-1]
+    assert not {"fabric", "paramiko", "orchestrator.remote.session"} & set(json.loads(out))
+
+
+def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
+    from orchestrator.remote.host import of
+    from orchestrator.spec.load import load_site
+
+    page = (Path(__file__).parents[2] / "docs" / "remote.md").read_text()
+    (tmp_path / "site.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    assert of(load_site(str(tmp_path / "site.yaml"))) == LoginHost("me@login.example", None, "~/venv/bin/python")
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "me@", "a;b", "$(x)", ""])
+def test_what_is_no_host_is_refused_by_the_reader(tmp_path: Path, home: Path, host: str) -> None:
+    from orchestrator.spec.load import load_site
+
+    (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nhost: {json.dumps(host)}\n")
+    with pytest.raises(UserError, match="site.yaml:3"):
+        load_site(str(tmp_path / "site.yaml"))
