@@ -10,6 +10,7 @@ from orchestrator.attempts.seen import Seen
 from orchestrator.errors import SiteError, UserError
 from orchestrator.plans.kept import read_plan
 from orchestrator.plans.stretches import stretches
+from orchestrator.runs import allocation, ledger
 from orchestrator.runs.folder import RunFolder
 from orchestrator.states import State
 
@@ -38,6 +39,8 @@ def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
         raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for one to come")
     if goes_on := _goes_on(seen):
         raise UserError(f"{seen.run} {goes_on}")
+    if held := allocation.held_in(ledger.events(RunFolder(Path(seen.folder)).ledger), seen.attempt):
+        raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
     return Awaited(seen.job, seen.folder, any_end)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from time import monotonic, sleep
 
+from orchestrator.attempts import held
 from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import UserError
 from orchestrator.plans.kept import read_plan
-from orchestrator.runs import index, ledger
+from orchestrator.runs import allocation, index, ledger
 from orchestrator.runs.events import CancelRequested, Started
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers import client
@@ -35,7 +36,13 @@ def _cancel(run: RunFolder, seen: Seen) -> None:
     site = read_plan(run, seen.attempt).site
     begun = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
     # Were its job ended at once, not every scheduler would leave its processes the time to write a checkpoint.
-    if not (begun and _ends_by_itself(run.attempt(seen.attempt), site.kill_after_s + NOTICED_S)):
+    in_held = bool(allocation.held_in(ledger.events(run.ledger), seen.attempt))  # its job goes on with other attempts
+    wait = begun or in_held
+    if wait and _ends_by_itself(run.attempt(seen.attempt), site.kill_after_s + NOTICED_S):
+        return
+    if in_held:
+        held.end(run, seen.attempt)
+    else:
         client.of(site).cancel(seen.job)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,32 @@ from orchestrator.images.kept import Image
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.kept import write_attempt
 from orchestrator.plans.plan import Plan
-from orchestrator.runs import index, ledger, provenance
+from orchestrator.runs import allocation, index, ledger, provenance
 from orchestrator.runs.events import Submitting
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 
 
-def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFolder:
+@dataclass(frozen=True)
+class Origin:
+    """Where a run came from, if not from here: its provenance, git's diff, and what is said of its code."""
+
+    provenance: dict[str, Any]
+    diff: str
+    code: dict[str, Any]
+
+
+def run(
+    first: AttemptPlan,
+    source: Path,
+    text: str,
+    event: Submitting,
+    origin: Origin | None = None,
+    idle_s: float | None = None,
+) -> RunFolder:
     """The folder of a run with its first attempt, whose job script is `text`; its spec lies in the folder `source`.
+
+    With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
 
     The run is in the index before it has a folder. Raises UserError where its image does not fit or its code cannot be
     copied, SiteError where the folder cannot be made; nothing is left then.
@@ -36,11 +55,15 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
     plan = first.plan
     folder = RunFolder(plan.folder)
     image = checking.fitting(plan)
-    facts = provenance.gather(source, recipe=plan.recipe)
+    gathered, diff = provenance.gather(source, recipe=plan.recipe)
+    origin = origin or Origin({}, diff, {})
+    facts = Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            _run(RunFolder(folder.unfinished), first, text, image, *facts)
+            _run(RunFolder(folder.unfinished), first, text, image, facts)
+            if idle_s is not None:
+                allocation.make(RunFolder(folder.unfinished), idle_s)
             ledger.append(RunFolder(folder.unfinished).ledger, event)
             folder.unfinished.rename(folder.folder)
         except UserError:
@@ -53,32 +76,30 @@ def run(first: AttemptPlan, source: Path, text: str, event: Submitting) -> RunFo
     return folder
 
 
-def _run(
-    made: RunFolder, first: AttemptPlan, text: str, image: Image | None, gathered: dict[str, Any], diff: str
-) -> None:
+def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, origin: Origin) -> None:
     made.folder.mkdir(mode=private.FOLDER)
     made.attempts.mkdir(mode=private.FOLDER)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
-    write_json(made.provenance, gathered)
-    if diff:
-        write_text(made.code_diff, diff, secret=True)  # it may quote files that nobody else may read
+    write_json(made.provenance, origin.provenance)
+    if origin.diff:
+        write_text(made.code_diff, origin.diff, secret=True)  # it may quote files that nobody else may read
     if image:
         image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
     if first.plan.code:
-        _freeze(first.plan, first.plan.code, made)
+        _freeze(first.plan, first.plan.code, made, origin)
     _fill(made.attempt(1), first, text)
 
 
-def _freeze(plan: Plan, code: Path, made: RunFolder) -> None:
+def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
-    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=_written(plan))
+    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
     for note in frozen.notes:
         print(f"torusrun: {code}: {note}", file=sys.stderr)
-    write_json(made.code_record, frozen.record())
+    write_json(made.code_record, {**frozen.record(), **origin.code})
 
 
-def _written(plan: Plan) -> list[str]:
+def written(plan: Plan) -> list[str]:
     """The folders below the code that the command writes, which are not copied."""
     return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
 
@@ -93,7 +114,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     private.check_makable(index.place())
     if not plan.code:
         return image, None
-    return image, chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=_written(plan))
+    return image, chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
 
 
 def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.attempts import submit
+from orchestrator.attempts import held, submit
+from orchestrator.attempts.held import Allocation
 from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import checking
@@ -14,7 +15,7 @@ from orchestrator.plans import kept
 from orchestrator.plans.attempt import derive
 from orchestrator.plans.plan import Plan
 from orchestrator.programs import command
-from orchestrator.runs import claim, index, ledger, lock
+from orchestrator.runs import allocation, claim, index, ledger, lock
 from orchestrator.runs.changes import Changes
 from orchestrator.runs.events import Started
 from orchestrator.runs.folder import RunFolder
@@ -27,20 +28,31 @@ FORCE = "if you know that it is not at work any more, resume it with --force"
 
 
 def resume(
-    run: RunFolder, look: Look, changes: Changes, *, force: bool = False, new_image: bool = False
+    run: RunFolder,
+    look: Look,
+    changes: Changes,
+    *,
+    force: bool = False,
+    new_image: bool = False,
+    into: Allocation | None = None,
 ) -> Path | None:
     """Submit the next attempt, with these changes; the checkpoint from which it goes on, None for the beginning.
 
     Raises UserError when the run is COMPLETED, when the changes do not fit, or when it is not certain that its newest
     attempt is over. `force` says that the user knows better: should that attempt be at work all the same, it ends when
-    the new one begins, and no two of them train at once (runs/claim.py).
+    the new one begins, and no two of them train at once (runs/claim.py). It goes `into` a held allocation, or to the
+    scheduler.
     """
     index.own(run)
     with lock.alone(run):
-        return _resume(run, look(run), changes, force, new_image)
+        return _resume(run, look(run), changes, force, new_image, into)
 
 
-def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool) -> Path | None:
+def _resume(
+    run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool, into: Allocation | None
+) -> Path | None:
+    if allocation.is_held(run):
+        raise UserError(f"{run.run_id} held an allocation, and no run: `torusrun hold` asks for another one")
     if seen.state is State.COMPLETED:
         raise UserError(f"{run.run_id} is COMPLETED: there is nothing left to resume")
     if not force and (why := _uncertain(run, seen) or _never_again(run, seen)):
@@ -50,10 +62,11 @@ def _resume(run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image
     checkpoint, epochs = _checkpoint(run, plan)
     planned = derive(plan, history, seen.attempt + 1, changes, epochs)
     _same_image(run, planned.plan, new_image)
-    submit.later(planned, run, checkpoint.name if checkpoint else None)
+    submit.later(planned, run, checkpoint.name if checkpoint else None, into)
     if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
         with contextlib.suppress(SiteError):
-            client.of(planned.plan.site).cancel(seen.job)
+            if not held.end(run, seen.attempt):
+                client.of(planned.plan.site).cancel(seen.job)
     return checkpoint
 
 

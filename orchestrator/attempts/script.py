@@ -13,24 +13,35 @@ from orchestrator.schedulers.script import job_script
 from orchestrator.version import __version__
 
 
-def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None) -> str:
-    """The exact text of the script; `asked` is the job's request where it waits for others."""
+def script(
+    planned: AttemptPlan,
+    attempt: Attempt,
+    asked: Request | None = None,
+    *,
+    held: bool = False,
+    module: str = "orchestrator.job.attempt",
+) -> str:
+    """The exact text of the script, which starts `module`; `asked` is the job's request where it waits for others.
+
+    `held` says that a keeper starts it, in an allocation that is there already.
+    """
     plan = planned.plan
     return job_script(
         schedulers.get(plan.site.scheduler),
         asked or request(planned, attempt),
         attempt=attempt.folder,
-        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
+        entry=process.module(plan.python, module, attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
         modules=plan.site.modules,
         purge_modules=plan.site.purge_modules,
         setup=(*plan.site.setup, *plan.run.setup),
-        environment={**_python_path(), **plan.environment},
+        environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
+        held=held,
     )
 
 
-def _python_path() -> dict[str, str]:
+def python_path() -> dict[str, str]:
     """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
     path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
     return {"PYTHONPATH": path} if path else {}

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import private
-from orchestrator.attempts import create
+from orchestrator.attempts import create, held
 from orchestrator.attempts.after import Awaited
+from orchestrator.attempts.held import Allocation
 from orchestrator.attempts.script import script
 from orchestrator.errors import SiteError, UserError
 from orchestrator.plans import attempt as attempt_plan
@@ -19,23 +20,41 @@ from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.request import request
 from orchestrator.process import NoAnswer
-from orchestrator.runs import index, ledger
+from orchestrator.runs import index, ledger, settled
 from orchestrator.runs.events import Refused, Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
+SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # what a job's script starts
 
-def first(plan: Plan, source: Path, after: Sequence[Awaited] = ()) -> RunFolder:
+
+def first(
+    plan: Plan,
+    source: Path,
+    after: Sequence[Awaited] = (),
+    origin: create.Origin | None = None,
+    *,
+    into: Allocation | None = None,
+    idle_s: float | None = None,
+) -> RunFolder:
     """Make the run of a plan whose spec lies in `source`, and submit its first attempt, to begin after these jobs.
 
-    A run that the scheduler refuses leaves nothing behind. Raises SiteError or UserError for that, NoAnswer when nobody
-    knows (the run then stays).
+    `origin` tells where its files came from, if not from here. It goes `into` a held allocation, or to the scheduler.
+    With `idle_s` its job is to hold an allocation for others. A run that is refused leaves nothing behind. Raises
+    SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
     """
-    run, (planned, asked, text) = RunFolder(plan.folder), proposed(plan, after)
-    create.run(planned, source, text, _submitting(planned, asked, after))
+    if plan.site.host:
+        raise UserError(f"the site is reached through {plan.site.host}: only `torusrun submit RUN.yaml` goes there")
+    if into:
+        held.check(plan, into)
+    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+    asked = _request(planned, run, after)
+    module = SUPERVISOR if idle_s is None else KEEPER
+    text = script(planned, run.attempt(1), asked, held=into is not None, module=module)
+    create.run(planned, source, text, _submitting(planned, asked, after, into=into), origin, idle_s)
     try:
-        _submit(planned, run, asked)
+        _submit(planned, run, asked, into)
     except NoAnswer:
         raise
     except (SiteError, UserError):
@@ -51,19 +70,24 @@ def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Re
     return planned, asked, script(planned, run.attempt(1), asked)
 
 
-def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, after: Sequence[Awaited] = ()) -> None:
+def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, into: Allocation | None = None) -> None:
     """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
+
+    It goes `into` a held allocation, or to the scheduler.
 
     Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
     was submitted (it then stays).
     """
     attempt = run.attempt(planned.number)
-    asked = _request(planned, run, after)
-    text = script(planned, attempt, asked)
-    ledger.append(run.ledger, _submitting(planned, asked, after, resumes))
+    if into:
+        held.check(planned.plan, into)
+    asked = _request(planned, run, ())
+    text = script(planned, attempt, asked, held=into is not None)
+    settled.forget(run.run_id)
+    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into))
     create.attempt(attempt, planned, text)
     try:
-        _submit(planned, run, asked)
+        _submit(planned, run, asked, into)
     except NoAnswer:
         raise
     except (SiteError, UserError) as error:
@@ -78,16 +102,24 @@ def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> 
 
 
 def _submitting(
-    planned: AttemptPlan, asked: Request, after: Sequence[Awaited], resumes: str | None = None
+    planned: AttemptPlan,
+    asked: Request,
+    after: Sequence[Awaited],
+    resumes: str | None = None,
+    into: Allocation | None = None,
 ) -> Submitting:
     well = tuple(awaited.folder for awaited in after if not awaited.any_end)
     any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
-    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes)
+    held_in = str(into.run.folder) if into else ""
+    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in)
 
 
-def _submit(planned: AttemptPlan, run: RunFolder, asked: Request) -> None:
-    """Ask the scheduler for the attempt's job. Raises NoAnswer where there may be a job all the same."""
+def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
+    """Ask the scheduler for the attempt's job, or a keeper. Raises NoAnswer where there may be a job all the same."""
     attempt, site = run.attempt(planned.number), planned.plan.site
+    if into:
+        ledger.append(run.ledger, Submitted(planned.number, held.hand_in(into, attempt), site.scheduler))
+        return
     with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
         job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
     ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))

@@ -33,12 +33,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="although it is not certain that the newest attempt is over: it ends when the new one begins",
     )
     parser.add_argument("--new-image", action="store_true", help="although the container image has changed")
+    asked.held(parser)
     parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
 
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.api import open_run
+    from orchestrator.remote import verbs
 
+    options = [f"--{name}={value}" for name in ("time", "nodes", "grid") if (value := getattr(args, name)) is not None]
+    options += [f"--exclude={host}" for host in args.exclude]
+    options += [f"--{name.replace('_', '-')}" for name in ("force", "new_image", "wait") if getattr(args, name)]
+    if (code := verbs.run(args.run_id, "resume", options)) is not None:
+        return code
     resumed = open_run(args.run_id)
     checkpoint = resumed.resume(
         time=args.time,
@@ -47,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
         exclude=args.exclude,
         force=args.force,
         new_image=args.new_image,
+        held=args.held,
     )
     origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
     print(f"{resumed.id} goes on from {origin}")

@@ -7,14 +7,19 @@ examples:
   torusrun submit run.yaml --site slurm --dry-run --ask
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
+  torusrun submit run.yaml --in last
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.plans.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="begin once this run has ended, however; may be repeated",
     )
+    asked.held(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
     how.add_argument(
@@ -47,16 +53,32 @@ def run(args: argparse.Namespace) -> int:
     if (args.ask or args.json) and not args.dry_run:
         raise UserError(f"{'--ask' if args.ask else '--json'} goes with --dry-run: add it, or leave this out")
     if args.dry_run or args.print_script:
+        if args.held:
+            raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
         return _dry_run(args)
-    from orchestrator.api import submit
+    from orchestrator.api import plan, submit_planned
 
-    submitted = submit(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
+    planned = plan(args.file, site=args.site, settings=args.settings)
+    if planned.site.host:
+        return _submit_there(args, planned)
+    submitted = submit_planned(planned, args.file, after=args.after, after_any=args.after_any, held=args.held)
     print(submitted.id, flush=True)
     if not args.wait:
         return DONE
     from orchestrator.commands.watch import follow_to_end
 
     return follow_to_end(submitted.folder)
+
+
+def _submit_there(args: argparse.Namespace, planned: Plan) -> int:
+    """Submit through the login node of the run's site."""
+    from orchestrator.remote import submit, verbs
+
+    if args.after or args.after_any or args.held:
+        raise UserError("--after, --after-any and --in go through no login node yet: submit on the login node itself")
+    submitted = submit.submit(planned, args.file, site=args.site, settings=args.settings)
+    print(submitted.run, flush=True)
+    return verbs.run_there(submitted, "watch") if args.wait else DONE
 
 
 def _dry_run(args: argparse.Namespace) -> int:

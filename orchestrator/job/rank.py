@@ -12,16 +12,16 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from orchestrator import process
 from orchestrator.errors import SITE_FAILED, TorusrunError
+from orchestrator.job.rank_program import RankProgram
 from orchestrator.placement.binding import bind
 from orchestrator.placement.mapping import Placement, misplaced
 from orchestrator.programs.contract import master_environment, ranks_environment
@@ -29,12 +29,11 @@ from orchestrator.programs.program import Program
 from orchestrator.runs import claim
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.log_times import Recorder, index_of
 from orchestrator.runs.records import RankEnd
 
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # of one that torusrun itself was started by: it would mislead the program
 MISPLACED = 64
-POLL_S = 0.2
-HOST_PULSE_S = 10.0  # one rank of each host shows that often that the host lives
 
 
 def main() -> int:
@@ -97,16 +96,17 @@ def _run(
         if not program.own_group:  # mpirun sends these to the program too, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
-        with open(attempt.rank_log(rank), "ab") as log:
-            child = process.start(
-                command,
-                environment=environment,
-                output=log,
-                cwd=Path(program.directory) if program.directory and not launch["container"] else None,
-                keep=[lock, *_of_pmi(environment)],
-                own_group=program.own_group,
-                parent_death=signal.SIGKILL,
-            )
+        log = held.enter_context(open(attempt.rank_log(rank), "ab"))
+        times = Recorder(log.fileno(), index_of(attempt.rank_log(rank)))
+        child = process.start(
+            command,
+            environment=environment,
+            output=log,
+            cwd=Path(program.directory) if program.directory and not launch["container"] else None,
+            keep=[lock, *_of_pmi(environment)],
+            own_group=program.own_group,
+            parent_death=signal.SIGKILL,
+        )
         local_rank = placement.slots[rank].local_rank
         start = {
             "rank": rank,
@@ -119,7 +119,8 @@ def _run(
         write_json(attempt.rank_start(rank), start)
         joined = bool(launch["container"] and launch["container"]["instance"])
         first = local_rank == 0
-        return Wrapper(child, attempt, rank, program, launch["kill_after_s"], pulse=first, joined=joined).wait()
+        running = RankProgram(child, attempt, rank, program, launch["kill_after_s"], times, pulse=first, joined=joined)
+        return running.wait()
 
 
 def _environment(
@@ -196,87 +197,6 @@ def _of_pmi(environment: Mapping[str, str]) -> list[int]:
     """The descriptor by which a program of MPICH talks to Hydra, which started this wrapper with it."""
     number = environment.get("PMI_FD", "")
     return [int(number)] if number.isdigit() else []
-
-
-class Wrapper:
-    """The program of a rank from its start to its end, and what the wrapper is asked meanwhile."""
-
-    def __init__(
-        self,
-        child: subprocess.Popen[bytes],
-        attempt: Attempt,
-        rank: int,
-        program: Program,
-        kill_after_s: float,
-        *,
-        pulse: bool,
-        joined: bool = False,
-    ) -> None:
-        self.child, self.attempt, self.rank = child, attempt, rank
-        self.program, self.kill_after_s = program, kill_after_s
-        self.pulse_s = time.monotonic() if pulse else float("inf")
-        self.joined = joined
-        self.told_s: float | None = None
-        self.asked_where = False
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._ask_to_stop)
-        signal.signal(signal.SIGUSR1, self._ask_where)
-
-    def wait(self) -> tuple[int, bool]:
-        """(the exit code, negative for a signal; whether the program was told to end before)."""
-        noted = False
-        while True:
-            try:
-                code = self.child.wait(timeout=POLL_S)
-                self._kill()
-                return code, self.told_s is not None
-            except subprocess.TimeoutExpired:
-                if self.told_s and not noted:
-                    noted = True
-                    self._note(self.attempt.rank_told(self.rank))
-                if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
-                    self._kill()
-                if time.monotonic() > self.pulse_s + HOST_PULSE_S:
-                    self.pulse_s = time.monotonic()
-                    with contextlib.suppress(OSError):  # the time of the record says that this host lives
-                        os.utime(self.attempt.rank_start(self.rank))
-                if self.asked_where:
-                    self.asked_where = False
-                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self._program()))
-
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        """Any request to end reaches the program once, as the signal it knows: it stops after a checkpoint."""
-        if self.told_s is None:
-            self._send(self.program.stop_signal)
-            self._send(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
-            self.told_s = time.monotonic()
-
-    def _ask_where(self, number: int, frame: FrameType | None) -> None:
-        """The supervisor asks where the ranks are: the program writes its stack to its log, if it knows how."""
-        if self.program.shows_stack:
-            self._send(signal.SIGUSR1)
-        self.asked_where = True
-
-    def _send(self, number: int) -> None:
-        if self.child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._program(), number)
-
-    def _program(self) -> int:
-        """The process of the program: a runtime passes signals on to it, but not to one that joined an instance."""
-        return process.child_of(self.child.pid) if self.joined else self.child.pid
-
-    def _kill(self) -> None:
-        """End the program and, where it has a group of its own, what it started."""
-        self.child.kill()
-        if self.program.own_group:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.child.pid, signal.SIGKILL)
-
-    def _note(self, path: Path, **values: Any) -> None:
-        """Something that the supervisor may want to know; that the disk is full, it knows already."""
-        with contextlib.suppress(TorusrunError):
-            write_json(path, {"t": time.time(), **values})
 
 
 if __name__ == "__main__":

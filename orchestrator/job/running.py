@@ -121,7 +121,8 @@ class Running:
 
     def _pass_on(self, now_s: float) -> None:
         """Tell the ranks once that they are to stop after a checkpoint."""
-        if not self.stop and (stop := self.asked()):
+        stop = self.asked()  # also once it is told: it shows that the supervisor lives, too
+        if stop and not self.stop:
             self.stop = stop
             self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from orchestrator.errors import TorusrunError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.job import gather, stage
-from orchestrator.job.handover import hand_over
+from orchestrator.job.in_allocation import in_allocation
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
@@ -36,6 +36,7 @@ from orchestrator.runs.claim import Superseded
 from orchestrator.runs.events import CancelRequested, Ended, Started, Unordered
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.log_times import Recorder, index_of
 from orchestrator.runs.records import End, is_done
 from orchestrator.states import State
 
@@ -48,8 +49,17 @@ AT_WORK = "a process of its ranks holds {path}; end it, or if its hosts are gone
 def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run one attempt to its end and record it, whatever happens."""
     attempt = run.attempt(number)
+    times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job))
+    for recorder in times:
+        recorder.look(last=True)
+    return end
+
+
+def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
+    """The end that `work` comes to, or that it failed, written down for the attempt."""
     try:
-        end = Supervisor(run, attempt).run(job)
+        end = work()
     except TorusrunError as error:
         end = End(State.FAILED, str(error))
     except Exception as error:
@@ -57,7 +67,7 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
         end = End(State.FAILED, defect.report(error, ["supervise"]))
     end.write(attempt.end)
     if end.certain:
-        ledger.append(run.ledger, Ended(number, end.state, end.reason))
+        ledger.append(run.ledger, Ended(attempt.number, end.state, end.reason))
     return end
 
 
@@ -71,14 +81,17 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
 class Supervisor:
     """One attempt from its hosts to its end."""
 
-    def __init__(self, run: RunFolder, attempt: Attempt) -> None:
+    def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
         self.parent = os.getppid()
         self.folder = run
         self.attempt = attempt
+        self.times = times
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.told: StopReason | None = None
+        self.held = in_allocation(os.environ)  # what holds the allocation that this is one of many attempts in
+        self.limit_s = self.held.left_s if self.held else self.plan.run.time_s
         self.short = ""  # what the scheduler did not give, in words
         self.ledger_size = 0
         self.looked_s = self.pulse_s = 0.0
@@ -132,6 +145,8 @@ class Supervisor:
         # The ranks may have been told, and have ended, before the supervisor was.
         evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
         if evidence.wants_other_nodes and (stop is None or stop.state is State.TIMEOUT):
+            from orchestrator.job.handover import hand_over  # with all that submits: half of what a start costs
+
             return hand_over(self.folder, self.attempt.number, self.plan)
         return verdict(evidence, stop)
 
@@ -188,7 +203,7 @@ class Supervisor:
             runtime.check_signature(runtime.required(site.runtime), Path(image.path))
         if not site.stage:
             image_kept.verify(image)
-        else:
+        elif not (self.held and self.held.staged(image)):
             scheduler = schedulers.get(self.plan.site.scheduler)
             stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
 
@@ -198,6 +213,8 @@ class Supervisor:
         self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
+        if self.held and not self.plan.site.topology:
+            hosts = list(dict.fromkeys(hosts))[: self.plan.run.nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if found.unordered:
             reason = f"the hosts keep the scheduler's order: {found.unordered}"
@@ -206,7 +223,8 @@ class Supervisor:
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        return place(self.plan.grid, found.hosts, self.plan.ranks_per_node)
+        given = found.hosts[: self.plan.run.nodes] if self.held else found.hosts
+        return place(self.plan.grid, given, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
         reason = f"told to end by {signal.Signals(number).name} from outside"
@@ -222,9 +240,11 @@ class Supervisor:
             self.pulse_s = now_s
             with contextlib.suppress(OSError):
                 os.utime(self.attempt.pulse)
-        limit_s = self.plan.run.time_s
-        if now_s > self.started_s + limit_s - self.plan.stop_before_s:
-            self.told = self.told or StopReason(State.TIMEOUT, f"its time limit of {limit_s:g} s is near", certain=True)
+        for recorder in self.times:
+            recorder.look()
+        if now_s > self.started_s + self.limit_s - self.plan.stop_before_s:
+            limit = f"its time limit of {self.limit_s:g} s" if not self.held else "the end of its held allocation"
+            self.told = self.told or StopReason(State.TIMEOUT, f"{limit} is near", certain=True)
         return self.told or self._cancelled_meanwhile() or self._superseded(now_s)
 
     def _superseded(self, now_s: float) -> StopReason | None:

@@ -34,7 +34,7 @@ def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text
             copy_folder(run.folder, partial, LEFT_BEHIND, say)
             if checkpoints != "none":
                 _copy_checkpoints(run, partial, checkpoints == "all", say)
-            _give_name(partial, into)
+            give_name(partial, into)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
@@ -88,7 +88,7 @@ def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
     return True
 
 
-def _give_name(partial: Path, into: Path) -> None:
+def give_name(partial: Path, into: Path) -> None:
     """Rename a folder, never over anything: an empty folder made under the new name holds it until the rename."""
     into.mkdir(mode=0o700)
     try:

@@ -70,7 +70,8 @@ class Submitting(Event):
     """A client is about to ask the scheduler for a job of this `name`.
 
     `after` are the folders of the runs that have to complete first, `after_any` of those that only have to end.
-    `resumes` is the checkpoint from which a later attempt goes on; None is step 0.
+    `resumes` is the checkpoint from which a later attempt goes on; None is step 0. `held_in` is the folder of the run
+    whose held allocation the attempt runs in: no scheduler is asked then.
     """
 
     kind = "submitting"
@@ -79,6 +80,7 @@ class Submitting(Event):
     after_any: tuple[str, ...] = field(default=(), metadata=_as(_texts))
     resumes: str | None = field(default=None, metadata=_as(lambda value: None if value is None else _text(value)))
     changes: Changes = field(default_factory=Changes, metadata=_as(Changes.from_json))
+    held_in: str = field(default="", metadata=_as(_text))
 
 
 @dataclass(frozen=True)

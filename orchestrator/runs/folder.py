@@ -85,6 +85,18 @@ class Attempt:
         return self.folder / "pulse"
 
     @property
+    def keeper(self) -> Path:
+        return self.folder / "keeper.json"
+
+    @property
+    def inbox(self) -> Path:
+        return self.folder / "inbox"
+
+    @property
+    def closed_inbox(self) -> Path:
+        return self.folder / "inbox.closed"
+
+    @property
     def ranks(self) -> Path:
         return self.folder / "ranks"
 
@@ -153,6 +165,10 @@ class RunFolder:
     @property
     def definition(self) -> Path:
         return self.folder / "image.def"
+
+    @property
+    def hold(self) -> Path:
+        return self.folder / "hold.json"
 
     @property
     def code_diff(self) -> Path:

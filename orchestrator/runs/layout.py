@@ -15,7 +15,7 @@ class Held:
 
     name: str
     what: str
-    of: Literal["", "image", "train", "command", "code"] = ""
+    of: Literal["", "image", "train", "command", "code", "hold"] = ""
 
 
 RUN = (
@@ -27,6 +27,7 @@ RUN = (
     Held("image.def", "the definition of the image, where it was built of a recipe", "image"),
     Held("code/", "the code of the user as it was at submit, which the ranks use", "code"),
     Held("code.json", "where that code came from", "code"),
+    Held("hold.json", "that it holds an allocation, and after how long without an attempt it ends", "hold"),
     Held("ledger.jsonl", "what happened, append-only"),
     Held("metrics.jsonl", "what was measured, over all attempts"),
     Held("checkpoints/", "step-00000150/{state.pt,manifest.json}", "train"),
@@ -39,6 +40,7 @@ ATTEMPT = (
     Held("plan.json", "what the job of this attempt reads"),
     Held("job.sh", "the job script"),
     Held("job.out job.err", "the output of the job: of the supervisor and the launcher"),
+    Held("job.out.times job.err.times", "when they had grown how far (runs/log_times.py)"),
     Held("placement.json", "the host, local rank and place in the grid of every rank"),
     Held("hostfile", "the hosts in the order of the ranks, for the launcher"),
     Held("launch.json", "what the wrapper of every rank starts"),
@@ -49,12 +51,15 @@ ATTEMPT = (
     Held("done.json", "that the training is done", "train"),
     Held("end.json", "how the attempt ended"),
     Held("logs/rank-NNNN.log", "the output of each rank"),
+    Held("logs/rank-NNNN.log.times", "when it had grown how far"),
     Held("ranks/NNNN.start.json", "where each rank runs"),
     Held("ranks/NNNN.end.json", "how each rank ended"),
     Held("ranks/NNNN.told.json", "that a rank was told to end"),
     Held("ranks/NNNN.seen.json", "the state of a rank's process in a hang"),
     Held("ranks/NNNN.env", "values that the container's runtime cannot carry", "image"),
     Held("alive", "held locked by the ranks (runs/claim.py)"),
+    Held("keeper.json", "what the keeper of a held allocation does, and until when it holds", "hold"),
+    Held("inbox/", "requests to the keeper; inbox.closed/ once it takes no more", "hold"),
     Held("pulse", "touched every few seconds by the supervisor while it lives"),
 )
 

@@ -35,12 +35,12 @@ def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str,
         return [], 0
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
-    rows = [_row(line) for line in lines if line.strip()]
-    found = [row for row in (*rows, _row(rest)) if row]
+    rows = [row_of(line) for line in lines if line.strip()]
+    found = [row for row in (*rows, row_of(rest)) if row]
     return found, rows.count(None)
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def row_of(line: bytes) -> dict[str, Any] | None:
     """The row in a line, None where it is not whole or its numbers are none."""
     try:
         row = parsed(line)

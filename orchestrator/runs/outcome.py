@@ -42,7 +42,8 @@ def resolve(
         status = _over(events, attempt, end, job, now_s)
         return _completed(status) if done else status
     if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
-        return _completed(_status(end)) if done else _status(end)
+        status = _as_asked(events, attempt, _status(end))
+        return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
     ending = end.reason if end else DONE if done and job.state is not State.PENDING else ""
@@ -67,7 +68,7 @@ def _completed(status: Status) -> Status:
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
     """The end of an attempt whose job is over, as the scheduler says."""
     if end and job.state not in SCHEDULER_KNOWS:
-        return _status(end)
+        return _as_asked(events, attempt, _status(end))
     if end:
         return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
     if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
@@ -76,6 +77,16 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
         return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
     return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts)
+
+
+def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
+    """What becomes of a failure that a signal from outside caused, where its user had asked for the end.
+
+    A scheduler that ends a job before its supervisor answers signals leaves no better record than that.
+    """
+    if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
+        return status
+    return Status(State.CANCELLED, _joined("cancelled by its user", status.reason))
 
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:

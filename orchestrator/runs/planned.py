@@ -16,6 +16,7 @@ from orchestrator.spec.kinds import seconds
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
+POLL_INTERVAL_S = 10.0  # of a plan that an earlier version kept
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Planned:
     grid: tuple[int, ...] | None
     ranks: int
     command_timeout_s: float
+    poll_interval_s: float
     site: str = ""  # its name, or that of its file; '' where the plan does not say it
     command: bool = False  # whether the run is a program of the user's, which need not tell of its steps
 
@@ -64,14 +66,21 @@ def read(path: Path) -> Planned | None:
     size = as_grid(grid)
     if grid != "auto" and (size is None or math.prod(size) != ranks):
         raise damaged(path, "its grid and its number of ranks do not fit together")
-    try:
-        timeout_s = min(seconds(required(path, site, "command_timeout", str)), LONGEST_TIMEOUT_S)
-    except ValueError as error:
-        raise damaged(path, f"'command_timeout' {error}") from None
+    timeout_s = _seconds(path, site, "command_timeout")
+    interval_s = _seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S
     run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
     spec = kept.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    return Planned(run, scheduler, size, ranks, timeout_s, _site_name(spec.get("site")), bool(spec.get("command")))
+    return Planned(
+        run, scheduler, size, ranks, timeout_s, interval_s, _site_name(spec.get("site")), bool(spec.get("command"))
+    )
+
+
+def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
+    try:
+        return min(seconds(required(path, site, key, str)), LONGEST_TIMEOUT_S)
+    except ValueError as error:
+        raise damaged(path, f"'{key}' {error}") from None
 
 
 def _site_name(named: object) -> str:

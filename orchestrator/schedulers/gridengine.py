@@ -5,12 +5,17 @@ from __future__ import annotations
 import getpass
 import math
 import re
+import shlex
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator import process
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
+from orchestrator.schedulers import gridengine_cluster
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.gridengine_records import READ, Record, ended
 from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status, never_starts
@@ -36,11 +41,13 @@ class GridEngine(Scheduler):
     """Grid Engine's commands and their output; `user` is whose jobs are asked about."""
 
     name = "gridengine"
+    programs = ("qconf", "qhost")
     own_output = True  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     job_variable = "JOB_ID"
     scratch_variables = ("SGE_LOCALDIR",)
     told_variables = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
     cannot_exclude = ""
+    shell_has_terminal = False  # qrsh -inherit takes -pty y, and yet there is none over there
 
     def __init__(self, user: str | None = None) -> None:
         self._user = user or getpass.getuser()
@@ -163,8 +170,20 @@ class GridEngine(Scheduler):
             "write {cpus} in the site's 'ask', or lower cpus_per_rank"
         )
 
+    def cluster_facts(self, ask: Ask) -> ClusterFacts:
+        return gridengine_cluster.describe(ask)
+
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["qrsh", "-inherit", "-nostdin", host, command]  # which a shell over there reads
+
+    def shell_command(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        number, _, task = job_id.partition(".")
+        variables = {"JOB_ID": number, "SGE_TASK_ID": task or "undefined"}
+        how = "terminal" if terminal else "command"
+        between = process.module(sys.executable, "orchestrator.schedulers.gridengine_shell", how, host)
+        return [*between, shlex.join(argv)], variables
 
 
 def _one_slot(request: Request) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
+from orchestrator.schedulers import local_cluster
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.states import State, Status
 
@@ -67,8 +69,16 @@ class Local(Scheduler):
     def cancel_command(self, job_id: str) -> list[str]:
         return ["kill", "-TERM", "--", f"-{job_id.partition('.')[0]}"]
 
+    def cluster_facts(self, ask: Ask) -> ClusterFacts:
+        return local_cluster.describe(ask)
+
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         return [this_host]
+
+    def shell_command(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        return [*argv], {}
 
 
 def job_id_of(stat: str) -> str:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
-from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
+from orchestrator.schedulers import pbs_cluster
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts, ssh
 from orchestrator.schedulers.pbs_ends import exit_words, server_ended
 from orchestrator.states import State, Status, never_starts
 
@@ -43,6 +45,7 @@ class PBS(Scheduler):
     """PBS's commands and their output."""
 
     name = "pbs"
+    programs = ("pbsnodes",)
     own_output = True  # which PBS keeps on the job's node until the end: so it can be read while the job runs
     job_variable = "PBS_JOBID"
     scratch_variables = ("PBS_LOCALDIR",)
@@ -127,6 +130,9 @@ class PBS(Scheduler):
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
+    def cluster_facts(self, ask: Ask) -> ClusterFacts:
+        return pbs_cluster.describe(ask)
+
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         path = environment.get("PBS_NODEFILE")
         if not path:
@@ -135,6 +141,11 @@ class PBS(Scheduler):
 
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
+
+    def shell_command(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        return ssh(host, argv, terminal=terminal), {}  # pbs_tmrsh works inside the job alone, and has no terminal
 
 
 def _user() -> str:

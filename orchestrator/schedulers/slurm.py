@@ -10,7 +10,9 @@ from pathlib import Path
 from orchestrator.cluster.hostlist import expand
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
+from orchestrator.schedulers import slurm_cluster
 from orchestrator.schedulers import slurm_reasons as reasons
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, directives
 from orchestrator.states import State, Status, never_starts
 
@@ -50,6 +52,7 @@ class Slurm(Scheduler):
     """Slurm's commands and their output."""
 
     name = "slurm"
+    programs = ("sinfo",)
     job_variable = "SLURM_JOB_ID"
     cannot_exclude = ""
 
@@ -138,6 +141,12 @@ class Slurm(Scheduler):
             raise SiteError("SLURM_JOB_NODELIST is not set: this is not inside a Slurm job")
         return expand(text)
 
+    def cluster_facts(self, ask: Ask) -> ClusterFacts:
+        return slurm_cluster.describe(ask)
+
+    def is_elsewhere(self, said: str) -> bool:
+        return slurm_cluster.NO_CLUSTER in said
+
     def broadcast_commands(
         self, environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
     ) -> list[list[str]]:
@@ -149,6 +158,12 @@ class Slurm(Scheduler):
     def remote_command(self, host: str, command: str) -> list[str]:
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
         return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
+
+    def shell_command(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
+        return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv], {}
 
 
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:

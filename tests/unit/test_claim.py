@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import process
 from orchestrator.errors import SiteError
+from orchestrator.job import rank_program
+from orchestrator.job.rank_program import RankProgram
+from orchestrator.programs.program import Program
 from orchestrator.runs import claim
 from orchestrator.runs.claim import Superseded
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.log_times import Recorder, index_of
 
 HOLDS = """
 import subprocess, sys, time
@@ -119,3 +124,26 @@ def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
     claim.take(run, 2)
     with pytest.raises(Superseded):
         claim.check(run, 1)
+
+
+def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its supervisor's host may be gone in silence, and the program may wait for a rank there for ever."""
+    monkeypatch.setattr(rank_program, "NEWER_S", 0.1)
+    heard = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.getsignal(number) for number in heard}
+    log = run.attempt(1).folder / "log"
+    child = process.start(["sleep", "60"], environment={}, parent_death=signal.SIGKILL)
+    try:
+        with log.open("ab") as output:
+            program = Program(("sleep",), own_group=False)
+            times = Recorder(output.fileno(), index_of(log))
+            running = RankProgram(child, run.attempt(1), 2, program, 30.0, times, pulse=False)
+            claim.take(run, 2)
+            assert running.wait() == (-signal.SIGKILL, False)
+    finally:
+        child.kill()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "attempt 2 of this run has begun" in capfd.readouterr().err

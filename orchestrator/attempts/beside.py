@@ -1,0 +1,50 @@
+"""A terminal, or a command, beside a rank of a running attempt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from orchestrator import process
+from orchestrator.attempts.script import python_path
+from orchestrator.attempts.seen import Look
+from orchestrator.errors import UserError
+from orchestrator.placement.mapping import Placement
+from orchestrator.plans.kept import read_plan
+from orchestrator.runs import index
+from orchestrator.runs.files import damaged, read_object
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.schedulers import client
+from orchestrator.states import State
+
+
+def shell(run: RunFolder, rank: int, command: Sequence[str], look: Look, *, terminal: bool) -> int:
+    """Run `command`, or a shell where there is none, beside a rank of a run; its exit code.
+
+    Of a run that holds an allocation, rank 0 is on the first host. Raises UserError when the run is not at work or has
+    no such rank, SiteError where its host cannot be reached.
+    """
+    index.own(run)
+    seen = look(run)
+    if seen.state is not State.RUNNING or seen.job is None:
+        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell goes beside a rank at work")
+    plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
+    asked = client.of(plan.site)
+    size = "" if asked.makes_terminal or not terminal else "{1}x{0}".format(*os.get_terminal_size())
+    inside = process.module(plan.python, "orchestrator.job.beside", attempt.folder, str(rank), size)
+    variables = {**python_path(), "TERM": os.environ.get("TERM", "dumb")}
+    argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
+    return asked.shell(seen.job, _host(run, attempt, rank), argv, terminal=terminal)
+
+
+def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
+    kept = read_object(attempt.placement)
+    if kept is None:
+        raise UserError(f"{run.run_id}: its ranks have not been placed yet; ask again in a moment")
+    try:
+        slots = Placement.from_json(kept).slots
+    except (KeyError, TypeError, ValueError):
+        raise damaged(attempt.placement, "it is no placement") from None
+    if not 0 <= rank < len(slots):
+        raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(slots) - 1}")
+    return slots[rank].host

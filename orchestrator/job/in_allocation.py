@@ -1,0 +1,36 @@
+"""What an attempt's supervisor knows of the held allocation that its keeper started it in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.images import kept as image_kept
+from orchestrator.images.kept import Image
+from orchestrator.runs import allocation
+from orchestrator.runs.folder import Attempt, RunFolder
+
+
+@dataclass(frozen=True)
+class InAllocation:
+    """The attempt that holds the allocation, and how many seconds of it are left."""
+
+    attempt: Attempt
+    left_s: float
+
+    def staged(self, image: Image) -> bool:
+        """Whether this image was sent to the nodes when the allocation was made; the ranks still verify their copy."""
+        kept = image_kept.kept(RunFolder(self.attempt.folder.parents[1]))
+        return kept is not None and kept.sha256 == image.sha256
+
+
+def in_allocation(environment: Mapping[str, str]) -> InAllocation | None:
+    """The held allocation around this process, None where the attempt has a job of its own. Raises SiteError."""
+    folder = environment.get(allocation.VARIABLE)
+    if not folder:
+        return None
+    attempt = Attempt(Path(folder))
+    state = allocation.keeper_state(attempt)
+    return InAllocation(attempt, state.until_s - time.time()) if state else None

@@ -1,0 +1,250 @@
+"""What the job of a held allocation starts: it shows that ranks start, and then starts attempts of runs as they come.
+
+`orchestrator.job.keeper ATTEMPT_FOLDER`. One attempt is at work at a time, by the script that would be its job's. The
+keeper ends when its user asks for it, when its time is over, or when no attempt has come for the idle limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from types import FrameType
+
+from orchestrator import private, process, schedulers
+from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.job.supervise import PULSE_S, Supervisor, recorded
+from orchestrator.job.verdict import StopReason
+from orchestrator.plans.kept import read_attempt
+from orchestrator.plans.plan import Plan
+from orchestrator.runs import allocation, ledger
+from orchestrator.runs.allocation import AskedOf, KeeperState
+from orchestrator.runs.events import CancelRequested, Ended
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+
+LOOK_S = 0.2
+WAITING_LOOK_S = 1.0  # between looks whether attempts that wait are cancelled
+LONGER_S = 20.0  # than kill_after: how long an attempt may take to end before it is killed
+
+
+def main() -> None:
+    began_s = time.time()
+    attempt = Attempt(Path(sys.argv[1]))
+    run = RunFolder(attempt.folder.parents[1])
+    try:
+        plan = read_attempt(run, attempt.number).plan
+        scheduler = schedulers.get(plan.site.scheduler)
+        idle_s = allocation.idle_limit_s(run)
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    os.umask(plan.site.umask)
+    job = os.environ.get(scheduler.job_variable, "unknown")
+    print(f"torusrun: {run.run_id} holds job {job} from {socket.gethostname()}", flush=True)
+
+    def work() -> End:
+        checked = Supervisor(run, attempt, []).run(job)
+        if checked.state is not State.COMPLETED:
+            return checked
+        return Keeper(run, attempt, plan, idle_s, began_s + plan.run.time_s).keep()
+
+    end = recorded(run, attempt, work)
+    if end.state is not State.COMPLETED:
+        sys.exit(f"torusrun: {end.state.value}: {end.reason}")
+
+
+class Keeper:
+    """Starts attempts in its allocation, one after the other, until it ends. Times are those of time.time()."""
+
+    def __init__(self, run: RunFolder, attempt: Attempt, plan: Plan, idle_s: float, until_s: float) -> None:
+        self.folder, self.attempt, self.plan = run, attempt, plan
+        self.idle_s, self.until_s = idle_s, until_s
+        self.waiting: deque[AskedOf] = deque()
+        self.busy: AskedOf | None = None
+        self.child: subprocess.Popen[bytes] | None = None
+        self.since_s = time.time()
+        self.attempts = 0
+        self.told: StopReason | None = None
+        self.closing = ""  # why nothing more is taken; what came before still runs, if there is time
+        self.pulse_s = self.looked_s = 0.0
+        self.ledger_bytes = 0
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._told_to_end)
+
+    def keep(self) -> End:
+        """Start what is asked for until the end, which is returned."""
+        print(f"torusrun: held; {self.idle_s:g} s without an attempt end it", flush=True)
+        self._tell()
+        while True:
+            self._pulse()
+            if stop := self._asked():
+                return self._stop(stop)
+            if not self.closing:
+                self._take(self.attempt.inbox)
+            self._drop_cancelled()
+            if self.child and self.child.poll() is not None:
+                self._finish()
+            if not self.child and self.waiting and self._left():
+                self._start(self.waiting.popleft())
+            if not self.child and not self.closing and (why := self._over()):
+                self.closing = why
+                self._close()
+            if not self.child and self.closing and not (self.waiting and self._left()):
+                return self._given_back()
+            time.sleep(LOOK_S)
+
+    def _over(self) -> str:
+        """Why an allocation without an attempt at work is given back now; '' to go on."""
+        if not self._left():
+            return "its time is over"
+        if time.time() - self.since_s > self.idle_s:
+            return f"no attempt came for {self.idle_s:g} s"
+        return ""
+
+    def _left(self) -> bool:
+        """Whether an attempt that began now would have time before it is asked to stop."""
+        return time.time() < self.until_s - self.plan.site.stop_before_s
+
+    def _given_back(self) -> End:
+        self._refuse_waiting(self.closing)
+        told = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return End(State.COMPLETED, f"given back: {self.closing}; {told} ran in it")
+
+    def _stop(self, stop: StopReason) -> End:
+        """End the attempt at work, and those that wait, and then the allocation."""
+        self._close()
+        self._refuse_waiting(stop.reason)
+        if self.busy and self.child:
+            if stop.certain:  # its user's wish: the attempt hears it as a cancellation of its own
+                ledger.append(self.busy.run.ledger, CancelRequested(self.busy.attempt.number))
+            else:
+                self._signal(signal.SIGTERM)
+            until_s = time.monotonic() + self.plan.site.kill_after_s + LONGER_S
+            while self.child.poll() is None and time.monotonic() < until_s:
+                self._pulse()
+                time.sleep(LOOK_S)
+            if self.child.poll() is None:
+                self._signal(signal.SIGKILL)
+                self.child.wait()
+            self._finish(certain=stop.certain)
+        return End(stop.state, stop.reason, stop.certain)
+
+    def _take(self, inbox: Path) -> None:
+        came = list(allocation.take(inbox))
+        for request in came:
+            if not request.kill:
+                print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id} came", flush=True)
+                self.waiting.append(request)
+            elif self.busy and request.attempt == self.busy.attempt:
+                self._signal(signal.SIGKILL)
+        if came:
+            self._tell()
+
+    def _drop_cancelled(self) -> None:
+        """End attempts that were cancelled while they waited."""
+        if not self.waiting or time.monotonic() < self.looked_s + WAITING_LOOK_S:
+            return
+        self.looked_s = time.monotonic()
+        for request in list(self.waiting):
+            if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
+                self.waiting.remove(request)
+                self._end_unstarted(request, "cancelled by its user before it began")
+
+    def _start(self, request: AskedOf) -> None:
+        """Start an attempt as its job's script would be started."""
+        if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
+            return self._end_unstarted(request, "cancelled by its user before it began")
+        own = {name: value for name, value in os.environ.items() if name not in self.plan.run.env}
+        environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
+        self.since_s = time.time()
+        try:
+            self.child = process.start(
+                ["/bin/bash", request.attempt.script, f"{request.run.run_id}.{request.attempt.number}"],
+                environment=environment,
+                own_group=True,
+                cwd=request.attempt.folder,
+                parent_death=signal.SIGKILL,  # of the script; its supervisor then ends what it started
+            )
+        except SiteError as error:
+            return self._end_unstarted(request, str(error), State.FAILED)
+        self.busy = request
+        self._tell()
+        return None
+
+    def _finish(self, *, certain: bool = True) -> None:
+        """Note the end of the attempt that was at work. The scheduler, whose job goes on, cannot know more of it."""
+        request, self.child, self.busy = self.busy, None, None
+        self.since_s, self.attempts = time.time(), self.attempts + 1
+        self._tell()
+        if request is None:
+            return
+        with contextlib.suppress(SiteError):  # a full disk, or a damaged record
+            end = End.read(request.attempt.end)
+            if end is None:  # its script was killed
+                end = End(State.CANCELLED, "it did not end in time and was killed", certain)
+                end.write(request.attempt.end)
+            print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id}: {end.state.value}", flush=True)
+            if certain and not ledger.last(ledger.events(request.run.ledger), Ended, request.attempt.number):
+                ledger.append(request.run.ledger, Ended(request.attempt.number, end.state, end.reason))
+
+    def _close(self) -> None:
+        """Take no more requests; those that were dropped before are taken."""
+        with contextlib.suppress(OSError):
+            self.attempt.inbox.rename(self.attempt.closed_inbox)
+            self._take(self.attempt.closed_inbox)
+
+    def _refuse_waiting(self, why: str) -> None:
+        while self.waiting:
+            request = self.waiting.popleft()
+            self._end_unstarted(request, f"{self.folder.run_id} was given back before this attempt began: {why}")
+
+    def _end_unstarted(self, request: AskedOf, why: str, state: State = State.CANCELLED) -> None:
+        with contextlib.suppress(SiteError):
+            End(state, why).write(request.attempt.end)
+            ledger.append(request.run.ledger, Ended(request.attempt.number, state, why))
+        self._tell()
+
+    def _tell(self) -> None:
+        busy = self.busy.run.run_id if self.busy else ""
+        waiting = tuple(request.run.run_id for request in self.waiting)
+        state = KeeperState(
+            os.getpid(), socket.gethostname(), self.until_s, self.idle_s, self.since_s, busy, waiting, self.attempts
+        )
+        with contextlib.suppress(SiteError):
+            state.write(self.attempt)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.child and self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, number)
+
+    def _told_to_end(self, number: int, frame: FrameType | None) -> None:
+        reason = f"told to end by {signal.Signals(number).name} from outside"
+        self.told = self.told or StopReason(State.CANCELLED, reason, certain=False)
+
+    def _asked(self) -> StopReason | None:
+        """Why the allocation is to end now: its user cancelled it, or somebody ends its job."""
+        with contextlib.suppress(OSError):
+            if (size := self.folder.ledger.stat().st_size) != self.ledger_bytes:
+                self.ledger_bytes = size
+                if ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number):
+                    return StopReason(State.CANCELLED, "cancelled by its user", certain=True)
+        return self.told
+
+    def _pulse(self) -> None:
+        if time.monotonic() > self.pulse_s + PULSE_S:
+            self.pulse_s = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(self.attempt.pulse)
+
+
+if __name__ == "__main__":
+    os.umask(private.UMASK)
+    main()

@@ -1,0 +1,253 @@
+"""Held allocations: requests to their keeper, what fits into them, and what is said of the attempts in them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.attempts.held import find, misfits
+from orchestrator.attempts.hold import held_plan
+from orchestrator.errors import UserError
+from orchestrator.job import keeper
+from orchestrator.job.keeper import Keeper
+from orchestrator.plans import attempt as attempt_plan
+from orchestrator.plans.kept import read_plan
+from orchestrator.plans.plan import Plan, plan
+from orchestrator.plans.request import request
+from orchestrator.runs import allocation, ledger
+from orchestrator.runs.allocation import AskedOf, KeeperState
+from orchestrator.runs.events import CancelRequested, Started, Submitted, Submitting
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.outcome import resolve
+from orchestrator.runs.records import End
+from orchestrator.states import State, Status
+from orchestrator.watch.in_hold import in_hold, told_by_keeper
+from orchestrator.watch.poll import views
+from orchestrator.watch.view import View, read_record
+from tests.unit.run_folders import make, write_specs
+
+ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'
+
+
+@pytest.fixture
+def held(home: Path) -> RunFolder:
+    """The folder of a run that holds an allocation, whose ranks have started."""
+    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run.attempt(1).end.unlink()
+    run.ledger.write_text("".join(run.ledger.read_text().splitlines(keepends=True)[:-1]))
+    allocation.make(run, 60.0)
+    return run
+
+
+def in_it(held: RunFolder, name: str, script: str = "true") -> RunFolder:
+    """A run whose first attempt was submitted to the held allocation; its script is this one."""
+    run = RunFolder(held.folder.parent / name)
+    run.attempt(1).folder.mkdir(parents=True)
+    run.attempt(1).plan.write_text(held.plan.read_text())
+    run.attempt(1).script.write_text(script)
+    ledger.append(run.ledger, Submitting(1, name=name, held_in=str(held.folder)))
+    ledger.append(run.ledger, Submitted(1, job="1.1", scheduler="local"))
+    return run
+
+
+def keeper_of(held: RunFolder, *, idle_s: float = 60.0, for_s: float = 3600.0) -> Keeper:
+    made = read_plan(held, 1)
+    return Keeper(held, held.attempt(1), made, idle_s, time.time() + for_s)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "LOOK_S", 0.005)
+    monkeypatch.setattr(keeper, "WAITING_LOOK_S", 0.0)
+
+
+def ended(run: RunFolder) -> tuple[str, str]:
+    end = End.read(run.attempt(1).end)
+    assert end
+    return end.state.value, end.reason
+
+
+def test_requests_are_taken_once_and_in_order(held: RunFolder) -> None:
+    attempts = [in_it(held, name).attempt(1) for name in ("b", "a", "c")]
+    for attempt in attempts:
+        allocation.ask(held.attempt(1), AskedOf(attempt))
+    assert [request.attempt for request in allocation.take(held.attempt(1).inbox)] == attempts
+    assert list(allocation.take(held.attempt(1).inbox)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", "[]", '{"attempt": "/etc", "kill": false}', '{"attempt": 1, "kill": false}', '{"attempt": "runs/1"}'],
+)
+def test_what_is_no_request_is_left_out(held: RunFolder, text: str) -> None:
+    (held.attempt(1).inbox / "1.json").write_text(text)
+    assert list(allocation.take(held.attempt(1).inbox)) == []
+    assert not list(held.attempt(1).inbox.iterdir())
+
+
+def test_no_request_is_lost_where_the_keeper_ends_meanwhile(held: RunFolder) -> None:
+    early, late = in_it(held, "early", ENDS), in_it(held, "late")
+    allocation.ask(held.attempt(1), AskedOf(early.attempt(1)))
+    end = keeper_of(held, idle_s=-1.0).keep()
+    assert end.state is State.COMPLETED and "1 attempt ran in it" in end.reason
+    assert ended(early)[0] == "FAILED", "what was asked for before the end has run"
+    with pytest.raises(allocation.Closed, match="holds its allocation no longer"):
+        allocation.ask(held.attempt(1), AskedOf(late.attempt(1)))
+
+
+def test_attempts_run_one_after_the_other_and_their_own_record_is_their_end(held: RunFolder) -> None:
+    order = held.folder / "order"
+    runs = [in_it(held, name, f"echo {name} $TORUSRUN_HELD >> {order}\n{ENDS}") for name in ("x", "y")]
+    for run in runs:
+        allocation.ask(held.attempt(1), AskedOf(run.attempt(1)))
+    keeper_of(held, idle_s=0.05).keep()
+    assert order.read_text().split() == ["x", str(held.attempt(1).folder), "y", str(held.attempt(1).folder)]
+    for run in runs:
+        record = read_record(run)
+        assert record.settled, "the scheduler, whose job goes on, knows no more than an uncertain record"
+        assert record.status(in_hold(record, Status(State.RUNNING)), time.time()).state is State.FAILED
+
+
+def test_a_cancelled_attempt_never_begins_and_a_killed_one_has_an_end(held: RunFolder) -> None:
+    busy, waiting = in_it(held, "busy", "sleep 60"), in_it(held, "waiting", "touch began")
+    attempt = held.attempt(1)
+    for run in (busy, waiting):
+        allocation.ask(attempt, AskedOf(run.attempt(1)))
+    ledger.append(waiting.ledger, CancelRequested(1))
+    allocation.ask(attempt, AskedOf(busy.attempt(1), kill=True))
+    kept = keeper_of(held, idle_s=0.05)
+    kept._take(attempt.inbox)
+    kept._start(kept.waiting.popleft())
+    allocation.ask(attempt, AskedOf(busy.attempt(1), kill=True))
+    kept.keep()
+    assert ended(busy) == ("CANCELLED", "it did not end in time and was killed")
+    assert ended(waiting) == ("CANCELLED", "cancelled by its user before it began")
+    assert not (waiting.attempt(1).folder / "began").exists()
+
+
+def test_the_end_of_the_allocation_is_handed_on_to_what_runs_and_waits(held: RunFolder) -> None:
+    asked = "until grep -q cancel_requested ../../ledger.jsonl; do sleep 0.02; done\n" + ENDS
+    busy, waiting = in_it(held, "busy", asked), in_it(held, "waiting")
+    kept = keeper_of(held)
+    for run in (busy, waiting):
+        allocation.ask(held.attempt(1), AskedOf(run.attempt(1)))
+    kept._take(held.attempt(1).inbox)
+    kept._start(kept.waiting.popleft())
+    ledger.append(held.ledger, CancelRequested(1))
+    assert kept.keep() == End(State.CANCELLED, "cancelled by its user")
+    assert ended(busy)[0] == "FAILED", "it heard of the cancellation and recorded its own end"
+    assert ended(waiting)[0] == "CANCELLED" and "given back before this attempt began" in ended(waiting)[1]
+
+
+def test_nothing_begins_when_the_time_is_over(held: RunFolder) -> None:
+    run = in_it(held, "run", "touch began")
+    allocation.ask(held.attempt(1), AskedOf(run.attempt(1)))
+    end = keeper_of(held, for_s=1.0).keep()  # the site stops what runs 10 s before
+    assert end.state is State.COMPLETED and "its time is over" in end.reason
+    assert ended(run)[0] == "CANCELLED" and not (run.attempt(1).folder / "began").exists()
+
+
+PLAN_OF: dict[str, Plan] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def a_plan(tmp_path_factory: pytest.TempPathFactory) -> None:
+    PLAN_OF["run"] = plan(write_specs(tmp_path_factory.mktemp("specs")))
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
+def test_only_what_fits_is_let_in(nodes: int, ranks: int, held_nodes: int, held_ranks: int) -> None:
+    made = PLAN_OF["run"]
+    asked, kept = (
+        replace(made, run=replace(made.run, nodes=n, ranks_per_node=r, grid=None))
+        for n, r in ((nodes, ranks), (held_nodes, held_ranks))
+    )
+    assert bool(misfits(asked, kept)) == (nodes > held_nodes or ranks > held_ranks)
+
+
+def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
+    made = PLAN_OF["run"]
+    other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
+    assert misfits(other, made) == ["its site is not the run's: it has other values of launcher"]
+
+
+def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> None:
+    made = PLAN_OF["run"]
+    held = held_plan(made, 7200.0, None)
+    asked, would = (request(attempt_plan.first(p), Attempt(tmp_path / "attempts" / "1")) for p in (held, made))
+    usual = replace(would, name=asked.name, token=asked.token, time_s=7200.0)
+    assert asked == usual and held.run.name == "held-made" and not misfits(made, held)
+    assert read_back(held, tmp_path).run.command[1:] == ("-c", "import torch")
+    with pytest.raises(UserError, match="--name: '-x'"):
+        held_plan(made, None, "-x")
+    with pytest.raises(UserError, match="longer than the site's stop_before"):
+        held_plan(made, 5.0, None)
+
+
+def read_back(made: Plan, folder: Path) -> Plan:
+    from orchestrator.plans.kept import write_attempt
+
+    run = RunFolder(folder / made.run_id)
+    run.attempt(1).folder.mkdir(parents=True)
+    write_attempt(run.attempt(1), attempt_plan.first(made))
+    return read_plan(run, 1)
+
+
+RUNNING, OVER = Status(State.RUNNING), Status(State.COMPLETED, "the scheduler says COMPLETED")
+NODE_FAIL = Status(State.NODE_FAIL, "node3 is gone")
+
+
+@pytest.mark.parametrize(
+    ("started", "job", "state", "says"),
+    [
+        (False, Status(State.PENDING, "it waits for free nodes"), State.PENDING, "itself waits: it waits for free"),
+        (False, RUNNING, State.PENDING, "still being checked"),
+        (True, RUNNING, State.RUNNING, ""),
+        (False, OVER, State.CANCELLED, "ended before this attempt began"),
+        (True, OVER, State.LOST, "the held allocation"),
+        (True, NODE_FAIL, State.NODE_FAIL, "node3 is gone"),
+        (True, Status(State.TIMEOUT, "DUE TO TIME LIMIT"), State.TIMEOUT, "TIME LIMIT"),
+        (True, Status(State.UNKNOWN, "it did not answer"), State.UNKNOWN, "did not answer"),
+    ],
+)
+def test_the_job_is_the_allocations_and_not_the_attempts(
+    held: RunFolder, started: bool, job: Status, state: State, says: str
+) -> None:
+    run = in_it(held, "run")
+    if started:
+        ledger.append(run.ledger, Started(1, job="1.1", hosts=("here",)))
+    record = read_record(run)
+    status = resolve(record.events, 1, None, in_hold(record, job), time.time() + 3600)
+    assert status.state is state and says in status.reason
+
+
+def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
+    KeeperState(os.getpid(), "here", time.time() + 60, 60, time.time(), "first", ("second", "third")).write(
+        held.attempt(1)
+    )
+    third = in_hold(read_record(in_it(held, "third")), RUNNING)
+    assert third and third.reason == f"waits in {held.run_id} for first, second"
+    said = told_by_keeper(read_record(held), RUNNING).reason
+    assert said.endswith("first is at work, and 2 more to come")
+
+
+def test_an_allocation_is_found_by_its_name_among_those_that_are_over(held: RunFolder) -> None:
+    over = make(held.folder.parents[1] / "run.yaml", End(State.COMPLETED, "given back"))
+    allocation.make(over, 60.0)
+    for word in ("made", "last"):
+        assert find(word, look).run == held
+    End(State.COMPLETED, "given back").write(held.attempt(1).end)
+    with pytest.raises(UserError, match="begins the ids of 2 runs"):
+        find("made", look)
+    with pytest.raises(UserError, match="there is no held allocation"):
+        find("last", look)
+
+
+def look(run: RunFolder) -> View:
+    return replace(views([run])[0], state=State.RUNNING)

@@ -1,0 +1,105 @@
+"""Shells beside ranks: how each scheduler gets there, and what the shell is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator import schedulers
+from orchestrator.cli import _parse, main
+from orchestrator.errors import SiteError
+from orchestrator.job.beside import beside
+from orchestrator.runs.allocation import KeeperState
+from orchestrator.runs.files import write_json
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.schedulers.interface import ssh
+from orchestrator.states import State
+from tests.unit.run_folders import make, write_specs
+
+WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), min_size=1)
+
+
+@given(WORDS)
+def test_a_command_stays_the_words_that_it_was(words: list[str]) -> None:
+    slurm, _ = schedulers.get("slurm").shell_command("7", "n3", words, terminal=False)
+    assert slurm[-len(words) :] == words
+    engine, variables = schedulers.get("gridengine").shell_command("7", "n3", words, terminal=False)
+    assert shlex.split(engine[-1]) == words and variables == {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}
+    assert shlex.split(ssh("n3", words, terminal=False)[-1]) == words
+    local, _ = schedulers.get("local").shell_command("7.1", "here", words, terminal=True)
+    assert local == words
+
+
+def test_a_terminal_is_asked_for_in_each_schedulers_way() -> None:
+    told = {name: schedulers.get(name).shell_command("7", "n3", ["w"], terminal=True)[0] for name in schedulers.KNOWN}
+    assert "--pty" in told["slurm"] and "--overlap" in told["slurm"] and "--nodelist=n3" in told["slurm"]
+    assert told["pbs"][:2] == ["ssh", "-t"]
+    assert "terminal" in told["gridengine"] and not schedulers.get("gridengine").shell_has_terminal
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    """A run whose rank 2 has this process for its wrapper."""
+    made = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    attempt = made.attempt(1)
+    attempt.rank_end(2).unlink()
+    write_json(attempt.rank_start(2), {"rank": 2, "host": "here", "wrapper": os.getpid()})
+    return made
+
+
+def test_a_shell_has_the_variables_of_its_rank(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "of-the-user")
+    launch = json.loads(run.attempt(1).launch.read_text())
+    argv, environment, folder = beside(run.attempt(1), 2, ["w"])
+    assert argv == ["w"] and folder == str(run.attempt(1).folder)
+    assert {**environment, **launch["program"]["environment"]} == environment, "what the program is given"
+    assert (environment["RANK"], environment["LOCAL_RANK"], environment["WORLD_SIZE"]) == ("2", "2", "4")
+    assert environment["PATH"] == os.environ["PATH"] and environment["TERM"] == "of-the-user"
+
+
+def test_no_shell_goes_beside_a_rank_that_has_ended(run: RunFolder) -> None:
+    with pytest.raises(SiteError, match="rank 1 has ended"):
+        beside(run.attempt(1), 1, ["w"])
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    write_json(run.attempt(1).rank_start(2), {"rank": 2, "host": "here", "wrapper": gone.pid})
+    with pytest.raises(SiteError, match="is not at work on"):
+        beside(run.attempt(1), 2, ["w"])
+
+
+def test_a_shell_in_a_held_allocation_has_what_its_keeper_has(run: RunFolder) -> None:
+    state = KeeperState(os.getpid(), socket.gethostname(), time.time() + 60, 60.0, time.time())
+    state.write(run.attempt(1))
+    assert beside(run.attempt(1), 0, ["w"])[1]["RANK"] == "0"
+
+
+def test_a_run_that_is_over_has_no_shell(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shell", run.run_id, "--rank", "3", "--", "ls", "--all"]) == 2
+    assert "is COMPLETED" in capsys.readouterr().err
+
+
+def test_what_follows_two_dashes_is_the_command() -> None:
+    parsed = _parse(["shell", "x", "--rank", "3", "--", "ls", "--", "-l"])
+    assert (parsed.run_id, parsed.rank, parsed.command) == ("x", 3, ["ls", "--", "-l"])
+    assert _parse(["shell", "x"]).command == []
+
+
+def test_a_terminal_is_made_where_the_scheduler_makes_none() -> None:
+    text = "from orchestrator.job.beside import on_terminal; import os, sys; sys.exit(on_terminal(sys.argv[1:], "
+    program = f"{text}dict(os.environ), 11, 22))"
+    said = subprocess.run(
+        [sys.executable, "-c", program, "sh", "-c", "tty > /dev/null && stty size; exit 5"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert said.returncode == 5 and said.stdout.strip() == "11 22", said
