@@ -34,6 +34,17 @@ def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
 
 
+def held(parser: argparse.ArgumentParser) -> None:
+    """A held allocation."""
+    parser.add_argument(
+        "--in",
+        metavar="HELD",
+        dest="held",
+        default="",
+        help="start it in this held allocation (`torusrun hold`), without the queue; 'last' is the newest one",
+    )
+
+
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
     """A file of hosts, which `hosts` reads."""
     what = "one per line, or a list like n[1-8]; surplus hosts are spares"

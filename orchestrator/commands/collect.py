@@ -28,9 +28,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import known
     from orchestrator.runs.collect import collect
     from orchestrator.runs.index import find
 
+    if away := known.find(args.run_id):
+        from orchestrator.remote.collect import collect as collect_there
+
+        print(collect_there(away, Path(args.into), args.checkpoints))
+        return DONE
     print(collect(find(args.run_id), Path(args.into), args.checkpoints, _say))
     return DONE
 

@@ -1,8 +1,16 @@
 """
+--all merges the lines of the job and of all ranks by time. What starts a rank
+looks at the size of its log five times a second and keeps the times beside it,
+by the clock of the rank's host: lines that were written within 0.2 s, or on
+hosts whose clocks differ, may change places. Logs of earlier versions have no
+times: they come first, one after the other. Where there are several attempts,
+'#2' before a line is the number of its attempt.
+
 examples:
   torusrun logs last
   torusrun logs last --rank 3 --follow
   torusrun logs last --all --grep 'loss|warning'
+  torusrun logs last --all --attempt all --since 10m --times
   torusrun logs last --errors
 """
 
@@ -11,38 +19,77 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.watch.logs import Logs
+    from orchestrator.watch.reading import Reading
+    from orchestrator.watch.source import LogLine
+
+ALL = 0
+NO_TIME = "-" * len("2026-11-01T14:30:00")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     asked.run_id(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--rank", metavar="N", type=int, default=0, help="the output of this rank; default: %(default)s")
-    what.add_argument("--all", action="store_true", help="the job and all ranks, each line with its origin")
+    what.add_argument("--all", action="store_true", help="the job and all ranks by time, each line with its origin")
     what.add_argument("--errors", action="store_true", help="tracebacks of all ranks, and the ranks that ended badly")
-    parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt; default: the newest")
+    parser.add_argument("--attempt", metavar="N", type=_attempt, help="an earlier one, or 'all'; default: the newest")
     parser.add_argument("--grep", metavar="PATTERN", help="only lines that match this regular expression")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; also those of unknown time",
+    )
+    parser.add_argument(
+        "--times", action="store_true", help="the time of each line before it, in this machine's zone; dashes: unknown"
+    )
     parser.add_argument("--follow", "-f", action="store_true", help="go on until the run is over")
 
 
-def run(args: argparse.Namespace) -> int:
-    from orchestrator.runs.index import find
-    from orchestrator.watch.logs import logs
+def _attempt(text: str) -> int:
+    """A number, or ALL for 'all'."""
+    if text == "all":
+        return ALL
+    if not text.isdecimal() or int(text) == ALL:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither the number of an attempt nor 'all'")
+    return int(text)
 
-    if args.errors and args.follow:
-        raise UserError("--errors looks at what is written by now: leave out --follow, or use --all --follow")
-    pattern = _compiled(args.grep)
-    chosen = logs(find(args.run_id), args.attempt)
-    if args.errors:
-        _show_errors(chosen, pattern)
-    else:
-        _show(chosen, None if args.all else args.rank, pattern, follow=args.follow)
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """The options as they were given, for a login node."""
+    options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
+    options += [] if args.all or args.errors else [f"--rank={args.rank}"]
+    attempt = "all" if args.attempt == ALL else args.attempt
+    values = {"attempt": attempt, "since": args.since, "grep": args.grep}
+    return [*options, *(f"--{name}={value}" for name, value in values.items() if value is not None)]
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import verbs
+    from orchestrator.runs.index import find
+    from orchestrator.watch import selection
+    from orchestrator.watch.reading import Filter, Reading
+
+    if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
+        return code
+    rank = None if args.all or args.errors else args.rank
+    since_s = None if args.since is None else selection.since(args.since)
+    reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep)))
+    if args.follow and rank is not None and not reading.newest.wrote(rank):
+        _say_why_it_waits(reading, rank)
+    lines = (reading.failures if args.errors else reading.lines)(until_over=args.follow)
+    untimed = _print(lines, times=args.times, flush=args.follow)
+    if untimed is None:
+        _say_why_there_are_none(reading, args)
+    elif untimed and since_s is not None and not args.errors:
+        _say(f"{untimed} of these lines have no times and may be older")
     return DONE
 
 
@@ -53,39 +100,41 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise UserError(f"--grep {pattern!r}: this is no regular expression: {error}") from None
 
 
-def _show(chosen: Logs, rank: int | None, pattern: re.Pattern[str] | None, *, follow: bool) -> None:
-    """Print the lines, or why there are none."""
-    lines = chosen.lines(rank, until_over=follow, pattern=pattern)
-    if follow and rank is not None and not chosen.wrote(rank) and not chosen.status().state.over:
-        _say(chosen.silence(rank)[0])
-    shown = False
+def _print(lines: Iterable[LogLine], *, times: bool, flush: bool) -> int | None:
+    """Print the lines; how many of them have no time, None where there are no lines."""
+    untimed = None
     for line in lines:
-        shown = True
-        print(line, flush=follow)
-    if shown:
-        return
-    if rank is None or chosen.wrote(rank):
-        _say("no line matches" if pattern else "nothing was written")
-        return
-    why, end = chosen.silence(rank)
+        untimed = (untimed or 0) + (line.time_s is None)
+        print(f"{_time(line)} {line}" if times else line, flush=flush)
+    return untimed
+
+
+def _time(line: LogLine) -> str:
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(line.time_s)) if line.time_s is not None else NO_TIME
+    except (OverflowError, ValueError, OSError):  # a damaged index
+        return NO_TIME
+
+
+def _say_why_it_waits(reading: Reading, rank: int) -> None:
+    if not reading.newest.status().state.over:
+        _say(reading.newest.silence(rank)[0])
+
+
+def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
+    """Say why no line was printed, with the end of what the job wrote where that explains a failure."""
+    chosen = reading.filter.pattern or reading.filter.since_s is not None
+    rank = reading.filter.rank
+    if args.errors:
+        why, end = reading.newest.failure()
+        none = f"no traceback, and no rank that ended badly{f'; {why}' if why else ''}"
+        why, end = ("no line matches", []) if chosen else (none, end)
+    elif rank is None or reading.newest.wrote(rank):
+        why, end = "no line matches" if chosen else "nothing was written", []
+    else:
+        why, end = reading.newest.silence(rank)
     _say(why)
     for line in end:
-        print(line)
-
-
-def _show_errors(chosen: Logs, pattern: re.Pattern[str] | None) -> None:
-    from orchestrator.watch.failures import failures
-
-    shown = False
-    for line in failures(chosen):
-        if pattern is None or pattern.search(line):
-            shown = True
-            print(line)
-    if shown:
-        return
-    why, end = chosen.failure()
-    _say("no line matches" if pattern else f"no traceback, and no rank that ended badly{f'; {why}' if why else ''}")
-    for line in end if not pattern else []:
         print(line)
 
 

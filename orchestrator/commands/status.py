@@ -2,7 +2,7 @@
 AGE is the time since the newest attempt was submitted, of a run that is not over.
 ETA is the time to the last step, at the pace of the attempt's newest steps.
 A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
-Pipes and --json get everything.
+Pipes and --json get every column, and --json every run.
 
 examples:
   torusrun status
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "run_ids",
         metavar="RUN",
         nargs="*",
-        help="runs, or patterns as in 'digits*'; default: all, newest last",
+        help="runs, or patterns as in 'digits*'; default: those that are not over, and the newest 20 others",
     )
     parser.add_argument("--state", metavar="STATES", help="only runs in these states, as in running,failed")
     parser.add_argument("--site", metavar="NAME", help="only runs of this site")
@@ -34,11 +34,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
     )
+    parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
     parser.add_argument("--long", "-l", action="store_true", help="a second line: attempt, job, time, grid, hosts")
     parser.add_argument("--json", action="store_true", help="as JSON, with all that is known")
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import known as remote
     from orchestrator.watch import selection
     from orchestrator.watch.poll import views
 
@@ -47,8 +49,18 @@ def run(args: argparse.Namespace) -> int:
         args.site or "",
         selection.since(args.since) if args.since is not None else None,
     )
-    runs = selection.named(args.run_ids)
+    words, away = remote.split(args.run_ids)
+    known = selection.named(words) if words or not args.run_ids else []
+    all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
+    runs = known if all_asked else selection.newest(known)
     found = [view for view in views(runs, keep=chosen.asks_about) if chosen.shows(view)]
+    if away:
+        from orchestrator.remote import status
+
+        chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
+        asked = [run for run in chosen_there if chosen.asks_about(run)]
+        found += [view for view in status.views(asked, named=bool(args.run_ids)) if chosen.shows(view)]
+        found.sort(key=lambda view: view.submitted_s or 0.0)
     if args.json:
         print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
     elif found:
@@ -56,5 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
         print("\n".join(listing.listing(found, terminal.width(sys.stdout), long=args.long)))
     else:
-        print("no run matches" if runs else "no runs yet; `torusrun submit RUN.yaml` makes one")
+        print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
+    if len(runs) < len(known):
+        print(f"{len(known) - len(runs)} older runs are not shown: name them, or ask for --all", file=sys.stderr)
     return DONE

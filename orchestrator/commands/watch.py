@@ -1,40 +1,107 @@
 """
-A narrow terminal leaves out age, accuracy, images/s, loss, ETA and the run's
-name, in this order; state, bar and step stay. Without a terminal, a line is
-printed now and then. A run that records no steps shows the newest line of rank
-0's log.
+On a terminal the runs fill the screen: a table of many, and of one its progress,
+its loss, its nodes, the first error and the end of rank 0's log. Up and down (or
+k and j) select a run, enter shows it, escape shows all again, q leaves. What was
+submitted goes on. Without a terminal, a line is printed for each change, and now
+and then for each run that is not over. A run that records no steps shows the
+newest line of rank 0's log.
 
-exit codes: 0 the run is COMPLETED, 1 it ended otherwise
+exit codes: 0 all these runs are COMPLETED, 1 one is not
 
-example:
+examples:
+  torusrun watch
   torusrun watch last
+  torusrun watch 'digits*'
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.commands import asked
 from orchestrator.errors import DONE, RUN_FAILED
 from orchestrator.states import State
 
 if TYPE_CHECKING:
     from orchestrator.runs.folder import RunFolder
+    from orchestrator.watch.view import View
+
+MOST_ROWS = 40  # of the table that is left on a terminal
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    asked.run_id(parser)
+    parser.add_argument(
+        "run_ids", metavar="RUN", nargs="*", help="runs, or patterns as in 'digits*'; default: all that are not over"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.runs.index import find
+    from orchestrator.remote import verbs
+    from orchestrator.watch import selection
 
-    return follow_to_end(find(args.run_id))
+    if (code := verbs.watch(args.run_ids)) is not None:
+        return code
+    runs = selection.named(args.run_ids) if args.run_ids else _at_work()
+    if not runs:
+        print("no run is pending or running; `torusrun watch last` shows the newest one")
+        return DONE
+    views = _follow(runs)
+    return DONE if all(view.state is State.COMPLETED for view in views) else RUN_FAILED
+
+
+def _at_work() -> list[RunFolder]:
+    """The runs that are not over."""
+    from orchestrator.watch import selection
+    from orchestrator.watch.poll import views
+    from orchestrator.watch.view import Record
+
+    known = selection.newest(selection.named([]))
+    found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
+    folders = {view.folder for view in found if not view.state.over}
+    return [run for run in known if str(run.folder) in folders]
+
+
+def _follow(runs: Sequence[RunFolder]) -> list[View]:
+    """Show the runs until they are over or the user leaves, then their table."""
+    from orchestrator.watch import terminal
+
+    if not terminal.drawable(sys.stderr):
+        from orchestrator.watch import printed
+
+        views = printed.show(runs)
+        _table(runs, views)
+        return views
+    from orchestrator.watch.screen import Screen
+
+    screen = Screen(runs)
+    try:
+        screen.follow()
+    except KeyboardInterrupt:
+        _table(runs, screen.views)
+        raise
+    _table(runs, screen.views)
+    return screen.views
+
+
+def _table(runs: Sequence[RunFolder], views: Sequence[View]) -> None:
+    from orchestrator.watch import listing, report, terminal
+
+    if len(views) == 1:
+        report.show(runs[0], views[0])
+        return
+    from orchestrator.watch.attention import counts, ordered
+
+    width = terminal.width(sys.stdout)
+    shown = views if width is None else ordered(views)[:MOST_ROWS]
+    print("\n".join(listing.listing(shown, width)))
+    if len(shown) < len(views):
+        print(f"{counts(views)}; `torusrun status` shows all")
 
 
 def follow_to_end(folder: RunFolder) -> int:
-    """Show a run until it is over, then its table; the exit code that its outcome means."""
+    """Show one run in a line until it is over, then its table; the exit code that its outcome means."""
     from orchestrator.watch import live, report
 
     view = live.show(folder)

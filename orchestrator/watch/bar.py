@@ -23,11 +23,12 @@ LEFT_OUT = ("age", "accuracy", "speed", "loss", "eta", "run")
 class Line:
     """`view` in one line, as wide as the terminal is when it is drawn.
 
-    `said` is the newest line of rank 0's log, for a run without steps.
+    `said` is the newest line of rank 0's log, for a run without steps. `end` follows the line.
     """
 
     view: View
     said: str
+    end: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         view, width = self.view, options.max_width
@@ -39,7 +40,9 @@ class Line:
         room = min(width - _joined(parts).cell_len - 1, MOST_BAR)
         if least and room >= LEAST_BAR:
             parts["state"] = Text.assemble(parts["state"], " ", _bar(view, room, console))
-        yield _joined(parts)
+        line = _joined(parts)
+        line.end = self.end
+        yield line
 
 
 def _parts(view: View, said: str) -> dict[str, Text]:

@@ -34,7 +34,7 @@ def suspicion(attempt: Attempt, now_s: float) -> str:
     from orchestrator.watch import suspect  # with the verdict, which nobody needs while no run is at work
 
     ends = _ends(attempt, sorted(ended))
-    placement = _placement(attempt) if any(not end.good for end in ends) else {}
+    placement = placed(attempt) if any(not end.good for end in ends) else {}
     silent = pulse_age_s is not None and pulse_age_s > suspect.SILENT_S
     host = _host(attempt) if silent else ""
     return suspect.suspicion(placement, ended | told, ends, pulse_age_s, host, now_s)
@@ -77,15 +77,15 @@ def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
     return found
 
 
-def _placement(attempt: Attempt) -> dict[str, list[int]]:
+def placed(attempt: Attempt) -> dict[str, list[int]]:
     """The ranks of every host; none where the placement cannot be read."""
     try:
         slots = (read_object(attempt.placement) or {}).get("slots")
     except SiteError:
         return {}
-    placed: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for slot in slots if type(slots) is list else []:
         if type(slot) is not list or len(slot) < 4 or type(slot[0]) is not int or type(slot[1]) is not str:
             return {}
-        placed.setdefault(slot[1], []).append(slot[0])
-    return placed
+        found.setdefault(slot[1], []).append(slot[0])
+    return found

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.outcome import DONE
-from orchestrator.watch import terminal
+from orchestrator.watch import printed, terminal
 from orchestrator.watch.colours import REMARK
 from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
-from orchestrator.watch.tail import newest_line
+from orchestrator.watch.printed import said_by
 from orchestrator.watch.view import View
 from orchestrator.watch.words import words
 
-LINE_EVERY_S = 10.0
 ENDING = f"ending: {DONE}"
 
 
 def show(run: RunFolder) -> View:
     """Follow a run to its end on the terminal; its last view."""
-    return _drawn(run) if terminal.drawable(sys.stderr) else _lines(run)
+    return _drawn(run) if terminal.drawable(sys.stderr) else printed.show([run])[0]
 
 
 def _drawn(run: RunFolder) -> View:
@@ -43,19 +41,5 @@ def _drawn(run: RunFolder) -> View:
             if gist not in told and remarks != ENDING and not fits:
                 told.add(gist)
                 console.print(Text(remarks, REMARK))
-            live.update(Line(view, _said(run, view)), refresh=True)
+            live.update(Line(view, said_by(run, view)), refresh=True)
     return view
-
-
-def _lines(run: RunFolder) -> View:
-    said, due_s = "", 0.0
-    for view in follow(run):
-        if view.state.value != said or time.monotonic() >= due_s:
-            said, due_s = view.state.value, time.monotonic() + LINE_EVERY_S
-            print(words(view, _said(run, view)), file=sys.stderr, flush=True)
-    return view
-
-
-def _said(run: RunFolder, view: View) -> str:
-    """The newest line of rank 0's log, of a run that has no step to show."""
-    return newest_line(run.attempt(view.attempt).rank_log(0)) if view.step is None else ""

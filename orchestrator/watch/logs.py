@@ -1,4 +1,4 @@
-"""What an attempt wrote: one rank's output, or everything as one stream of lines with their origin."""
+"""What an attempt wrote: the files of its ranks and of its job, and why there is nothing in them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
@@ -17,10 +17,8 @@ from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import last
 from orchestrator.runs.records import End
 from orchestrator.states import State, Status
-from orchestrator.watch.follow import follow
 from orchestrator.watch.plain import plain
 from orchestrator.watch.poll import standing
-from orchestrator.watch.source import FollowedFile
 from orchestrator.watch.tail import tail
 from orchestrator.watch.view import Record, read_record
 
@@ -30,10 +28,11 @@ TAIL_LINES = 20
 
 @dataclass(frozen=True)
 class Logs:
-    """The logs of one attempt of a run. Lines of a run that is not one's own are made safe to print."""
+    """The logs of one attempt of a run. `name` comes before each of its lines: '', or which attempt it is."""
 
     record: Record
     attempt: Attempt
+    name: str = ""
 
     @property
     def run(self) -> RunFolder:
@@ -43,42 +42,28 @@ class Logs:
     def ranks(self) -> int:
         return self.record.plan.ranks if self.record.plan else 1
 
-    def lines(
-        self, rank: int | None, *, until_over: bool = False, pattern: re.Pattern[str] | None = None
-    ) -> Iterator[str]:
-        """The lines of a rank, or (None) of the job and all ranks, by file; of these, those that `pattern` matches.
-
-        With `until_over` then those that come, until the run is over. Raises UserError for a rank that there is not.
-        """
+    def check(self, rank: int | None) -> None:
+        """Raises UserError for a rank that there is not."""
         if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
             raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
-        return map(self.safe, self._lines(rank, until_over, pattern))
 
-    def _lines(self, rank: int | None, until_over: bool, pattern: re.Pattern[str] | None) -> Iterator[str]:
-        sources: dict[Path, FollowedFile] = {}
-
-        def new(*, whole: bool) -> Iterator[str]:
-            for origin, path in self.files() if rank is None else [("", self.attempt.rank_log(rank))]:
-                yield from sources.setdefault(path, FollowedFile(origin, path, pattern)).new(whole=whole)
-
-        if until_over:
-            for _ in follow(self.run):
-                yield from new(whole=True)
-        yield from new(whole=False)
-
-    def files(self) -> list[tuple[str, Path]]:
-        """The files of the job and of all ranks, as far as there are any, with the origin of their lines."""
+    def files(self, rank: int | None = None) -> list[tuple[str, Path]]:
+        """The file of a rank, or (None) those of the job and of all ranks there are, with the origin of their lines."""
+        if rank is not None:
+            return [(self.name, self.attempt.rank_log(rank))]
         try:
             names = os.listdir(self.attempt.logs)
         except OSError:
             names = []
         width = len(str(self.ranks - 1))
         logs = sorted(int(found[1]) for name in names if (found := RANK_LOG.fullmatch(name)))
-        return [("job | ", self.attempt.stdout), ("job | ", self.attempt.stderr)] + [
-            (f"{number:{width}} | ", self.attempt.rank_log(number)) for number in logs
+        job = f"{self.name}job | "
+        return [(job, self.attempt.stdout), (job, self.attempt.stderr)] + [
+            (f"{self.name}{number:{width}} | ", self.attempt.rank_log(number)) for number in logs
         ]
 
     def safe(self, line: str) -> str:
+        """A line as it may be printed: that of a run that is not one's own cannot do anything to the terminal."""
         return line if self.record.mine else plain(line)
 
     def wrote(self, rank: int) -> bool:
@@ -139,3 +124,15 @@ def logs(run: RunFolder, attempt: int | None = None) -> Logs:
     if number not in there:
         raise UserError(f"{run.run_id} has no attempt {number} (it has: {', '.join(map(str, there)) or 'none'})")
     return Logs(record, run.attempt(number))
+
+
+def all_logs(run: RunFolder) -> list[Logs]:
+    """The logs of all attempts. Raises UserError where there is none."""
+    newest = logs(run)
+    return [replace(newest, attempt=run.attempt(number)) for number in remains.attempts(run)]
+
+
+def named(found: Iterable[Logs]) -> list[Logs]:
+    """These logs by attempt, which is named where there are several."""
+    known = sorted(found, key=lambda one: one.attempt.number)
+    return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]

@@ -8,6 +8,7 @@ from orchestrator.runs import ledger
 from orchestrator.runs.events import Started, Submitted, Submitting
 from orchestrator.runs.ledger import last
 from orchestrator.runs.outcome import SHOWN_AFTER_S
+from orchestrator.schedulers import answers
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.view import Record, read_record
@@ -27,7 +28,8 @@ def look_up(record: Record, now_s: float) -> tuple[Record, Status | None]:
         return record, None
     name, cut_off = intent.name, f"the submission of attempt {record.attempt} was cut off"
     try:
-        found = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s).find(name)
+        client = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s)
+        found = answers.named(client, name, record.plan.poll_interval_s)
     except TorusrunError as error:
         return record, Status(State.UNKNOWN, f"{cut_off}: {error}")
     if found is None:

@@ -8,16 +8,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from orchestrator.errors import UserError
-from orchestrator.runs import index
+from orchestrator.runs import index, settled
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.settled import Settled
 from orchestrator.spec.kinds import seconds
 from orchestrator.spec.problems import did_you_mean, shown
 from orchestrator.states import State
-from orchestrator.watch.view import Record, View
+from orchestrator.watch.view import View
 
+SHOWN_OVER = 20  # runs that are over, where nobody asks for more
 PATTERN = re.compile(r"[*?\[]")
+
+
+class HasSite(Protocol):
+    """What tells of a run which site it is of, and when it was submitted."""
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def submitted_s(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -28,11 +41,13 @@ class Selection:
     site: str = ""
     since_s: float | None = None
 
-    def asks_about(self, record: Record) -> bool:
-        """Whether its folder does not rule a run out. One whose time nobody knows is not ruled out by a time."""
-        if self.site and record.site != self.site:
+    def asks_about(self, run: HasSite) -> bool:
+        """Whether what is known of a run does not rule it out. A time rules out no run whose time nobody knows."""
+        if self.site and run.site != self.site:
             return False
-        return self.since_s is None or record.submitted_s is None or record.submitted_s >= self.since_s
+        if isinstance(run, Settled) and self.states and run.state not in self.states:
+            return False
+        return self.since_s is None or run.submitted_s is None or run.submitted_s >= self.since_s
 
     def shows(self, view: View) -> bool:
         return not self.states or view.state in self.states
@@ -50,9 +65,17 @@ def named(words: Sequence[str]) -> list[RunFolder]:
     return [*(run for run in known if run.folder in wanted), *_not_among(wanted.values(), known)]
 
 
+def newest(known: Sequence[RunFolder]) -> list[RunFolder]:
+    """Of these runs the ones that may go on, and the newest of those that are over."""
+    rows = settled.runs()
+    over = [run.run_id for run in known if run.run_id in rows]
+    old = set(over[:-SHOWN_OVER])
+    return [run for run in known if run.run_id not in old]
+
+
 def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
     if "/" in word or not PATTERN.search(word):
-        return [index.find(word)]
+        return [index.find(word, known)]
     found = [run for run in known if fnmatchcase(run.run_id, word)]
     if not found:
         raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")

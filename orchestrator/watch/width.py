@@ -13,7 +13,11 @@ def wrapped(text: str, width: int | None) -> Iterator[str]:
     """`text` indented, in lines of at most `width` columns; a word that is longer than a line is broken."""
     line = ""
     for word in text.split(" "):
-        while width is not None and display_width(f"{INDENT}{line} {word}" if line else INDENT + word) > width:
+        while (
+            width is not None
+            and (line or word)
+            and display_width(f"{INDENT}{line} {word}" if line else INDENT + word) > width
+        ):
             if line:
                 yield INDENT + line
                 line = ""

@@ -16,6 +16,7 @@ from orchestrator.runs.records import End
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 from orchestrator.watch.logs import logs
+from orchestrator.watch.reading import Filter, Reading
 from orchestrator.watch.source import BLOCK_BYTES, FollowedFile
 from orchestrator.watch.tail import newest_line, tail
 from tests.unit.run_folders import make, write_specs
@@ -37,7 +38,11 @@ def failed(home: Path) -> RunFolder:
 
 
 def told(run: RunFolder, rank: int | None = None) -> list[str]:
-    return list(logs(run).lines(rank))
+    return list(map(str, Reading(run, Filter(rank)).lines()))
+
+
+def texts(source: FollowedFile) -> list[str]:
+    return [line.text for line in source.new(whole=True)]
 
 
 def test_rank_0_is_shown_as_it_wrote(run: RunFolder, capsys: Said) -> None:
@@ -142,18 +147,18 @@ def test_a_log_that_is_cut_short_is_read_from_its_beginning(tmp_path: Path) -> N
     path = tmp_path / "log"
     source = FollowedFile("", path)
     path.write_text("one\ntwo\nthr")
-    assert list(source.new(whole=True)) == ["one", "two"]
+    assert texts(source) == ["one", "two"]
     path.write_text("four\n")
-    assert list(source.new(whole=True)) == ["four"]
+    assert texts(source) == ["four"]
     with open(path, "a") as log:
         log.write("five\n")
-    assert list(source.new(whole=True)) == ["five"]
+    assert texts(source) == ["five"]
 
 
 def test_a_line_longer_than_a_block_comes_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * (2 * BLOCK_BYTES + 5) + b"\nend\n")
-    found = list(FollowedFile("", path).new(whole=True))
+    found = texts(FollowedFile("", path))
     assert [len(line) for line in found] == [BLOCK_BYTES, BLOCK_BYTES, 5, 3]
 
 
@@ -163,7 +168,7 @@ def test_the_holes_of_a_sparse_log_are_skipped(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)
     with open(path, "a") as log:
         log.write("the end\n")
-    (line,) = FollowedFile("", path).new(whole=True)
+    (line,) = texts(FollowedFile("", path))
     assert line.endswith("the end") and len(line) < 5000
 
 
@@ -185,7 +190,7 @@ def test_an_unknown_attempt_or_rank(run: RunFolder) -> None:
 
 
 def test_following_a_run_that_is_over_ends(run: RunFolder) -> None:
-    assert list(logs(run).lines(None, until_over=True)) == told(run)
+    assert list(map(str, Reading(run, Filter()).lines(until_over=True))) == told(run)
 
 
 def test_the_end_of_a_log(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `watch` shows: on a terminal a line that keeps its bar where it is narrow, elsewhere lines of words."""
+"""What `submit --wait` shows: on a terminal a line that keeps its bar where it is narrow, elsewhere lines of words."""
 
 from __future__ import annotations
 
@@ -189,12 +189,22 @@ def all_of(keeper: int) -> str:
     return text.decode()
 
 
+FOLLOW = """
+import sys
+from orchestrator import cli
+from orchestrator.commands.watch import follow_to_end
+from orchestrator.runs.index import find
+cli.main(["version"])
+sys.exit(follow_to_end(find(sys.argv[1])))
+"""
+
+
 def watched(run: RunFolder, **environment: str) -> str:
-    """What `watch` writes to a terminal."""
+    """What `submit --wait` writes to a terminal while it follows a run."""
     keeper, there = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     said = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "watch", run.run_id],
+        [sys.executable, "-c", FOLLOW, run.run_id],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=there, timeout=60,
         env={**kept, "TERM": "xterm", **environment}, cwd=Path(__file__).parents[2],
     )  # fmt: skip

@@ -1,0 +1,65 @@
+"""The curve of a loss: drawn with blocks or in ASCII, from points that are read as they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.watch import curve as module
+from orchestrator.watch.curve import Losses, curve
+from training.metrics import Metrics
+
+
+def test_a_falling_loss_in_blocks_and_in_ascii() -> None:
+    points = [(float(n), 8.0 - n) for n in range(8)]
+    assert curve(points, 8, 1) == ["█▇▆▅▄▃▂▁"]
+    assert curve(points, 8, 2) == ["█▆▄▁", "█████▇▄▁"] or len(curve(points, 8, 2)) == 2
+    assert curve([(0.0, 2.0), (1.0, 1.0)], 8, 1, blocks=False) == ["#."]
+
+
+def test_a_flat_loss_is_a_line_at_the_bottom() -> None:
+    assert curve([(1.0, 0.5), (2.0, 0.5)], 8, 2) == ["", "▁▁"]
+
+
+def test_more_points_than_columns_are_averaged() -> None:
+    assert curve([(0.0, 1.0), (1.0, 3.0), (2.0, 0.0), (3.0, 0.0)], 2, 1) == ["█▁"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.floats(-1e14, 1e14)), max_size=50),
+    st.integers(0, 30), st.integers(0, 8), st.booleans(),
+)  # fmt: skip
+def test_every_curve_fits_and_stands_on_its_last_line(
+    points: list[tuple[int, float]], width: int, height: int, blocks: bool
+) -> None:
+    lines = curve(sorted((float(x), y) for x, y in points), width, height, blocks=blocks)
+    assert len(lines) == height and all(len(line) <= width for line in lines)
+    if points and width and height:
+        assert " " not in lines[-1] and len(lines[-1]) == min(width, len(points))
+        assert blocks or all(line.isascii() for line in lines)
+
+
+def test_a_resumed_run_replaces_what_it_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    losses, metrics = Losses(path), Metrics(path, 1)
+    assert losses.read() == []
+    for step in (1, 2, 3):
+        metrics.write("step", step=step, loss=1.0)
+    metrics.write("eval", step=3, accuracy=0.5)
+    metrics.write("step", step=4, loss=float("nan"))
+    assert losses.read() == [(1.0, 1.0), (2.0, 1.0), (3.0, 1.0)]
+    Metrics(path, 2).write("step", step=2, loss=0.5)
+    with open(path, "a") as file:
+        file.write('no JSON\n{"event": "step", "step": 3, "att')
+    assert losses.read() == [(1.0, 1.0), (2.0, 0.5)]
+
+
+def test_many_points_become_fewer(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "MOST_POINTS", 8)
+    metrics = Metrics(tmp_path / "metrics.jsonl", 1)
+    for step in range(1, 101):
+        metrics.write("step", step=step, loss=2.0)
+    found = Losses(tmp_path / "metrics.jsonl").read()
+    assert 4 <= len(found) <= 8 and {loss for _, loss in found} == {2.0} and found[-1][0] >= 96

@@ -1,0 +1,188 @@
+"""`logs --all` by time, over ranks and attempts, and what goes with it: --since, --times, --grep, --errors."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.cli import main
+from orchestrator.runs import ledger
+from orchestrator.runs.events import Ended, Submitted
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.log_times import index_of
+from orchestrator.runs.records import End, RankEnd
+from orchestrator.states import State
+from orchestrator.watch.merge import in_order
+from orchestrator.watch.reading import Filter, Reading
+from orchestrator.watch.source import LogLine
+from tests.unit.run_folders import make, write_specs
+
+Said = pytest.CaptureFixture[str]
+NOW_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), End(State.FAILED, "rank 1 ended with exit code 1"))
+
+
+def write(log: Path, *lines: tuple[float, str]) -> None:
+    """A log and its index: (seconds after NOW_S, line)."""
+    log.write_text("".join(f"{text}\n" for _, text in lines))
+    size, records = 0, []
+    for after_s, text in lines:
+        size += len(text) + 1
+        records.append(f"{NOW_S + after_s:.3f} {size}\n")
+    index_of(log).write_text("".join(records))
+    os.utime(log, (NOW_S + lines[-1][0],) * 2)
+
+
+def shown(capsys: Said, *argv: str) -> list[str]:
+    assert main(["logs", *argv]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def timed(run: RunFolder) -> RunFolder:
+    attempt = run.attempt(1)
+    write(attempt.stdout, (0, "begun"), (9, "ended"))
+    for rank in range(4):
+        write(attempt.rank_log(rank), (1 + rank / 10, f"first {rank}"), (2 - rank / 10, f"second {rank}"))
+    return run
+
+
+@pytest.fixture
+def resumed(timed: RunFolder) -> RunFolder:
+    """The same run with a second attempt, which is over too."""
+    second = timed.attempt(2)
+    second.logs.mkdir(parents=True)
+    second.ranks.mkdir()
+    write(second.rank_log(0), (20, "again 0"))
+    End(State.COMPLETED, "well").write(second.end)
+    ledger.append(timed.ledger, Submitted(2, job="999999999.2", scheduler="local"))
+    ledger.append(timed.ledger, Ended(2, State.COMPLETED, "well"))
+    return timed
+
+
+def test_the_lines_of_the_job_and_of_all_ranks_come_by_time(timed: RunFolder, capsys: Said) -> None:
+    assert shown(capsys, timed.run_id, "--all") == [
+        "job | begun",
+        *(f"{rank} | first {rank}" for rank in range(4)),
+        *(f"{rank} | second {rank}" for rank in (3, 2, 1, 0)),
+        "job | ended",
+    ]
+
+
+def test_logs_without_times_come_first_by_file(timed: RunFolder, capsys: Said) -> None:
+    for rank in (1, 2):
+        index_of(timed.attempt(1).rank_log(rank)).unlink()
+    lines = shown(capsys, timed.run_id, "--all")
+    assert lines[:5] == ["1 | first 1", "1 | second 1", "2 | first 2", "2 | second 2", "job | begun"]
+
+
+def test_the_newest_attempt_unless_all_are_asked_for(resumed: RunFolder, capsys: Said) -> None:
+    assert shown(capsys, resumed.run_id, "--all") == ["0 | again 0"]
+    lines = shown(capsys, resumed.run_id, "--all", "--attempt", "all")
+    assert (lines[0], lines[-2], lines[-1]) == ("#1 job | begun", "#1 job | ended", "#2 0 | again 0")
+    assert shown(capsys, resumed.run_id, "--attempt", "all") == ["#1 first 0", "#1 second 0", "#2 again 0"]
+    assert shown(capsys, resumed.run_id, "--all", "--attempt", "1")[0] == "job | begun"
+
+
+def test_who_follows_loses_no_line_of_an_attempt_that_the_next_one_replaces(
+    timed: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looks(run: RunFolder):  # type: ignore[no-untyped-def]
+        yield
+        with open(run.attempt(1).rank_log(0), "a") as log:
+            log.write("the last words")
+        run.attempt(2).logs.mkdir(parents=True)
+        run.attempt(2).rank_log(0).write_text("again\n")
+        ledger.append(run.ledger, Submitted(2, job="999999999.2", scheduler="local"))
+        yield
+
+    monkeypatch.setattr("orchestrator.watch.reading.follow", looks)
+    lines = [str(line) for line in Reading(timed, Filter(0)).lines(until_over=True)]
+    assert lines == ["first 0", "second 0", "#2 again", "#1 the last words"]
+
+
+def test_one_attempt_is_not_named(timed: RunFolder, capsys: Said) -> None:
+    assert shown(capsys, timed.run_id, "--attempt", "all") == ["first 0", "second 0"]
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "every", "1.5"])
+def test_an_attempt_is_a_number_or_all(word: str, timed: RunFolder, capsys: Said) -> None:
+    with pytest.raises(SystemExit):
+        main(["logs", timed.run_id, f"--attempt={word}"])
+    assert "is neither the number of an attempt nor 'all'" in capsys.readouterr().err
+
+
+def iso(after_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(NOW_S + after_s))
+
+
+def test_only_what_was_written_since(resumed: RunFolder, capsys: Said) -> None:
+    chosen = (resumed.run_id, "--all", "--attempt", "all", "--since", iso(2))
+    assert shown(capsys, *chosen) == ["#1 0 | second 0", "#1 job | ended", "#2 0 | again 0"]
+    assert shown(capsys, *chosen, "--grep", "0$") == ["#1 0 | second 0", "#2 0 | again 0"]
+    assert main(["logs", resumed.run_id, "--all", "--since", "10s"]) == 0
+    assert capsys.readouterr() == ("", "torusrun: no line matches\n")
+
+
+def test_lines_without_times_are_not_ruled_out_by_a_time_but_by_that_of_their_file(
+    timed: RunFolder, capsys: Said
+) -> None:
+    log = timed.attempt(1).rank_log(1)
+    index_of(log).unlink()
+    os.utime(log, (NOW_S + 5,) * 2)
+    assert main(["logs", timed.run_id, "--rank", "1", "--since", iso(4)]) == 0
+    said = capsys.readouterr()
+    assert said.out == "first 1\nsecond 1\n"
+    assert said.err == "torusrun: 2 of these lines have no times and may be older\n"
+    assert shown(capsys, timed.run_id, "--rank", "1", "--since", iso(6)) == []
+
+
+def test_the_time_of_every_line(timed: RunFolder, capsys: Said) -> None:
+    index_of(timed.attempt(1).rank_log(3)).unlink()
+    lines = shown(capsys, timed.run_id, "--all", "--times")
+    assert lines[0] == f"{'-' * 19} 3 | first 3" and lines[2] == f"{iso(0)} job | begun"
+
+
+def test_errors_of_all_attempts_with_their_times(resumed: RunFolder, capsys: Said) -> None:
+    crash = ("Traceback (most recent call last):", "ValueError: it broke")
+    write(resumed.attempt(1).rank_log(2), (3, "fine"), (4, crash[0]), (4, crash[1]))
+    write(resumed.attempt(2).rank_log(0), (21, crash[0]), (22, crash[1]))
+    RankEnd(2, "node1", 2, NOW_S + 5, exit_code=1).write(resumed.attempt(1).rank_end(2))
+    chosen = (resumed.run_id, "--errors", "--attempt", "all")
+    assert shown(capsys, *chosen, "--times") == [
+        f"{iso(4)} #1 2 | {crash[0]}",
+        f"{iso(4)} #1 2 | {crash[1]}",
+        f"{iso(5)} #1 rank 2 (node1, local rank 2) ended with exit code 1",
+        f"{iso(21)} #2 0 | {crash[0]}",
+        f"{iso(22)} #2 0 | {crash[1]}",
+    ]
+    assert shown(capsys, *chosen, "--since", iso(10)) == [f"#2 0 | {line}" for line in crash]
+    assert shown(capsys, *chosen, "--follow", "--grep", "Value") == [f"#1 2 | {crash[1]}", f"#2 0 | {crash[1]}"]
+
+
+STREAMS = st.lists(st.lists(st.tuples(st.none() | st.integers(0, 20), st.integers(0, 99)), max_size=20), max_size=6)
+
+
+@given(STREAMS)
+def test_merging_keeps_every_line_and_the_order_of_each_file(streams: list[list[tuple[int | None, int]]]) -> None:
+    files = [
+        [LogLine(time_s, str(n), f"{at} {word}") for at, (time_s, word) in enumerate(lines)]
+        for n, lines in enumerate(streams)
+    ]
+    merged = list(in_order([iter(lines) for lines in files]))
+    assert [[line for line in merged if line.origin == str(n)] for n in range(len(files))] == files
+
+
+@given(st.lists(st.lists(st.integers(0, 20).map(float)).map(sorted), max_size=6))
+def test_merging_what_has_times_sorts_by_time_and_then_by_file(times: list[list[float]]) -> None:
+    files = [[LogLine(time_s, str(n), "") for time_s in of_file] for n, of_file in enumerate(times)]
+    assert list(in_order(files)) == sorted((line for lines in files for line in lines), key=lambda line: line[:2])

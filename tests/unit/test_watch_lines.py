@@ -1,0 +1,68 @@
+"""`watch` without a terminal: a line for each change of each run, a table at the end, and an exit code for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from orchestrator.watch import printed
+from orchestrator.watch.view import View
+from tests.unit.run_folders import make, write_specs
+from tests.unit.test_views_table import PENDING, RUNNING, view
+
+Said = pytest.CaptureFixture[str]
+DONE = End(State.COMPLETED, "all 4 ranks ended well")
+
+
+def test_one_run_that_is_over_has_one_line_and_its_table(home: Path, capsys: Said) -> None:
+    run = make(write_specs(home), DONE)
+    assert main(["watch", run.run_id]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"{run.run_id} COMPLETED step 40/40, loss 0.0250, accuracy 97.00%\n"
+    assert "state          COMPLETED: all 4 ranks ended well\n" in said.out
+
+
+def test_of_many_runs_one_that_failed_makes_the_exit_code(home: Path, capsys: Said) -> None:
+    runs = [make(write_specs(home), DONE), make(write_specs(home), DONE)]
+    assert main(["watch", "made-*"]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[:2] for line in said.err.splitlines()] == [[run.run_id, "COMPLETED"] for run in runs]
+    assert [line.split()[0] for line in said.out.splitlines()] == ["RUN", *(run.run_id for run in runs)]
+    failed = make(write_specs(home), End(State.FAILED, "rank 1 ended with exit code 1"))
+    assert main(["watch", runs[0].run_id, failed.run_id]) == 1
+
+
+def test_where_no_run_is_under_way_that_is_said(home: Path, capsys: Said) -> None:
+    for _ in range(2):
+        assert main(["watch"]) == 0
+        assert capsys.readouterr().out == "no run is pending or running; `torusrun watch last` shows the newest one\n"
+        make(write_specs(home), DONE)
+
+
+def test_a_run_that_there_is_not_is_a_mistake(home: Path, capsys: Said) -> None:
+    assert main(["watch", "no-such-*"]) == 2
+    assert "no run's name matches" in capsys.readouterr().err
+
+
+def test_lines_come_at_changes_and_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    one = [view("one", State.PENDING, folder="/1"), view("one", folder="/1", step=1), view("one", folder="/1", step=2)]
+    other = [view("other", folder="/2", step=step) for step in (7, 8, 9)]
+    looks: list[list[View]] = [list(pair) for pair in zip(one, other, strict=True)]
+    runs = [RunFolder(Path("/1")), RunFolder(Path("/2"))]
+    monkeypatch.setattr(printed, "follow_all", lambda runs: iter(looks))
+    assert printed.show(runs) == looks[-1]
+    assert capsys.readouterr().err.splitlines() == ["one PENDING", "other RUNNING step 7", "one RUNNING step 1"]
+    monkeypatch.setattr(printed, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(printed, "LINES_PER_S", float("inf"))
+    printed.show(runs)
+    assert len(capsys.readouterr().err.splitlines()) == 6
+
+
+def test_a_pending_run_says_why_and_a_running_one_how_far_it_is() -> None:
+    assert printed.words(PENDING, "").endswith("it waits for free nodes (Slurm: Resources)")
+    assert "step 120/450" in printed.words(RUNNING, "")
