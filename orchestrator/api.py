@@ -9,12 +9,16 @@ from time import monotonic
 from typing import Any
 
 from orchestrator.attempts.after import Awaited, awaited
+from orchestrator.attempts.beside import shell
 from orchestrator.attempts.cancel import cancel
+from orchestrator.attempts.held import find as find_held
+from orchestrator.attempts.hold import duration
+from orchestrator.attempts.hold import hold as make_hold
 from orchestrator.attempts.resume import resume
 from orchestrator.attempts.submit import first as submit_first
 from orchestrator.dryrun.look import DryRun
 from orchestrator.dryrun.look import dry_run as look
-from orchestrator.errors import TorusrunError
+from orchestrator.errors import TorusrunError, UserError
 from orchestrator.plans.attempt import changes
 from orchestrator.plans.kept import read_plan
 from orchestrator.plans.plan import Plan, plan
@@ -45,7 +49,7 @@ class Run:
 
     def status(self) -> View:
         """How the run stands now, the scheduler asked where need be."""
-        return _look(self.folder)
+        return views([self.folder])[0]
 
     def wait(self, timeout_s: float | None = None) -> View:
         """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
@@ -76,14 +80,31 @@ class Run:
         exclude: Sequence[str] = (),
         force: bool = False,
         new_image: bool = False,
+        held: str = "",
     ) -> Path | None:
         """Submit the next attempt; the checkpoint from which it goes on, None for the beginning.
 
         `time` ('2h'), `nodes` and `grid` ('4x2') hold for this attempt and those after it; these are not given the
-        hosts in `exclude` ('n3', 'n[3-5]'). Raises UserError as `attempts.resume.resume` does.
+        hosts in `exclude` ('n3', 'n[3-5]'). It runs in the held allocation `held`, or in a job of its
+        own. Raises UserError as `attempts.resume.resume` does.
         """
         made = changes(time, nodes, grid, exclude)
-        return resume(self.folder, _look, made, force=force, new_image=new_image)
+        into = find_held(held, _look) if held else None
+        return resume(self.folder, _look, made, force=force, new_image=new_image, into=into)
+
+    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+        """Run a command, or a shell, beside a rank at work, in its image; its exit code.
+
+        What it reads and writes is this process's own. Raises UserError when the run is not at work.
+        """
+        return shell(self.folder, rank, command, _look, terminal=terminal)
+
+    def wait_until_held(self) -> View:
+        """Wait until a held allocation takes attempts, or is over; its last view."""
+        for view in follow(self.folder):
+            if view.state.over or self.folder.attempt(view.attempt).keeper.exists():
+                break
+        return self.status()
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""
@@ -97,13 +118,45 @@ def submit(
     settings: Sequence[str] = (),
     after: Sequence[str] = (),
     after_any: Sequence[str] = (),
+    held: str = "",
 ) -> Run:
     """Submit the run file at `path`, to begin once the runs `after` are COMPLETED and the runs `after_any` are over.
 
-    Raises UserError for what is written wrong, SiteError for what is refused.
+    It runs in the held allocation `held`, or in a job of its own. Raises UserError for what is written wrong, SiteError
+    for what is refused.
     """
     planned = plan(path, site=site, settings=settings)
+    return submit_planned(planned, path, after=after, after_any=after_any, held=held)
+
+
+def submit_planned(
+    planned: Plan, path: str | Path, *, after: Sequence[str] = (), after_any: Sequence[str] = (), held: str = ""
+) -> Run:
+    """Submit the plan of the run file at `path`, as `submit` does."""
+    if held:
+        if after or after_any:
+            raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
+        return Run(submit_first(planned, absolute(path).parent, into=find_held(held, _look)))
     return Run(submit_first(planned, absolute(path).parent, _awaited(planned, after, after_any)))
+
+
+def hold(
+    path: str | Path,
+    *,
+    time: str | None = None,
+    idle: str = "20m",
+    name: str | None = None,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+) -> Run:
+    """Ask for what the run file at `path` asks for, and hold it for attempts: `submit(..., held=run.id)` starts one.
+
+    It is held for `time` ('2h'; default: the file's), and given back after `idle` without an attempt at work. Raises as
+    `submit` does.
+    """
+    planned = plan(path, site=site, settings=settings)
+    time_s = duration("--time", time) if time else None
+    return Run(make_hold(planned, absolute(path).parent, time_s, duration("--idle", idle), name))
 
 
 def dry_run(
@@ -121,13 +174,14 @@ def dry_run(
 
 def _awaited(planned: Plan, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
     scheduler = planned.site.scheduler
-    well = awaited(views([index.find(word) for word in after]), scheduler)
-    any_end = awaited(views([index.find(word) for word in after_any]), scheduler, any_end=True)
+    well = awaited(views([index.find(word) for word in after], fresh=True), scheduler)
+    any_end = awaited(views([index.find(word) for word in after_any], fresh=True), scheduler, any_end=True)
     return [*well, *any_end]
 
 
 def _look(run: RunFolder) -> View:
-    return views([run])[0]
+    """A run as its scheduler sees it now, before something is done to it."""
+    return views([run], fresh=True)[0]
 
 
 def open_run(word: str) -> Run:
@@ -144,6 +198,7 @@ __all__ = [
     "TorusrunError",
     "View",
     "dry_run",
+    "hold",
     "open_run",
     "plan",
     "submit",

@@ -29,6 +29,9 @@ from orchestrator.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError
 from orchestrator.version import __version__
 
 VERBS = {
+    "init": "write the file of a site from what this login node tells",
+    "doctor": "check everything that a run needs of a site, and say how to mend it",
+    "sites": "list the sites that --site can name",
     "build": "build a container image, unless the cache has it",
     "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
     "check": "find mismatches between a run, its image and its site",
@@ -37,9 +40,11 @@ VERBS = {
     "recipes": "list published trainings, and show one: its schedule, what is verified, what a run changes",
     "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
     "submit": "submit a run (--wait follows it to its end, --dry-run shows what it would do)",
+    "hold": "keep an allocation in which submit --in starts attempts without the queue",
+    "shell": "open a terminal, or run a command, beside a running rank, in its image",
     "status": "the state of your runs: step, time left, loss, hosts or reason",
-    "watch": "follow a run to its end",
-    "logs": "what rank 0 wrote, or any other rank, or all; --errors for what failed",
+    "watch": "follow one run or many to their ends, on the whole screen of a terminal",
+    "logs": "what rank 0 wrote, or any other rank, or all by time; --errors for what failed",
     "cancel": "end a run, after a checkpoint",
     "resume": "submit the next attempt of a run, from its newest complete checkpoint",
     "collect": "copy logs, metrics and checkpoints of a run into a folder",
@@ -115,7 +120,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         epilog=module.__doc__,
     )
     module.arguments(verb)
-    args = verb.parse_args(argv[1:])
+    words, command = argv[1:], []
+    if getattr(module, "TAKES_A_COMMAND", False) and "--" in words:  # argparse mixes it up with options before it
+        at = words.index("--")
+        words, command = words[:at], words[at + 1 :]
+    args = verb.parse_args(words)
+    args.command = command
     args.run = module.run
     return args
 

@@ -16,7 +16,7 @@ from orchestrator.images import building
 from orchestrator.images.building import Prepared
 from orchestrator.plans.request import in_its_words
 from orchestrator.runs.records import End
-from orchestrator.schedulers import client
+from orchestrator.schedulers import answers, client
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
 from orchestrator.spec.site import Site
@@ -101,7 +101,7 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
     while (end := End.read(folder / "end.json")) is None:
         told = _pass_on(folder / "job.out", told, say)
         if time.monotonic() >= next_poll_s:
-            status = client.of(site).poll([job])[job]
+            status = answers.states(client.of(site), [job], site.poll_interval_s).jobs[job]
             next_poll_s = time.monotonic() + POLL_EVERY_S
             if status.never_starts:
                 client.of(site).cancel(job)

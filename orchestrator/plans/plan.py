@@ -126,12 +126,15 @@ class Plan:
         }
 
 
-def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Plan:
-    """Compute the plan of the run file at `path`. Raises SpecError where the run does not fit together."""
+def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = (), run_id: str | None = None) -> Plan:
+    """Compute the plan of the run file at `path`; `run_id` is given where it was chosen elsewhere.
+
+    Raises SpecError where the run does not fit together.
+    """
     loaded, changes = filled_in(load(path, site=site, settings=settings))
     check(loaded)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
-    run_id = f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
     python = loaded.site.python or sys.executable
     return Plan(run_id, run, loaded.site, folder, python, loaded.text, recipe_changes=changes)

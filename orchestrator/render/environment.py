@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import shlex
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jinja2
+
+from orchestrator.render.templates import templates
 
 ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\'"}
 
 
 class Text(str):
     """Text that goes into the script as it is, such as a line with a directive."""
-
-
-def templates() -> Path:
-    """The folder of templates: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "data" / "templates"
-    return installed if installed.is_dir() else package.parent / "templates"
 
 
 def word(value: Any) -> Text:

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.places import Place, metrics
 
 
 def test_a_place_is_measured_and_its_runs_predicted(place: Place) -> None:
     if place.cluster == "gridengine":
-        return  # a job that measures is a job like any other: measured over nodes on Slurm, and over PBS where it is
+        pytest.skip("a job that measures is a job like any other: measured on Slurm, and on PBS where it is")
     place.write_spec()
     site = place.site("measured.yaml")
     said = place.torusrun("calibrate", "run.yaml", "--site", f"./{site}", "--json")

@@ -24,7 +24,7 @@ def test_a_fault_is_reported_correctly_and_the_resume_is_bit_identical(
 ) -> None:
     planned = [p for p in PLANNED if (p.place, p.kind) == (place.cluster, kind)]
     if not planned:
-        return  # tried in another place
+        pytest.skip("tried in another place")
     if place.cluster == "pbs" and (reason := PBS.why_no_harm()):
         pytest.skip(reason)
     row = carry_out(place, planned[0], request.getfixturevalue("undisturbed"))

@@ -40,22 +40,22 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
 
 def test_an_unknown_queue_is_refused_and_leaves_no_run(place: Place) -> None:
     if place.cluster == "local":
-        return  # this machine has no queues
+        pytest.skip("this machine has no queues")
     before = set((place.submit_script("true").parent).iterdir())
     said = place.torusrun("submit", "script.yaml", "--set", "queue=nosuch")
-    assert said.returncode == 3 and said.stderr.count("\n") <= 2 and "nosuch" in said.stderr or "queue" in said.stderr
+    assert said.returncode == 3 and said.stderr.count("\n") <= 2 and ("nosuch" in said.stderr or "queue" in said.stderr)
     assert set(next(iter(before)).parent.iterdir()) == before, "a refused run must leave no folder"
 
 
 def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place) -> None:
     down = place.down()
     if down is None:
-        return  # nothing that could be down
+        pytest.skip("nothing here could be down")
     run = place.submit_script(WAITS)
     started(run)
     with down:
-        view = place.view(run)
-        assert view["state"] == "UNKNOWN" and view["reason"], view
+        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN", 30)
+        assert view["reason"], view
         said = place.torusrun("submit", "script.yaml")
         assert said.returncode == 3 and "Traceback" not in said.stderr, said.stderr
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
@@ -66,12 +66,12 @@ def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place
 def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place) -> None:
     frozen = place.frozen()
     if frozen is None:
-        return  # nothing that could hang
-    run = place.submit_script(WAITS, "--set", f"site={place.site('hasty.yaml', command_timeout='3s')}")
+        pytest.skip("nothing here could hang")
+    run = place.submit_script(WAITS, "--set", f"site={place.site('hasty.yaml', command_timeout='5s')}")
     started(run)
     with frozen:
-        view = place.view(run)
-        assert view["state"] == "UNKNOWN" and "did not answer within 3 s" in view["reason"], view
+        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN", 60)
+        assert "did not answer within 5 s" in view["reason"], view
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
     with place.frozen():
         place.release(run)
@@ -83,7 +83,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     """Whether the job came into being, nobody knows until it begins: then the job itself says so."""
     frozen = place.frozen()
     if frozen is None:
-        return
+        pytest.skip("nothing here could hang")
     before = {run["run"] for run in json.loads(place.torusrun("status", "--json").stdout)["runs"]}
     runs = place.submit_script("true").parent
     known = {path.name for path in runs.iterdir()} | before
@@ -100,7 +100,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     if view["state"] == "UNKNOWN":
         assert "was cut off" in view["reason"] and run.name in view["reason"], view
     with contextlib.suppress(AssertionError):  # it may never have been submitted: that is a true answer too
-        until(lambda: place.view(str(run))["state"] in ("COMPLETED", "LOST"), "what came of the job", 45)
+        until(lambda: place.view(str(run))["state"] in ("COMPLETED", "LOST"), "what came of the job", 90)
     view = place.view(str(run))
     looked_up = view["state"] == "LOST" and "has no job named" in view["reason"]
     assert looked_up or view["state"] in ("UNKNOWN", "COMPLETED"), view
@@ -110,7 +110,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
 def test_a_script_written_with_submitit_alone(place: Place, what: str) -> None:
     """The same script in every place: only the cluster's name differs."""
     if place.cluster in ("local", "slurm") and what != "function":
-        return  # those are submitit's own jobs
+        pytest.skip("these are submitit's own jobs")
     place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
     said = place.run(["python", "with_submitit.py", place.cluster, what], timeout_s=420)
     assert said.returncode == 0, said.stdout + said.stderr

@@ -25,10 +25,14 @@ FOLDERS = {"", "attempts", "attempts/1", "attempts/1/logs", "attempts/1/ranks", 
 OWNERS = {"attempts/1/launch.json", "attempts/1/rendezvous.json", "attempts/1/alive", ".current"}
 OF_RANKS = {
     name.format(rank)
-    for name in ("ranks/{:04d}.start.json", "ranks/{:04d}.end.json", "logs/rank-{:04d}.log", "made-by-rank-{}")
+    for name in (
+        "ranks/{:04d}.start.json", "ranks/{:04d}.end.json", "logs/rank-{:04d}.log", "logs/rank-{:04d}.log.times",
+        "made-by-rank-{}",
+    )
     for rank in (0, 1)
-}
-OF_ATTEMPT = {"plan.json", "job.sh", "job.out", "job.err", "placement.json", "hostfile", "pulse", "end.json"} | OF_RANKS
+}  # fmt: skip
+OF_JOB = {"job.sh", "job.out", "job.err", "job.out.times", "job.err.times"}
+OF_ATTEMPT = {"plan.json", "placement.json", "hostfile", "pulse", "end.json"} | OF_JOB | OF_RANKS
 GROUPS = {"run.yaml", "plan.json", "provenance.json", "ledger.jsonl"} | {f"attempts/1/{name}" for name in OF_ATTEMPT}
 
 

@@ -1,7 +1,9 @@
 """torusrun on a real Slurm: what only a real one does."""
 
 import json
+import math
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.slurm import Slurm as Backend
 from orchestrator.states import State
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import ledger, metrics, until, wait_for_step
+from tests.e2e.places import WAITS, ledger, metrics, until, wait_for_step
 
 from .slurm import SlurmLab
 
@@ -161,6 +163,24 @@ def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_accounting(
     found = Client(Backend(), 30).poll([str(n) for n in range(900000, 901000)])
     assert dict(process.CALLS) == {"squeue": 1, "sacct": 1}
     assert {status.state for status in found.values()} == {State.LOST}
+
+
+def test_terminals_that_watch_share_one_question_per_interval(place: Slurm) -> None:
+    site = place.site("slow.yaml", poll_interval="3s")
+    run = place.submit_script(WAITS, "--set", f"site={site}")
+    began_s = time.monotonic()
+    noting = f'#!/bin/sh\necho asked >> {place.folder}/asked\nexec {shutil.which("squeue")} "$@"\n'
+    place.put("noting", noting)
+    assert place.run(["sh", "-c", "mkdir bin && mv noting bin/squeue && chmod +x bin/squeue"]).returncode == 0
+    watch = f'PATH="$PWD/bin:$PATH" exec {place.lab.python} -m orchestrator watch {run.name}'
+    terminals = [place.start(["sh", "-c", watch]) for _ in range(6)]
+    until(lambda: (place.folder / "asked").exists(), "a terminal to ask")
+    time.sleep(6)
+    place.release(run)
+    assert [terminal.wait(timeout=120) for terminal in terminals] == [0] * 6
+    asked = len((place.folder / "asked").read_text().splitlines())
+    intervals = math.ceil((time.monotonic() - began_s) / 3)
+    assert asked <= intervals, f"squeue ran {asked} times in {intervals} intervals"
 
 
 def test_host_lists_expand_as_slurm_expands_them(slurm_lab: SlurmLab) -> None:

@@ -20,10 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [
     "version", "errors", "states", "process", "private", "defect", "launchers", "spec", "cluster", "cost", "placement",
     "predict", "recipes", "render", "schedulers", "runs", "code",
-    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "api",
+    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "api", "sites",
     "commands", "cli",
 ]  # fmt: skip
-SCHEDULERS_COMMANDS = {"submit_command", "status_command", "accounting_command", "find_command", "cancel_command"}
+SCHEDULERS_COMMANDS = {
+    "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",
+    "shell_command",
+}  # fmt: skip
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
 
@@ -135,8 +138,9 @@ def test_help_imports_nothing_heavy(argv: list[str]) -> None:
     assert not loaded & NOT_FOR_HELP
 
 
-def test_status_imports_nothing_heavy(home: Path) -> None:
-    loaded = modules_after("status")
+@pytest.mark.parametrize("argv", [["status"], ["sites"], ["doctor"]])
+def test_verbs_of_a_login_node_import_nothing_heavy(argv: list[str], home: Path) -> None:
+    loaded = modules_after(*argv)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
 
 

@@ -74,7 +74,7 @@ BROKEN = [
     ("an empty area", GOOD + "train: {data: {area: [0.5, 0.1]}}\n", "3:22", "write [0.1, 0.5]"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),
     ("long warm-up", GOOD + "train: {epochs: 1, schedule: {warmup_epochs: 2}}\n", "3:46", "longer than the 1 epochs"),
-    ("unknown site", "name: digits\nsite: locl\n", "2:7", "local, slurm, slurm-v100); did you mean 'local'"),
+    ("unknown site", "name: digits\nsite: locl\n", "2:7", "local, slurm, slurm-v100, tsubame4); did you mean 'local'"),
     ("missing site file", "name: digits\nsite: ./no.yaml\n", "2:7", "no.yaml does not exist"),
     ("unknown model", GOOD + "train: {model: vgg}\n", "3:16", "'train.model.name' must be one of resnet-digits"),
     ("key twice", GOOD + "site: slurm\n", "3:1", "'site' is given twice (first on line 2)"),

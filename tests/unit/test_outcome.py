@@ -12,6 +12,7 @@ SUBMITTED = Submitted(1, "7", time_s=1.0)
 CANCELLED = CancelRequested(1, time_s=2.0)
 GONE = Status(State.LOST, "it has left the queue")
 SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
+BY_SCRIPT = End(State.FAILED, "the supervisor of the attempt was killed by SIGUSR2", certain=False)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,11 @@ SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=
         ([SUBMITTED], End(State.COMPLETED, "all well"), GONE, State.COMPLETED, "all well"),
         ([SUBMITTED], None, GONE, State.LOST, "left no record of its end"),
         ([SUBMITTED, CANCELLED], None, GONE, State.CANCELLED, "cancelled by its user"),
+        ([SUBMITTED, CANCELLED], BY_SCRIPT, Status(State.FAILED, "100"), State.CANCELLED, "its user; the supervisor"),
+        ([SUBMITTED, CANCELLED], BY_SCRIPT, None, State.CANCELLED, "cancelled by its user; the supervisor"),
+        ([SUBMITTED], BY_SCRIPT, Status(State.FAILED, "100"), State.FAILED, "killed by SIGUSR2"),
+        ([SUBMITTED, CANCELLED], End(State.FAILED, "rank 3 failed"), GONE, State.FAILED, "rank 3 failed"),
+        ([SUBMITTED, CANCELLED], BY_SCRIPT, Status(State.OOM, "too much"), State.OOM, "too much"),
         ([SUBMITTED], None, Status(State.UNKNOWN, "squeue did not answer"), State.UNKNOWN, "did not answer"),
         ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), State.NODE_FAIL, "lost n1; `torusrun resume` goes on"),
         ([SUBMITTED], None, Status(State.OOM, "too much"), State.OOM, "too much; ask for more (`memory` of the"),

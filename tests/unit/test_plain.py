@@ -17,6 +17,7 @@ from orchestrator.runs.records import End
 from orchestrator.states import State
 from orchestrator.watch.plain import plain
 from tests.unit.run_folders import make, write_specs
+from tests.unit.test_views_watch import FOLLOW
 
 EVIL = (
     "rank 1 said: [/foo] [red]:boom: \x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202egnp.exe\nmade-0000  COMPLETED\ttrust me"
@@ -60,7 +61,7 @@ def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:
     run.metrics.unlink()
     keeper, terminal = pty.openpty()
     said = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "watch", run.run_id],
+        [sys.executable, "-c", FOLLOW, run.run_id],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "300"}, cwd=Path(__file__).parents[2],
     )  # fmt: skip

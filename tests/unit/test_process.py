@@ -60,3 +60,16 @@ def test_calls_are_counted_by_program() -> None:
     before = process.CALLS["true"]
     process.run(["true"], timeout_s=5)
     assert process.CALLS["true"] == before + 1
+
+
+def test_the_environment_of_a_login_shell_has_what_the_profile_sets(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".profile").write_text("echo Welcome\nexport PATH=/opt/slurm/bin:$PATH LINES='a\nb' PYTHONPATH=/theirs\n")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    found = process.login_environment()
+    assert found["PATH"].startswith("/opt/slurm/bin:") and found["LINES"] == "a\nb"
+    assert found["PYTHONPATH"] == "/ours:/theirs"
+    monkeypatch.setenv("SHELL", "/no/such/shell")
+    assert process.login_environment()["HOME"] == str(home)

@@ -83,7 +83,7 @@ def test_a_script_equals_its_golden_file(name: str, tmp_path: Path) -> None:
     assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])
+@pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "tsubame4", "slurm-v100"])
 def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: {name}\nnodes: 4\naccount: gaa50000\n")
     made = plan(tmp_path / "run.yaml")

@@ -74,7 +74,7 @@ def test_a_file_read_in_pieces_gives_the_same_rows(kind: str, data: st.DataObjec
 @given(content=st.binary(max_size=200))
 def test_garbage_is_passed_over_and_rows_are_what_metrics_may_hold(kind: str, content: bytes) -> None:
     for found in rows_of(kind, content, []):
-        assert metrics._row(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
+        assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
 
 
 NAMES = st.text(max_size=120) | st.sampled_from(
@@ -86,7 +86,7 @@ NUMBERS = st.floats() | st.integers(-(10**20), 10**20) | st.none() | st.booleans
 @given(st.dictionaries(NAMES, NUMBERS))
 def test_any_flat_object_makes_a_row_within_the_limits(content: dict[str, object]) -> None:
     for found in rows_of("json", json.dumps(content).encode(), []):
-        assert metrics._row(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
+        assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
         assert all(re.fullmatch(r"[A-Za-z0-9_./-]{1,100}", name) for name in found)
 
 

@@ -220,15 +220,15 @@ def test_an_end_that_is_read_before_the_next_attempt_is_seen_is_not_the_runs(
     cluster.program("squeue", f"touch {cluster.home}/asked; echo '2|PENDING|Priority|'")
     from orchestrator.schedulers.client import Client
 
-    poll = Client.poll
+    survey = Client.survey
 
     def ends_meanwhile(client: Client, jobs: list[str]) -> object:
-        found = poll(client, jobs)
+        found = survey(client, jobs)
         if jobs == ["1"]:
             cluster.ends(run)
         return found
 
-    monkeypatch.setattr(Client, "poll", ends_meanwhile)
+    monkeypatch.setattr(Client, "survey", ends_meanwhile)
     view = open_run(run.run_id).status()
     assert (view.state, view.attempt) == (State.PENDING, 2)
     assert not ledger.last(ledger.events(run.ledger), Ended, 2)
