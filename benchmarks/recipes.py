@@ -14,6 +14,7 @@ below the reference. A difference is shown where it is more than twice its stand
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import platform
@@ -116,6 +117,7 @@ def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: 
             if rank == 0:
                 results.put((number, seed, told, time.perf_counter() - started_s))
             dist.destroy_process_group()
+            gc.collect()  # of the groups that the training made for itself
 
 
 def train_once(train: Train, rank: int, folder: Path) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +89,18 @@ def train(
     except MissingGradient as error:
         return str(error)
     return weights(one)
+
+
+def left(rank: int, grid: tuple[int, ...], folder: str) -> tuple[int, list[str]]:
+    """(threads that carry gradients while a training is there, the names of those that its end leaves)."""
+    one = learner(rank, grid, folder, buckets="equal")
+    one.step(stop=False)
+    carriers = [thread for thread in threading.enumerate() if thread.name == "all-reduce"]
+    del one
+    gc.collect()
+    for thread in carriers:
+        thread.join(10)
+    return len(carriers), [thread.name for thread in carriers if thread.is_alive()]
 
 
 def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) -> dict[str, list[float]]:

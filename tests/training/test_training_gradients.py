@@ -122,6 +122,15 @@ def test_buckets_start_while_backward_runs(pools: Pools) -> None:
         ]  # fmt: skip
 
 
+def test_a_training_that_is_gone_leaves_no_thread(tmp_path: Path) -> None:
+    pool = RankPool(2)  # of its own: others have threads
+    try:
+        for threads, left in pool.ask(gradient_ranks.left, (2,), str(tmp_path)):
+            assert threads and not left, "threads keep the connections of a training that is over"
+    finally:
+        pool.close()
+
+
 def test_a_bucket_that_is_complete_early_waits_for_those_before_it(pools: Pools) -> None:
     for events in pools.of(2).ask(gradient_ranks.order_of_events, (1, 3, 2, 0), (1, 1, 2)):
         assert events[:6] == ["gradient 3", "gradient 2", "gradient 1", "start", "start", "gradient 0"]

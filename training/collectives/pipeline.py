@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
@@ -52,7 +53,7 @@ class Pipeline:
     """`phases` phases, with one chunk more on its way than there are phases, that talk over `groups`.
 
     After an error in one chunk all that are on their way have failed, and all that follow. Connections are closed then,
-    so that nothing waits for ever, here or elsewhere. The threads end with the program.
+    so that nothing waits for ever, here or elsewhere. The threads end with the pipeline, or with the program.
     """
 
     def __init__(self, phases: int, groups: Sequence[dist.ProcessGroup]) -> None:
@@ -87,8 +88,7 @@ class Pipeline:
         """End the threads; what is on its way fails. A thread that wakes while the interpreter ends would abort it."""
         if self._jobs:
             self._fail(RuntimeError("the program ended before it"))
-        for _ in self._threads:
-            self._queue.put(None)
+        _dismiss(self._queue, self._carriers)
         for thread in self._threads:
             thread.join(LAST_WAIT_S)
 
@@ -115,7 +115,8 @@ class Pipeline:
             thread = threading.Thread(target=_carry_on, args=(self._queue,), name="all-reduce", daemon=True)
             self._threads.append(thread)
             thread.start()
-        atexit.register(self.close)
+        _at_work.add(self)
+        weakref.finalize(self, _dismiss, self._queue, self._carriers).atexit = False
 
     def _enter(self, job: Job, ways: Sequence[Way]) -> list[Callable[[], None]]:
         """Give every chunk its turn in every phase of its way."""
@@ -185,3 +186,18 @@ class Pipeline:
 def _carry_on(queue: SimpleQueue[Callable[[], None] | None]) -> None:
     while act := queue.get():
         act()
+        del act  # it would keep its pipeline, and so the groups' connections, while this thread waits
+
+
+def _dismiss(queue: SimpleQueue[Callable[[], None] | None], threads: int) -> None:
+    for _ in range(threads):
+        queue.put(None)
+
+
+_at_work: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for pipeline in list(_at_work):
+        pipeline.close()

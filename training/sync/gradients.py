@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -138,16 +139,22 @@ class Gradients:
         return self._extras.numbers()
 
     def _hook(self, number: int) -> Callable[[Tensor], None]:
-        def complete(parameter: Tensor) -> None:
-            self._seen.add(number)
-            if not self._reducing:
-                return
-            if parameter.grad is not self._views[number]:  # something, as zero_grad, had set it to None
-                self._views[number].copy_(parameter.grad)  # type: ignore[arg-type]
-                parameter.grad = self._views[number]
-            self._complete(number)
+        mine = weakref.ref(self)  # the collector does not see what a parameter's hooks refer to
 
-        return complete
+        def arrived(parameter: Tensor) -> None:
+            if gradients := mine():
+                gradients._arrived(number, parameter)
+
+        return arrived
+
+    def _arrived(self, number: int, parameter: Tensor) -> None:
+        self._seen.add(number)
+        if not self._reducing:
+            return
+        if parameter.grad is not self._views[number]:  # something, as zero_grad, had set it to None
+            self._views[number].copy_(parameter.grad)  # type: ignore[arg-type]
+            parameter.grad = self._views[number]
+        self._complete(number)
 
     def _complete(self, number: int) -> None:
         waiting_for = self._bucket_of[number].waiting_for
