@@ -101,6 +101,10 @@ class Learner:
             self._members.at_phase(phase, following)
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
 
+    def waited_s(self) -> float | None:
+        """How long this rank waited for others since it was last asked; None where only the device knows."""
+        return None if self.device.type == "cuda" else self.steps.waited_s()
+
     def step_alone(self) -> None:
         """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
         self.model.zero_grad(set_to_none=False)

@@ -49,6 +49,7 @@ def _train(
         before = learner.progress
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
+        reporter.timed(before, meter.last_s)
         finished, steps = learner.finished, learner.progress.steps
         handed_over = not finished and config.stretch is not None and learner.epochs >= config.stretch[1]
         if _passed(train.log_every_steps, before.steps, steps):

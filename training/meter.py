@@ -12,6 +12,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._recent = self._total = (0, 0.0)
+        self.last_s = 0.0  # the time of the newest steps
 
     @contextmanager
     def steps(self, seen: Callable[[], int]) -> Iterator[None]:
@@ -19,6 +20,7 @@ class Meter:
         before, started_s = seen(), time.perf_counter()
         yield
         images, spent_s = seen() - before, time.perf_counter() - started_s
+        self.last_s = spent_s
         self._recent = _add(self._recent, images, spent_s)
         self._total = _add(self._total, images, spent_s)
 

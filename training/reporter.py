@@ -1,4 +1,4 @@
-"""What rank 0 tells the world: the metrics' events, and the one line when the last checkpoint fails."""
+"""What rank 0 tells the world: events for the metrics, and a last checkpoint that failed; and every rank its node."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from training.mllog import MLLog, hyper_parameters
 from training.problems import Problems
 from training.progress import Progress
 from training.ranks import Ranks
+from training.step_times import StepTimes
 
 
 class Reporter:
-    """Writes the events of one attempt; on every rank but 0 it is silent."""
+    """Writes the events of one attempt; a rank that is not 0 tells only how long its steps take."""
 
     def __init__(self, config: Config, ranks: Ranks, learner: Learner) -> None:
         self._config, self._ranks, self._learner = config, ranks, learner
         self._metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
         self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
         self._problems = Problems(learner.data, learner.device)
+        self._times = StepTimes(ranks.rank, config.token)
 
     def start(self, resumed_from: str | None, device: torch.device) -> None:
         learner = self._learner
@@ -51,6 +53,11 @@ class Reporter:
             total_samples=self._learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
         )
+
+    def timed(self, before: Progress, spent_s: float) -> None:
+        """The steps from `before` on took so long."""
+        steps = self._learner.progress.steps
+        self._times.add(steps, steps - before.steps, spent_s, self._learner.waited_s())
 
     def step(self, meter: Meter) -> None:
         learner = self._learner

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -63,12 +63,13 @@ def _stand_by(attempt: Attempt) -> int:
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
         RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
         return MISPLACED
+    cores = os.sched_getaffinity(0)
     bind(launch["beside"], local_rank)
     try:
         program = Program.from_json(launch["program"])
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(program, launch, attempt, placement, rank, lock)
+        code, told = _run(program, launch, attempt, placement, rank, lock, cores)
     except TorusrunError as error:  # an image that cannot be staged, or is not the run's; a newer attempt
         RankEnd(rank, host, local_rank, time.time(), error=str(error)).write(attempt.rank_end(rank))
         raise
@@ -87,9 +88,18 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
 
 
 def _run(
-    program: Program, launch: dict[str, Any], attempt: Attempt, placement: Placement, rank: int, lock: int
+    program: Program,
+    launch: dict[str, Any],
+    attempt: Attempt,
+    placement: Placement,
+    rank: int,
+    lock: int,
+    cores: Collection[int],
 ) -> tuple[int, bool]:
-    """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end)."""
+    """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end).
+
+    `cores` are those that the job has on this node.
+    """
     with contextlib.ExitStack() as held:
         own = _environment(program, launch, attempt, placement, rank, held)
         command, environment = _command(program, launch["container"], own, attempt, rank, held)
@@ -119,6 +129,10 @@ def _run(
         write_json(attempt.rank_start(rank), start)
         joined = bool(launch["container"] and launch["container"]["instance"])
         first = local_rank == 0
+        if first:
+            from orchestrator.job.load.monitor import of_node
+
+            held.enter_context(of_node(attempt, launch, placement, cores))
         running = RankProgram(child, attempt, rank, program, launch["kill_after_s"], times, pulse=first, joined=joined)
         return running.wait()
 

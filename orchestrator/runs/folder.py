@@ -112,6 +112,10 @@ class Attempt:
     def rank_seen(self, rank: int) -> Path:
         return self.ranks / f"{rank:04d}.seen.json"
 
+    def node_load(self, rank: int) -> Path:
+        """The load of the node on which `rank` is the first."""
+        return self.ranks / f"{rank:04d}.load.json"
+
     def rank_variables(self, rank: int) -> Path:
         return self.ranks / f"{rank:04d}.env"
 

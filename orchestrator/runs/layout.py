@@ -56,6 +56,7 @@ ATTEMPT = (
     Held("ranks/NNNN.end.json", "how each rank ended"),
     Held("ranks/NNNN.told.json", "that a rank was told to end"),
     Held("ranks/NNNN.seen.json", "the state of a rank's process in a hang"),
+    Held("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank"),
     Held("ranks/NNNN.env", "values that the container's runtime cannot carry", "image"),
     Held("alive", "held locked by the ranks (runs/claim.py)"),
     Held("keeper.json", "what the keeper of a held allocation does, and until when it holds", "hold"),

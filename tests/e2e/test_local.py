@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import ROOT, Local, assert_same_bits, metrics, until, wait_for_step
+from orchestrator.runs.folder import Attempt
+from orchestrator.runs.node_load import NodeLoad
+from tests.e2e.places import LONG, ROOT, Local, assert_same_bits, metrics, until, wait_for_step
 
 
 def processes_of(run: Path) -> list[int]:
@@ -50,9 +53,20 @@ def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> N
     assert view["state"] == "FAILED" and "was killed by SIGKILL before it recorded an end" in view["reason"]
 
 
-def test_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:
-    run = local.submit()
+def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:
+    run = local.submit(*LONG)
     wait_for_step(run, 5)
+    record = Attempt(run / "attempts/1").node_load(0)
+    load = until(
+        lambda: (load := NodeLoad.read(record)) and load.ranks and load, "a record of the node, with steps", 60
+    )
+    total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0]) * 1024
+    assert load.memory_total_bytes and load.memory_bytes and load.memory_bytes < load.memory_total_bytes <= total
+    assert load.cores == len(os.sched_getaffinity(0)) and load.busy and 0 < load.busy <= 1
+    assert [link.name for link in load.links] == ["lo"] and load.links[0].in_bytes_per_s > 0
+    assert {rank.rank for rank in load.ranks} <= set(range(4)), "those that have told by now"
+    for rank in load.ranks:
+        assert rank.step > 0 and 0 < rank.step_s <= rank.largest_s and rank.waited is not None and 0 <= rank.waited < 1
     os.killpg(int(local.view(run)["job"].partition(".")[0]), signal.SIGKILL)
     until(lambda: not processes_of(run), "all processes of the run to end", 30)
     view = local.view(run)

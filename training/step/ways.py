@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -16,8 +16,10 @@ from training.ranks import Ranks
 from training.recipe.protocols import Optimizer
 from training.step.backward import Backward
 from training.step.local_sgd import StateAverage
+from training.step.waiting import Waiting
 from training.sync import synchronization
 from training.sync.buckets.planner import Planner
+from training.sync.gradients import Gradients
 from training.sync.synchronization import Synchronization
 
 
@@ -32,6 +34,9 @@ class Steps(Protocol):
 
     def meet(self, stop: bool) -> Tensor:
         """[mean loss, above 0 if any rank wants to stop] of the last step; from here all ranks hold the same."""
+
+    def waited_s(self) -> float | None:
+        """How long this rank waited for others since it was last asked; None where that is not known."""
 
 
 def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Optimizer]:
@@ -54,6 +59,7 @@ class MeanGradient:
         self, backward: Backward, optimizer: Optimizer, sync: Synchronization, planner: Planner | None
     ) -> None:
         self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
+        self._waiting = Waiting()
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
         sync = self._sync
@@ -64,7 +70,7 @@ class MeanGradient:
             sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
         )
         if scale := self._backward.scale:
-            gradients = [p.grad for some in sync.arriving() for p in some if p.grad is not None]
+            gradients = [p.grad for some in self._arriving() for p in some if p.grad is not None]
             if scale.unscale_(gradients):
                 self._optimizer.step(rate)
         else:
@@ -76,10 +82,17 @@ class MeanGradient:
     def meet(self, stop: bool) -> Tensor:
         return self._sync.numbers()
 
+    def waited_s(self) -> float | None:
+        waited_s = self._waiting.spent_s()
+        return waited_s if isinstance(self._sync, Gradients) else None  # DDP waits within backward
+
+    def _arriving(self) -> Iterator[Sequence[Parameter]]:
+        return self._waiting.arriving(self._sync.arriving())
+
     def _move_as_they_arrive(self, rate: float) -> None:
         """Or all at the end, where the optimizer has no `step_part`."""
         step_part = _step_part(self._optimizer)
-        for parameters in self._sync.arriving():
+        for parameters in self._arriving():
             if step_part:
                 step_part(parameters, rate)
         if not step_part:
@@ -94,6 +107,7 @@ class OwnGradient:
     def __init__(self, backward: Backward, optimizer: Optimizer, sync: Synchronization, average: StateAverage) -> None:
         self._backward, self._optimizer, self._sync, self._average = backward, optimizer, sync, average
         self._loss = torch.zeros(())
+        self._waiting = Waiting()
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
         self._sync.clear()
@@ -104,7 +118,11 @@ class OwnGradient:
         return [self._average.facts()]
 
     def meet(self, stop: bool) -> Tensor:
-        return self._average.take(torch.stack([self._loss, torch.full_like(self._loss, float(stop))]))
+        with self._waiting.during():
+            return self._average.take(torch.stack([self._loss, torch.full_like(self._loss, float(stop))]))
+
+    def waited_s(self) -> float | None:
+        return self._waiting.spent_s()
 
 
 def _step_part(optimizer: Optimizer) -> Callable[[Sequence[Parameter], float], None] | None:

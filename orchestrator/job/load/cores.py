@@ -1,0 +1,41 @@
+"""How busy the cores of a job are, from the text of /proc/stat, and how many processes of the node want to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user has the time of guests in it
+IDLE = (3, 4)  # idle, iowait
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """Since the start of the node, in clock ticks: what some cores worked, and how much time they had."""
+
+    worked: int
+    all: int
+
+    def share(self, before: CpuTime) -> float | None:
+        """The share of the time since `before` in which they worked; None where no time has passed."""
+        passed = self.all - before.all
+        return min(max((self.worked - before.worked) / passed, 0.0), 1.0) if passed > 0 else None
+
+
+def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
+    """The time of these cores together, from the text of /proc/stat. Raises ValueError where it is cut off."""
+    worked = total = 0
+    for line in stat.splitlines():
+        name, *words = line.split() or [""]
+        if not name.startswith("cpu"):
+            break
+        if name[3:].isdigit() and int(name[3:]) in cores:
+            ticks = [int(word) for word in words[:WITHOUT_GUESTS]]
+            total += sum(ticks)
+            worked += sum(ticks) - sum(ticks[n] for n in IDLE if n < len(ticks))
+    return CpuTime(worked, total)
+
+
+def load_average(loadavg: str) -> float:
+    """The mean number of processes that ran, or wanted to, in the last minute. Raises ValueError."""
+    return float(loadavg.partition(" ")[0])

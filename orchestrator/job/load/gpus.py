@@ -1,0 +1,103 @@
+"""How busy the GPUs of a node are, as nvidia-smi says it now and then. It may hang for long where a GPU is sick."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator import process
+from orchestrator.errors import SiteError
+from orchestrator.runs.node_load import GpuLoad
+
+ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
+ANSWER_S = 20.0
+REST_S = 120.0  # after a failure, before it is asked again
+MIB = 1024**2
+DRIVER = Path("/dev/nvidiactl")
+
+
+class GpuWatch:
+    """Asks nvidia-smi in a thread of its own, so that nobody waits for it."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._found: tuple[float, tuple[GpuLoad, ...]] = (0.0, ())
+        threading.Thread(target=self._ask, name="gpus", daemon=True).start()
+
+    def newest(self) -> tuple[GpuLoad, ...]:
+        """What was told last; none where that is too old to be true."""
+        told_s, gpus = self._found
+        return gpus if time.monotonic() < told_s + ANSWER_S + self._every_s else ()
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _ask(self) -> None:
+        rest_s = 0.0
+        while not self._over.wait(rest_s):
+            try:
+                self._found, rest_s = (time.monotonic(), gpus(answer())), self._every_s
+            except (SiteError, OSError, ValueError):
+                rest_s = REST_S
+
+
+def answer() -> str:
+    """What nvidia-smi says. It ends with this process; where it cannot be killed, this waits, and asks no more.
+
+    Raises SiteError where it cannot be started, OSError or ValueError where its answer cannot be read.
+    """
+    mine, its = os.pipe()
+    with open(mine, "rb") as said:
+        with open(its, "wb") as output:
+            environment = process.clean_environment()
+            asked = process.start(
+                command(os.environ), environment=environment, output=output, parent_death=signal.SIGKILL
+            )
+        try:
+            asked.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            asked.kill()
+        asked.wait()
+        return said.read().decode()
+
+
+def command(environment: Mapping[str, str]) -> list[str]:
+    """The question, about those GPUs alone that the job was given."""
+    given = environment.get("CUDA_VISIBLE_DEVICES", "")
+    some = [f"--id={given}"] if re.fullmatch(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", given) else []
+    return ["nvidia-smi", f"--query-gpu={','.join(ASKED)}", "--format=csv", *some]
+
+
+def gpus(answer: str) -> tuple[GpuLoad, ...]:
+    """The GPUs in a table with titles and units. Raises ValueError where it is none."""
+    titles, *rows = [*csv.reader(answer.strip().splitlines(), skipinitialspace=True)] or [[]]
+    names = [title.partition(" ")[0] for title in titles]
+    if "utilization.gpu" not in names:
+        raise ValueError("this is not what nvidia-smi --query-gpu says")
+    return tuple(_gpu(number, dict(zip(names, row, strict=False))) for number, row in enumerate(rows))
+
+
+def _gpu(number: int, row: Mapping[str, str]) -> GpuLoad:
+    told = {name: _number(row.get(name, "")) for name in ASKED}
+    index, busy, used, total, power = (told[name] for name in ASKED)
+    return GpuLoad(
+        number if index is None else int(index),
+        None if busy is None else busy / 100,
+        None if used is None else used * MIB,
+        None if total is None else total * MIB,
+        power,
+    )
+
+
+def _number(text: str) -> float | None:
+    """The number before a unit; None for '[N/A]' and '[Not Supported]'."""
+    found = re.match(r"\s*(\d+(\.\d+)?)( |$)", text)
+    return float(found[1]) if found else None

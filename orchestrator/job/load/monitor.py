@@ -1,0 +1,142 @@
+"""Writes the load of this node every few seconds, in a thread: its wrapper must not wait for a sick disk or GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.job.load import cores, memory, network
+from orchestrator.job.load.gpus import DRIVER, GpuWatch
+from orchestrator.job.load.told import StepsTold, address
+from orchestrator.placement.mapping import Placement, same_host
+from orchestrator.runs.files import read_object
+from orchestrator.runs.folder import Attempt
+from orchestrator.runs.node_load import NodeLoad
+
+LEAST_S = 5.0
+MOST_PER_S = 50  # records of all nodes of a run, which share a file system
+FIRST_S = 1.0
+END_S = 0.5  # how long the end waits for a record that is being written
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Whose load on this node is recorded: the cores and the network that the job uses, and its ranks."""
+
+    cores: Collection[int]
+    ranks: Collection[int]
+    interface: str | None
+    hcas: Collection[str]
+
+
+class Monitor:
+    """`with Monitor(...):` writes the load of this node into the record of the attempt's `rank`."""
+
+    def __init__(self, attempt: Attempt, rank: int, nodes: int, watched: Watched) -> None:
+        self._attempt, self._path, self._watched = attempt, attempt.node_load(rank), watched
+        self._every_s = max(LEAST_S, nodes / MOST_PER_S)
+        self._stop, self._stopping = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+
+    def __enter__(self) -> Monitor:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._stopping)
+        self._thread.join(END_S)
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:
+            from orchestrator.defect import report
+
+            print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
+
+    def _watch(self) -> None:
+        told = StepsTold(address(self._attempt), self._watched.ranks)
+        gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
+        before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
+        while told.wait(until_s, self._stop):
+            now = look(self._watched)
+            load = NodeLoad(
+                at_s=round(time.time(), 3),
+                every_s=self._every_s,
+                cores=len(self._watched.cores),
+                **means(before, now),
+                gpus=gpus.newest() if gpus else (),
+                ranks=told.newest(),
+            )
+            with contextlib.suppress(TorusrunError):  # a full disk
+                load.write(self._path)
+            before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
+
+
+def of_node(attempt: Attempt, launch: Mapping[str, Any], placement: Placement, cores: Collection[int]) -> Monitor:
+    """The monitor of the node that this process runs on, by the first rank that is placed here.
+
+    `cores` are those that the job has here. Raises SiteError where no rank is placed here.
+    """
+    here = [slot.rank for slot in placement.slots if same_host(slot.host, socket.gethostname())]
+    if not here:
+        raise SiteError(f"{attempt.placement}: no rank is placed on {socket.gethostname()}")
+    return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, launch["interface"], launch["hcas"]))
+
+
+def of_keeper(attempt: Attempt) -> Monitor:
+    """The monitor of the node on which a held allocation is kept, where no rank may be at work."""
+    placement = Placement.from_json(read_object(attempt.placement) or {})
+    return of_node(attempt, read_object(attempt.launch) or {}, placement, os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Look:
+    """The counters of a node at a time of time.monotonic(); None for what it did not tell."""
+
+    at_s: float
+    cpu: cores.CpuTime | None = None
+    load: float | None = None
+    memory: tuple[int, int] | None = None
+    network: network.Counters | None = None
+
+
+def look(watched: Watched, root: Path = Path("/")) -> Look:
+    """The counters as they are now. Nothing is raised where the node tells less than others do."""
+    readers: Mapping[str, Callable[[], Any]] = {
+        "cpu": lambda: cores.cpu_time((root / "proc/stat").read_text(), watched.cores),
+        "load": lambda: cores.load_average((root / "proc/loadavg").read_text()),
+        "memory": lambda: memory.memory(root),
+        "network": lambda: network.counters(watched.interface, watched.hcas, root),
+    }
+    found: dict[str, Any] = {}
+    for name, read in readers.items():
+        with contextlib.suppress(OSError, ValueError):
+            found[name] = read()
+    return Look(time.monotonic(), **found)
+
+
+def means(before: Look, now: Look) -> Mapping[str, Any]:
+    """What a record tells of the time between two looks."""
+    used, total = now.memory or (None, None)
+    links = network.rates(before.network or {}, now.network or {}, now.at_s - before.at_s)
+    return {
+        "busy": now.cpu.share(before.cpu) if now.cpu and before.cpu else None,
+        "load": now.load,
+        "memory_bytes": used,
+        "memory_total_bytes": total,
+        "links": tuple(links),
+    }

@@ -1,0 +1,287 @@
+"""The load of a node: what is read from recorded files, its record, and the thread that writes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import SiteError
+from orchestrator.job.load import cores, gpus, memory, monitor, network
+from orchestrator.job.load.monitor import Monitor, Watched
+from orchestrator.job.load.told import StepsTold
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps, read_or_none
+from tests.e2e.places import until
+from training import step_times
+from training.step_times import StepTimes
+
+RECORDED = Path(__file__).parent / "recorded" / "load"
+MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
+TOKEN = "0123456789abcdef" * 4
+LOAD = NodeLoad(
+    1000.5, 5.0, 4, 0.5, 1.25, 1e9, 2e9, (NetworkLoad("ib0", 1.0, 2.0),),
+    (GpuLoad(0, 0.9, 1e9, 2e9, 250.0), GpuLoad(1)),
+    (RankSteps(0, 999.0, 120, 0.5, 0.7, 0.25), RankSteps(1, 999.0, 120, 0.5, 0.7)),
+)  # fmt: skip
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A copy of the recorded machine, which a test may change."""
+    return Path(shutil.copytree(RECORDED, tmp_path / "node"))
+
+
+def test_the_share_of_time_in_which_the_cores_of_a_job_worked() -> None:
+    stat = (RECORDED / "proc/stat").read_text()
+    second = cores.cpu_time(stat, {1})
+    assert second == cores.CpuTime(
+        34477 + 79644 + 114141 + 1042 + 144, 34477 + 79644 + 114141 + 105680 + 604 + 1042 + 144
+    )
+    assert cores.cpu_time(stat, {0, 1}).all == cores.cpu_time(stat, {0}).all + second.all
+    assert cores.CpuTime(130, 400).share(cores.CpuTime(100, 300)) == 0.3
+    assert second.share(second) is None
+    assert cores.load_average((RECORDED / "proc/loadavg").read_text()) > 0
+
+
+def test_memory_is_that_of_the_group_with_the_lowest_limit(node: Path) -> None:
+    assert memory.memory(node) == (155222016 - 150003712, 536870912)
+    (node / "sys/fs/cgroup/memory/job/memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert memory.memory(node) == (MEMINFO_TOTAL - MEMINFO_AVAILABLE, MEMINFO_TOTAL)
+
+
+def test_memory_of_groups_of_version_2(node: Path) -> None:
+    """The files are made as cgroup-v2.rst describes them; a step has the limit of its job, and the job is told."""
+    (node / "proc/self/cgroup").write_text("0::/system.slice/job_7/step_0\n")
+    job = node / "sys/fs/cgroup/unified/system.slice/job_7"
+    (job / "step_0").mkdir(parents=True)
+    for folder, used, cached in ((job, 3_000_000, 1_000_000), (job / "step_0", 2_000_000, 500_000)):
+        (folder / "memory.max").write_text("8000000\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 1\nfile 2\ninactive_anon 3\ninactive_file {cached}\n")
+    assert memory.memory(node) == (2_000_000, 8_000_000)
+    (job / "memory.max").write_text("max\n")
+    assert memory.memory(node) == (1_500_000, 8_000_000)
+
+
+def test_memory_of_groups_that_are_mounted_from_within(node: Path) -> None:
+    """In a container the mount may show the group of the job as the root."""
+    mountinfo = node / "proc/self/mountinfo"
+    mountinfo.write_text(mountinfo.read_text().replace("/ /sys/fs/cgroup/memory", "/job /sys/fs/cgroup/memory/job"))
+    assert memory.memory(node)[1] == 536870912
+
+
+def test_the_network_that_a_job_uses(node: Path) -> None:
+    known = network.counters("lo", (), node)
+    assert list(known) == ["lo"] and known["lo"][0] == known["lo"][1] > 10_000_000_000
+    assert list(network.counters(None, (), node)) == ["eth0"], "the interface of the default route"
+    (node / "proc/net/route").write_text("Iface\tDestination\n")
+    assert network.counters(None, (), node) == {}
+    (node / "sys/class/net/eth0/device").mkdir(parents=True)
+    assert list(network.counters(None, (), node)) == ["eth0"], "the card"
+
+
+def test_infiniband_counts_words_and_replaces_ip_over_it(node: Path) -> None:
+    for adapter, port in (("mlx5_0", 1), ("mlx5_0", 2), ("mlx5_1", 1)):
+        counters = node / f"sys/class/infiniband/{adapter}/ports/{port}/counters"
+        counters.mkdir(parents=True)
+        (counters / "port_rcv_data").write_text("1000\n")
+        (counters / "port_xmit_data").write_text("10\n")
+    assert network.infiniband([], node) == {"mlx5_0": (4000, 40), "mlx5_0:2": (4000, 40), "mlx5_1": (4000, 40)}
+    assert list(network.counters("eth0", ["mlx5_1"], node)) == ["eth0", "mlx5_1"]
+    (node / "sys/class/net/eth0").mkdir(parents=True)
+    (node / "sys/class/net/eth0/type").write_text("32\n")
+    assert list(network.counters("eth0", ["mlx5_1"], node)) == ["mlx5_1"]
+
+
+def test_rates_of_counters_and_none_of_one_that_began_again() -> None:
+    before, now = {"a": (0, 100), "b": (50, 50)}, {"a": (1000, 300), "b": (0, 60), "c": (1, 1)}
+    assert network.rates(before, now, 2.0) == [NetworkLoad("a", 500, 100)]
+
+
+def test_gpus_as_nvidia_smi_tells_of_them() -> None:
+    seven = gpus.gpus((RECORDED / "nvidia-smi.seven.csv").read_text())
+    assert seven[4] == GpuLoad(4, 0.0, 360 * 2**20, 16384 * 2**20, 31.07) and len(seven) == 7
+    busy = gpus.gpus((RECORDED / "nvidia-smi.busy.csv").read_text())
+    assert busy[1] == GpuLoad(1, 0.81, 7850 * 2**20, None, 850.17)
+    assert gpus.gpus((RECORDED / "nvidia-smi.gb10.csv").read_text()) == (GpuLoad(0, 0.05, None, None, 12.98),)
+
+
+@pytest.mark.parametrize("said", ["", "No devices were found\n", "NVIDIA-SMI has failed because it couldn't ...\n"])
+def test_an_answer_without_a_table_tells_of_no_gpus(said: str) -> None:
+    with pytest.raises(ValueError, match="not what nvidia-smi"):
+        gpus.gpus(said)
+
+
+def test_nvidia_smi_is_asked_about_the_gpus_of_the_job() -> None:
+    assert gpus.command({"CUDA_VISIBLE_DEVICES": "0,2"})[-1] == "--id=0,2"
+    assert not [word for word in gpus.command({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}) if "id=" in word]
+
+
+def test_a_look_at_a_node_that_tells_nothing(tmp_path: Path) -> None:
+    found = monitor.look(Watched({0}, (), None, ()), tmp_path)
+    assert (found.cpu, found.load, found.memory, found.network) == (None,) * 4
+    assert set(monitor.means(found, found).values()) == {None, ()}
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    LOAD.write(tmp_path / "load.json")
+    assert NodeLoad.read(tmp_path / "load.json") == LOAD
+    assert NodeLoad.read(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cores": 1.5}, {"cores": None}, {"busy": "1"}, {"busy": float("nan")}, {"busy": True}, {"load": -1},
+        {"load": 1e300}, {"gpus": {}}, {"gpus": [1]}, {"gpus": [{}]}, {"ranks": [{}] * 5000},
+        {"links": [{"name": 7, "in_bytes_per_s": 1, "out_bytes_per_s": 1}]},
+        {"links": [{"name": "x" * 65, "in_bytes_per_s": 1, "out_bytes_per_s": 1}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_record_of_somebody_else_is_not_believed(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "load.json"
+    LOAD.write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(SiteError, match="damaged"):
+        NodeLoad.read(path)
+    assert read_or_none(path) is None
+
+
+@given(st.floats(0, 1e6), st.none() | st.floats(0, 10))
+def test_a_rank_computes_no_less_than_nothing(step_s: float, waited: float | None) -> None:
+    computed_s = RankSteps(0, 1.0, 1, step_s, step_s, waited).computed_s
+    assert (computed_s is None) == (waited is None) and (computed_s is None or 0 <= computed_s <= step_s)
+
+
+@pytest.fixture
+def told() -> StepsTold:
+    return StepsTold(step_times.address(TOKEN), [3, 4])
+
+
+def hear(told: StepsTold) -> tuple[RankSteps, ...]:
+    told._hear()
+    return told.newest()
+
+
+def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = StepTimes(3, TOKEN)
+    monkeypatch.setattr(step_times, "TELL_S", 0.0)
+    times.add(1, 1, 0.5, 0.25)
+    (first,) = hear(told)
+    assert (first.rank, first.step, first.step_s, first.waited) == (3, 1, 0.5, 0.5)
+    monkeypatch.setattr(step_times, "TELL_S", 1e9)
+    times._due_s = float("inf")
+    times.add(3, 2, 4.0, 1.0)
+    times._due_s = 0.0
+    times.add(4, 1, 1.0, 0.5)
+    (second,) = hear(told)
+    assert (second.step, second.step_s, second.largest_s, second.waited) == (4, round(5 / 3, 6), 2.0, 0.3)
+    times._due_s = 0.0
+    times.add(5, 1, 1.0, None)
+    assert hear(told)[0].waited is None
+    told.close()
+
+
+def test_a_rank_that_nobody_listens_to_goes_on(told: StepsTold) -> None:
+    told.close()
+    StepTimes(3, TOKEN).add(1, 1, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"x" * 5000,
+        b'{"rank": 3}',
+        b'{"rank": 7, "step": 1, "step_s": 1, "largest_s": 1, "waited": 0}',
+    ],
+)
+def test_what_no_rank_of_this_node_would_say_is_passed_over(told: StepsTold, said: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(said, step_times.address(TOKEN))
+    assert hear(told) == ()
+    told.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_another_user_says_is_passed_over(told: StepsTold) -> None:
+    child = os.fork()
+    if not child:
+        os.setuid(65534)
+        StepTimes(3, TOKEN).add(1, 1, 0.5, 0.25)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert hear(told) == ()
+    StepTimes(3, TOKEN).add(1, 1, 0.5, 0.25)
+    assert len(hear(told)) == 1
+    told.close()
+
+
+def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "LEAST_S", 0.1)
+    monkeypatch.setattr(monitor, "FIRST_S", 0.1)
+    attempt = RunFolder(tmp_path).attempt(1)
+    attempt.ranks.mkdir(parents=True)
+    attempt.config.write_text(json.dumps({"token": TOKEN}))
+    watched = Watched(os.sched_getaffinity(0), [0, 1], "lo", ())
+    times = StepTimes(1, TOKEN)
+    with Monitor(attempt, 0, 1, watched) as running:
+
+        def with_steps() -> NodeLoad | None:
+            times._due_s = 0.0
+            times.add(7, 1, 0.5, 0.25)
+            load = NodeLoad.read(attempt.node_load(0))
+            return load if load and load.ranks else None
+
+        load = until(with_steps, "a record with the steps of a rank", 30)
+    assert not running._thread.is_alive()
+    assert load.cores == len(os.sched_getaffinity(0)) and load.memory_total_bytes and load.load is not None
+    assert [link.name for link in load.links] == ["lo"] and [rank.rank for rank in load.ranks] == [1]
+    assert not list(attempt.ranks.glob(".*")), "nothing may be left half-written"
+
+
+def test_a_disk_that_takes_nothing_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "LEAST_S", 0.01)
+    monkeypatch.setattr(monitor, "FIRST_S", 0.01)
+    attempt = RunFolder(tmp_path).attempt(1)  # its folder is not there
+    with Monitor(attempt, 0, 1, Watched({0}, [0], "lo", ())) as running:
+        until(lambda: not attempt.folder.exists() and running._thread.is_alive(), "the thread to go on")
+        attempt.ranks.mkdir(parents=True)
+        until(attempt.node_load(0).exists, "the record, once it can be written")
+
+
+def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = tmp_path / "started"
+    (tmp_path / "nvidia-smi").write_text(
+        f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}; exec sleep 1000\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(gpus, "ANSWER_S", 0.5)
+    watch = gpus.GpuWatch(5.0)
+    until(started.exists, "nvidia-smi to be asked")
+    pid = int(started.read_text())
+    assert watch.newest() == ()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
+    watch.close()
+
+
+def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:
+    watched = Watched({0}, [0], None, ())
+    paces = [Monitor(RunFolder(tmp_path).attempt(1), 0, nodes, watched)._every_s for nodes in (1, 250, 1000)]
+    assert paces == [5.0, 5.0, 20.0]
+
+
+def test_a_damaged_share_is_still_a_record() -> None:
+    assert replace(LOAD.ranks[0], waited=7.0).computed_s == 0.0
