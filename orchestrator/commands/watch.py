@@ -1,10 +1,10 @@
 """
 On a terminal the runs fill the screen: a table of many, and of one its progress,
-its loss, its nodes, the first error and the end of rank 0's log. Up and down (or
-k and j) select a run, enter shows it, escape shows all again, q leaves. What was
-submitted goes on. Without a terminal, a line is printed for each change, and now
-and then for each run that is not over. A run that records no steps shows the
-newest line of rank 0's log.
+its loss, what its nodes do, the first error and the end of rank 0's log. Up and
+down (or k and j) select a run, enter shows it, n shows all its nodes and ranks,
+escape goes back, q leaves. What was submitted goes on. Without a terminal, a
+line is printed for each change, and now and then for each run that is not over.
+A run that records no steps shows the newest line of rank 0's log.
 
 exit codes: 0 all these runs are COMPLETED, 1 one is not
 

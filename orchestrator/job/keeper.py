@@ -19,6 +19,7 @@ from types import FrameType
 
 from orchestrator import private, process, schedulers
 from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.job.load.monitor import of_keeper
 from orchestrator.job.supervise import PULSE_S, Supervisor, recorded
 from orchestrator.job.verdict import StopReason
 from orchestrator.plans.kept import read_attempt
@@ -53,7 +54,8 @@ def main() -> None:
         checked = Supervisor(run, attempt, []).run(job)
         if checked.state is not State.COMPLETED:
             return checked
-        return Keeper(run, attempt, plan, idle_s, began_s + plan.run.time_s).keep()
+        with of_keeper(attempt):
+            return Keeper(run, attempt, plan, idle_s, began_s + plan.run.time_s).keep()
 
     end = recorded(run, attempt, work)
     if end.state is not State.COMPLETED:

@@ -9,36 +9,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
-from orchestrator.private import open_regular
+from orchestrator.errors import SiteError, UserError
+from orchestrator.private import open_regular, read_bytes
+from orchestrator.runs import allocation
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.node_load import read_or_none
 from orchestrator.states import State
 from orchestrator.watch import evidence
 from orchestrator.watch.curve import Losses
 from orchestrator.watch.failures import bad_ends, tracebacks
 from orchestrator.watch.logs import Logs, logs
+from orchestrator.watch.nodes import NodeHeard, ordered
 from orchestrator.watch.plain import plain
 from orchestrator.watch.source import LogLine
 from orchestrator.watch.tail import LINE_BYTES, tail
 from orchestrator.watch.view import View
 
 LOOK_S = 2.0  # between looks at what costs a few reads of every node
+RESTS = 5  # times as long as such a look took, before the next one
 LOG_LINES = 20
+LARGEST_NUMBER_BYTES = 16
 ERROR_LINES = 2000  # of a log, among which a traceback is looked for
 MARKS = re.compile(r"[\s~^]*")  # the line in which Python marks a part of the line above
-
-
-@dataclass(frozen=True)
-class NodeHeard:
-    """A node of a running attempt, and how long ago its wrapper showed that it lives and a rank of it wrote a line.
-
-    None where it never did. By the clock of the file system, which may differ from that of this machine.
-    """
-
-    host: str
-    ranks: Sequence[int]
-    heard_s: float | None
-    wrote_s: float | None
 
 
 @dataclass(frozen=True)
@@ -57,29 +49,51 @@ class Details:
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._losses = Losses(run.metrics)
-        self._looked_s = float("-inf")
+        self._due_s = float("-inf")
         self._state: tuple[State, int] | None = None
         self._nodes: list[NodeHeard] = []
         self._error: list[str] = []
 
     def look(self, view: View) -> Detail:
         attempt = self.run.attempt(view.attempt)
-        if time.monotonic() >= self._looked_s + LOOK_S or self._state != (view.state, view.attempt):
-            self._looked_s, self._state = time.monotonic(), (view.state, view.attempt)
-            self._nodes = nodes(attempt, time.time()) if view.state is State.RUNNING else []
+        began_s = time.monotonic()
+        if began_s >= self._due_s or self._state != (view.state, view.attempt):
+            self._state = (view.state, view.attempt)
+            self._nodes = at_work(self.run, attempt, time.time()) if view.state is State.RUNNING else []
             self._error = first_error(self.run, view.attempt)
+            now_s = time.monotonic()
+            self._due_s = now_s + max(LOOK_S, RESTS * (now_s - began_s))
         said = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
         return Detail(self._losses.read(), self._nodes, self._error, said)
 
 
+def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
+    """The nodes of a running attempt, as of `now_s`; in a held allocation those of the attempt that runs in it.
+
+    While none does, the keeper's node is the only one of which anything is known.
+    """
+    if not allocation.is_held(run):
+        return nodes(attempt, now_s)
+    try:
+        busy = (state := allocation.keeper_state(attempt)) and state.busy
+        current = RunFolder(run.folder.parent / Path(busy).name) if busy else None
+        number = int(read_bytes(current.current, LARGEST_NUMBER_BYTES)) if current else 0
+    except (SiteError, OSError, ValueError):
+        return []
+    if current and number > 0:
+        return nodes(current.attempt(number), now_s)
+    return [node for node in nodes(attempt, now_s) if not node.silent]
+
+
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
-    """The nodes on which the ranks are placed, as of `now_s` (of time.time()); those of which least is heard first."""
+    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of watch/nodes.py."""
     found = []
     for host, ranks in evidence.placed(attempt).items():
-        heard_s = _age_s([attempt.rank_start(rank) for rank in ranks], now_s)
+        load = attempt.node_load(ranks[0])
+        heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
-        found.append(NodeHeard(host, ranks, heard_s, wrote_s))
-    return sorted(found, key=lambda node: -(node.heard_s if node.heard_s is not None else float("inf")))
+        found.append(NodeHeard(host, ranks, heard_s, wrote_s, read_or_none(load)))
+    return ordered(found)
 
 
 def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:

@@ -20,6 +20,7 @@ NAMES = {
     b"\x1b[F": "last", b"\x1bOF": "last", b"\x1b[4~": "last", b"G": "last",
     b"\r": "enter", b"\n": "enter", b"\x1b[C": "enter", b"\x1bOC": "enter", b"l": "enter",
     b"\x1b": "back", b"\x7f": "back", b"\x1b[D": "back", b"\x1bOD": "back", b"h": "back",
+    b"n": "nodes",
     b"q": "quit", b"Q": "quit",
 }  # fmt: skip
 KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)

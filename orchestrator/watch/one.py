@@ -8,12 +8,14 @@ from dataclasses import replace
 from rich.console import RenderableType
 from rich.text import Text
 
+from orchestrator.watch import nodes as of_nodes
 from orchestrator.watch.bar import Line
 from orchestrator.watch.colours import REMARK
 from orchestrator.watch.curve import curve
-from orchestrator.watch.detail import Detail, NodeHeard
+from orchestrator.watch.detail import Detail
 from orchestrator.watch.listing import folded, number
-from orchestrator.watch.pace import short
+from orchestrator.watch.many import Window
+from orchestrator.watch.nodes import NodeHeard
 from orchestrator.watch.plain import plain
 from orchestrator.watch.view import View
 from orchestrator.watch.width import cut, wrapped
@@ -70,21 +72,29 @@ def _errors(error: Sequence[str], width: int, room: int) -> list[Text]:
 
 
 def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
-    """The nodes of which least is heard."""
+    """As many nodes as fit: those of which least is heard and those that make others wait come first."""
     if room < 2 or not nodes:
         return []
-    fit = len(nodes) if len(nodes) < room else max(room - 2, 1)
-    texts = [_node(node) for node in nodes[:fit]]
-    if len(nodes) > fit and room > 2:
-        texts.append(f"and {len(nodes) - fit} more, heard later")
-    return _titled("nodes, by the last sign of life", texts[: room - 1], width)
+    remark = room > 3 and of_nodes.remark(nodes)
+    most = room - 2 if remark else room - 1
+    shown = nodes if len(nodes) <= most else nodes[: max(most - 1, 1)]
+    titles, *rows = of_nodes.lines(shown, width)
+    texts = [Text(titles, "bold"), *map(Text, rows)]
+    if remark:
+        texts.append(Text(cut(remark, width), REMARK))
+    if len(shown) < len(nodes) and len(texts) < room:
+        texts.append(Text(cut(f"and {len(nodes) - len(shown)} more", width), "dim"))
+    return texts
 
 
-def _node(node: NodeHeard) -> str:
-    ranks = f"rank{'s' if len(node.ranks) > 1 else ''} {', '.join(map(str, node.ranks))}"
-    heard = "not heard yet" if node.heard_s is None else f"heard {short(node.heard_s)} ago"
-    wrote = "" if node.wrote_s is None else f", wrote {short(node.wrote_s)} ago"
-    return plain(f"{node.host}: {heard}{wrote}, {ranks}")
+def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[Text], int]:
+    """(the rows of a window on all nodes and their ranks, with a remark and titles above; how many rows there are)."""
+    if not nodes:
+        return [Text(cut("no node is at work", width))], 0
+    titles, *rows = of_nodes.lines(nodes, width, ranks=True)
+    shown = rows[window.top : window.top + max(window.rows, 0)]
+    head = of_nodes.remark(nodes) or f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    return [Text(cut(head, width), REMARK), Text(titles, "bold"), *map(Text, shown)], len(rows)
 
 
 def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks: bool) -> list[Text]:

@@ -38,6 +38,8 @@ class Screen:
         self._window = Window(0, 0)
         self._selected = ""  # the folder of a run
         self._details: Details | None = None
+        self._nodes: Window | None = None  # of the page of all nodes of a run, where that is shown
+        self._node_rows = 0
         self._suspended = False
         if len(runs) == 1:
             self._open(str(runs[0].folder))
@@ -83,15 +85,19 @@ class Screen:
     def _press(self, key: str) -> None:
         shown = ordered(self.views)
         at = next((n for n, view in enumerate(shown) if view.folder == self._selected), None)
-        if key == "back":
+        if key == "nodes" or (self._nodes and key == "back"):
+            self._nodes = None if self._nodes or not self._details else Window(0, 0)
+        elif key == "back":
             if len(shown) > 1:
                 self._details = None
         elif key == "enter":
             if not self._details:
                 self._open(self._selected or shown[0].folder)
+        elif self._nodes:
+            top = self._nodes.top + _steps(key, self._nodes.rows, self._node_rows)
+            self._nodes = Window(top, self._nodes.rows).around(None, self._nodes.rows, self._node_rows)
         elif len(shown) > 1:
-            page = max(self._window.rows - 1, 1)
-            steps = {**MOVES, "page up": -page, "page down": page, "first": -len(shown), "last": len(shown)}[key]
+            steps = _steps(key, self._window.rows, len(shown))
             to = 0 if at is None and steps < len(shown) else (at or 0) + steps
             self._selected = shown[min(max(to, 0), len(shown) - 1)].folder
             if self._details:
@@ -113,7 +119,12 @@ class Screen:
         found: list[RenderableType]
         if self._details:
             view = next(view for view in self.views if view.folder == self._selected)
-            found = one.lines(view, self._details.look(view), width, rows, blocks=blocks)
+            detail = self._details.look(view)
+            found = one.lines(view, detail, width, rows, blocks=blocks)
+            if self._nodes:
+                self._nodes = self._nodes.around(None, max(rows - 3, 1), self._node_rows)
+                page, self._node_rows = one.page(detail.nodes, self._nodes, width)
+                found = [found[0], *page]
         else:
             shown = ordered(self.views)
             at = next((n for n, view in enumerate(shown) if view.folder == self._selected), None)
@@ -125,13 +136,22 @@ class Screen:
     def _foot(self, with_keys: bool) -> str:
         if not with_keys:
             return "ctrl-C leaves; the runs go on"
+        if self._nodes:
+            last = min(self._nodes.top + self._nodes.rows, self._node_rows)
+            return f"q leaves  n the run  up, down scroll  rows {self._nodes.top + 1}-{last} of {self._node_rows}"
         if len(self._folders) == 1:
-            return "q leaves; the run goes on"
+            return "q leaves; the run goes on  n all nodes and ranks"
         if self._details:
-            return "q leaves  esc all runs  up, down the next run"
+            return "q leaves  esc all runs  n all nodes and ranks  up, down the next run"
         window = self._window
         first, last = window.top + 1, min(window.top + window.rows, len(self._folders))
         return f"q leaves  up, down select  enter shows one  rows {first}-{last} of {len(self._folders)}"
+
+
+def _steps(key: str, page: int, of_all: int) -> int:
+    """By how many rows a key moves."""
+    page = max(page - 1, 1)
+    return {**MOVES, "page up": -page, "page down": page, "first": -of_all, "last": of_all}[key]
 
 
 def _in_ascii(line: RenderableType) -> RenderableType:

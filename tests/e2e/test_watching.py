@@ -11,9 +11,10 @@ from tests.unit.terminals import Terminal, bare
 # Each line is written once the time of the one before it is recorded, so their order is certain.
 TAKES_TURNS = """
 seen() { until tail -n 1 logs/rank-000$1.log.times 2>/dev/null | grep -q " $2$"; do sleep 0.1; done; }
+released() { until test -e released; do sleep 0.2; done; }
 case $RANK in
-  0) echo first; seen 1 7; echo third ;;
-  1) seen 0 6; echo second; until test -e released; do sleep 0.2; done; echo last ;;
+  0) echo first; seen 1 7; echo third; released ;;
+  1) seen 0 6; echo second; released; echo last ;;
 esac
 """
 ENTRY = "import sys; from orchestrator.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -24,6 +25,7 @@ def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) ->
     with Terminal(ENTRY, "watch", HOME=str(local.folder), XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
         terminal.until_shown("log of rank 0", "  first", "  third")
         assert terminal.frame[0].startswith(f"{run.name} RUNNING")
+        terminal.until("CPU")  # of the node, once its wrapper has told
         local.release(run)
         assert terminal.ended() == 0 and terminal.restored
         assert "COMPLETED: all 4 ranks ended well" in bare(terminal.written)

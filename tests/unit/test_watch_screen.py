@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from orchestrator.runs import allocation
+from orchestrator.runs.allocation import KeeperState
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.records import End, RankEnd
 from orchestrator.states import State
 from orchestrator.watch import many, one
 from orchestrator.watch.attention import counts, ordered
-from orchestrator.watch.detail import Detail, Details, NodeHeard, first_error, nodes
+from orchestrator.watch.detail import Detail, Details, at_work, first_error, nodes
 from orchestrator.watch.keys import Keys
 from orchestrator.watch.many import Window
+from orchestrator.watch.nodes import NodeHeard
 from orchestrator.watch.view import View
 from orchestrator.watch.width import display_width
 from tests.unit.run_folders import make, write_specs
@@ -33,6 +38,7 @@ from tests.unit.test_views_watch import VIEWS
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 DONE = view(NAME, State.COMPLETED, reason="all 4 ranks ended well", step=450, total_steps=450, loss=0.1)
 LOSSES = [(float(step), 2.0 / step) for step in range(1, 121)]
+SIZES = st.none() | st.floats(0, 1e15)
 ERROR = ("rank 3 (node2, local rank 1) ended with exit code 1", "Traceback", "  line", "ValueError: it broke")
 DETAIL = Detail(
     LOSSES,
@@ -100,9 +106,9 @@ def test_one_run_at_80_x_24() -> None:
     assert "3,264 images/s" in shown[2] and "accuracy 94.72%" in shown[2]
     assert shown[3:8] == ["first error", *(f"  {line}" for line in ERROR)]
     assert shown[8:11] == [
-        "nodes, by the last sign of life",
-        "  node2: heard 42s ago, ranks 2, 3",
-        "  node1: heard 1s ago, wrote 0s ago, ranks 0, 1",
+        "NODE   HEARD",
+        "node2  42s ago, ranks 2, 3",
+        "node1  1s ago, wrote 0s ago, ranks 0, 1",
     ]
     assert shown[11].startswith("   2.0000 █") and "step 1 " in "".join(shown)
     assert shown[-1] == "  epoch 19" and "log of rank 0" in shown
@@ -113,18 +119,25 @@ def test_one_run_at_40_x_10_keeps_its_state_and_the_error() -> None:
     assert shown[0].startswith("RUNNING ━━━") and "  ValueError: it broke" in shown and len(shown) <= 9
 
 
-def test_a_run_of_many_nodes_shows_those_of_which_least_is_heard() -> None:
+def test_a_run_of_many_nodes_shows_as_many_as_fit() -> None:
     many_nodes = [NodeHeard(f"node{n}", [n], 60.0 - n, 1.0) for n in range(50)]
     shown = of_one(FAST, Detail(nodes=many_nodes))
-    assert "  node0: heard 1m ago, wrote 1s ago, rank 0" in shown and any("more, heard later" in line for line in shown)
+    assert "node0  1m ago, wrote 1s ago, rank 0" in shown and "and 46 more" in shown
 
 
+LOADS = st.none() | st.builds(
+    NodeLoad, st.just(1e9), st.just(5.0), st.integers(1, 256), st.none() | st.floats(0, 1), st.none(), SIZES, SIZES,
+    st.lists(st.builds(NetworkLoad, st.just("ib0"), st.floats(0, 1e12), st.floats(0, 1e12)), max_size=2).map(tuple),
+    st.lists(st.builds(GpuLoad, st.just(0), st.none() | st.floats(0, 1), SIZES, SIZES, SIZES), max_size=2).map(tuple),
+    st.lists(st.builds(RankSteps, st.integers(0, 1), st.floats(0, 1e10), st.integers(0, 10**9), st.floats(0, 1e6),
+                       st.floats(0, 1e6), st.none() | st.floats(0, 1)), max_size=2).map(tuple),
+)  # fmt: skip
 TEXTS = st.lists(st.sampled_from(["", "a line", "x" * 200, "日本" * 50]), max_size=30)
 DETAILS = st.builds(
     Detail,
     st.lists(st.tuples(st.floats(0, 1e6), st.floats(-1e14, 1e14)), max_size=30).map(sorted),
     st.lists(st.builds(NodeHeard, st.text("node1", min_size=1), st.just([0, 1]), st.none() | st.floats(0, 1e6),
-                       st.none() | st.floats(0, 1e6)), max_size=10),
+                       st.none() | st.floats(0, 1e6), LOADS), max_size=10),
     TEXTS, TEXTS,
 )  # fmt: skip
 
@@ -136,6 +149,13 @@ def test_one_run_fits_every_terminal(shown: View, detail: Detail, width: int, he
     for line in drawn(lines, width):
         assert display_width(line) <= width
     assert len(drawn(lines, width)) == len(lines)
+
+
+@given(DETAILS, st.integers(0, 20), st.integers(1, 160), st.integers(1, 20))
+def test_the_page_of_nodes_fits_every_terminal(detail: Detail, top: int, width: int, rows: int) -> None:
+    shown, of_all = one.page(detail.nodes, Window(top, rows), width)
+    assert len(shown) <= rows + 2 and all(display_width(line.plain) <= width for line in shown)
+    assert of_all >= len(detail.nodes)
 
 
 @pytest.fixture
@@ -177,6 +197,22 @@ def test_nodes_are_those_of_the_placement_with_their_signs_of_life(run: RunFolde
         attempt.rank_start(rank).unlink()
         attempt.rank_log(rank).write_text("")
     assert nodes(attempt, 1010.0) == [NodeHeard("here", [0, 1, 2, 3], None, None)]
+
+
+def test_a_held_allocation_shows_the_nodes_of_the_attempt_at_work(run: RunFolder, home: Path) -> None:
+    held = make(write_specs(home), End(State.COMPLETED, "given back"))
+    allocation.make(held, 60.0)
+    state = KeeperState(1, "here", 2e9, 60.0, 1e9, busy=run.run_id)
+    state.write(held.attempt(1))
+    os.utime(run.attempt(1).rank_start(0), (2000.0,) * 2)
+    NodeLoad(1000.0, 5.0, 4, 0.5).write(run.attempt(1).node_load(0))
+    (node,) = at_work(held, held.attempt(1), 2e9)
+    assert node.load == NodeLoad(1000.0, 5.0, 4, 0.5)
+    replace(state, busy="").write(held.attempt(1))
+    assert at_work(held, held.attempt(1), 2e9) == [], "its ranks have ended long ago"
+    NodeLoad(1000.0, 5.0, 2, 0.1).write(held.attempt(1).node_load(0))
+    (node,) = at_work(held, held.attempt(1), time.time())
+    assert node.load and node.load.cores == 2, "the keeper's own"
 
 
 @pytest.fixture
@@ -222,6 +258,27 @@ def running(run: RunFolder) -> RunFolder:
     for path in run.attempt(1).ranks.glob("*.end.json"):
         path.unlink()
     return run
+
+
+def test_a_key_shows_all_nodes_and_their_ranks(running: RunFolder) -> None:
+    load = NodeLoad(1000.0, 5.0, 4, 0.5, ranks=tuple(RankSteps(rank, 999.0, 120, 0.5, 0.7, 0.25) for rank in range(4)))
+    load.write(running.attempt(1).node_load(0))
+    with Terminal(WATCH, "last") as terminal:
+        at = terminal.until("n all nodes and ranks")
+        assert any(line.startswith("here") and "0.500" in line and "0.375" in line for line in terminal.frame)
+        assert not any("rank 3" in line for line in terminal.frame)
+        terminal.press("n")
+        at = terminal.until("rows 1-5 of 5", at)
+        terminal.until_shown("1 node")
+        assert [line.split()[:2] for line in terminal.frame[4:8]] == [["rank", str(rank)] for rank in range(4)]
+        terminal.resize(80, 8)
+        at = terminal.until("rows 1-4 of 5", at)
+        terminal.press("G")
+        at = terminal.until("rows 2-5 of 5", at)
+        terminal.press("n")
+        terminal.until("n all nodes and ranks", at)
+        terminal.press("q")
+        assert terminal.ended() == 1 and terminal.restored
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""The table of the nodes of a run: what it shows at 80 and 200 columns, its order, and the rank that is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from orchestrator.watch.nodes import NodeHeard, lines, ordered, remark, seconds, size
+
+GIB = 2.0**30
+
+
+def node(number: int, computed: float = 0.3, heard_s: float | None = 3.0) -> NodeHeard:
+    """One of nodes with two GPUs and two ranks, whose first rank computes `computed` of a step of a second."""
+    first = 2 * number
+    ranks = (RankSteps(first, 998.0, 120, 1.0, 1.5, 1 - computed), RankSteps(first + 1, 998.0, 120, 1.0, 1.5, 0.75))
+    gpus = tuple(GpuLoad(n, 0.9 + n / 100, (10 + n) * GIB, 32 * GIB, 250.0) for n in range(2))
+    links = (NetworkLoad("mlx5_0", 1e9, 2e9), NetworkLoad("eth0", 1e6, 0.0))
+    load = NodeLoad(1000.0, 5.0, 20, 0.456, 9.5, 50 * GIB, 384 * GIB, links, gpus, ranks)
+    return NodeHeard(f"g{number:04d}", [first, first + 1], heard_s, 1.0, load)
+
+
+def test_a_wide_terminal_shows_all() -> None:
+    titles, row = lines([node(0)], 200)
+    assert " ".join(titles.split()) == "NODE CPU MEMORY GPU GPU MEM WATTS IN/S OUT/S STEP S COMPUTE S WAIT HEARD"
+    assert row.split()[:11] == [
+        "g0000", "46%", "50G/384G", "90%", "11G/32G", "500", "955M", "1.9G", "1.000", "0.300", "70%",
+    ]  # fmt: skip
+    assert row.endswith("3s ago, wrote 1s ago, ranks 0, 1")
+
+
+def test_80_columns_keep_who_computes_how_long() -> None:
+    titles, row = lines([node(0)], 80)
+    assert {"CPU", "MEMORY", "GPU", "IN/S", "STEP", "COMPUTE", "HEARD"} <= set(titles.split())
+    assert row.split()[-2:] == ["3s", "ago"] and max(len(titles), len(row)) <= 80
+
+
+def test_columns_of_which_nothing_is_known_are_left_out() -> None:
+    bare = node(0)
+    assert bare.load is not None
+    cpu = replace(bare, load=replace(bare.load, gpus=(), ranks=()))
+    assert lines([cpu], 200)[0].split() == ["NODE", "CPU", "MEMORY", "IN/S", "OUT/S", "HEARD"]
+    assert lines([replace(bare, load=None)], 200)[0].split() == ["NODE", "HEARD"]
+
+
+def test_a_node_that_waits_on_a_gpu_shows_its_steps_alone() -> None:
+    gpu = node(0)
+    assert gpu.load is not None
+    on_gpu = replace(gpu, load=replace(gpu.load, ranks=tuple(replace(rank, waited=None) for rank in gpu.load.ranks)))
+    titles, _ = lines([on_gpu], 200)
+    assert "STEP S" in titles and "COMPUTE" not in titles and remark([on_gpu, on_gpu]) == ""
+
+
+def test_each_rank_has_a_line_and_its_own_gpu() -> None:
+    _, _, first, second = lines([node(1)], 200, ranks=True)
+    assert first.split()[:4] == ["rank", "2", "-", "-"] and first.split()[4] == "90%" and second.split()[4] == "91%"
+    assert first.endswith("at step 120, told 2s earlier")
+
+
+def test_the_order_and_the_remark_name_who_makes_others_wait() -> None:
+    nodes = [node(0), node(1), node(2, computed=0.9), node(3, heard_s=95.0), node(4, heard_s=None), node(5)]
+    assert [found.host for found in ordered(nodes)] == ["g0004", "g0003", "g0002", "g0000", "g0001", "g0005"]
+    assert remark(nodes) == "rank 4 (g0002) computes 3.3 times as long as the median; the others wait for it"
+    assert remark(nodes[:2]) == "" and remark([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1.0K"),
+        (10 * 1024, "10K"),
+        (1.26e9, "1.2G"),
+        (999.6 * 2**20, "1.0G"),
+        (3e15, "2728T"),
+    ],
+)
+def test_sizes_are_short(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.0000"), (0.01234, "0.0123"), (0.25, "0.250"), (2.5, "2.500"), (123.4, "123")]
+)
+def test_seconds_have_as_many_columns_from_step_to_step(value: float, text: str) -> None:
+    assert seconds(value) == text
