@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 from dataclasses import replace
@@ -25,7 +26,7 @@ from training.step_times import StepTimes
 
 RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
-TOKEN = "0123456789abcdef" * 4
+TOKEN = secrets.token_hex(32)
 LOAD = NodeLoad(
     1000.5, 5.0, 4, 0.5, 1.25, 1e9, 2e9, (NetworkLoad("ib0", 1.0, 2.0),),
     (GpuLoad(0, 0.9, 1e9, 2e9, 250.0), GpuLoad(1)),
