@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,13 @@ settings.load_profile("untimed")
 STARTED: list[SlurmLab] = []
 ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what is tested, once, as an installation does: hundreds of processes would each do it anew."""
+    if not hasattr(config, "workerinput"):
+        packages = [str(Path(__file__).parents[1] / name) for name in ("orchestrator", "training")]
+        subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True, timeout=300)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
