@@ -31,7 +31,7 @@ from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
 
-LOOK_S = 0.2
+LOOK_S = 0.1
 WAITING_LOOK_S = 1.0  # between looks whether attempts that wait are cancelled
 LONGER_S = 20.0  # than kill_after: how long an attempt may take to end before it is killed
 
