@@ -16,7 +16,6 @@ from orchestrator import private
 from orchestrator.code.freeze import chosen, freeze
 from orchestrator.code.select import SelectedCode
 from orchestrator.errors import SiteError, UserError
-from orchestrator.images import checking
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.plans.attempt import AttemptPlan
@@ -54,7 +53,7 @@ def run(
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
-    image = checking.fitting(plan)
+    image = _image(plan)
     gathered, diff = provenance.gather(source, recipe=plan.recipe)
     origin = origin or Origin({}, diff, {})
     facts = Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
@@ -74,6 +73,14 @@ def run(
             reason = error.strerror if isinstance(error, OSError) else error
             raise SiteError(f"{folder.folder}: the run folder cannot be made: {reason}") from None
     return folder
+
+
+def _image(plan: Plan) -> Image | None:
+    if plan.run.image is None:
+        return None
+    from orchestrator.images import checking  # a fifth of what a start costs
+
+    return checking.fitting(plan)
 
 
 def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, origin: Origin) -> None:
@@ -109,7 +116,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
 
     The code is None for a run that copies none.
     """
-    made, image = RunFolder(plan.folder), checking.fitting(plan)
+    made, image = RunFolder(plan.folder), _image(plan)
     private.check_makable(plan.folder.parent)
     private.check_makable(index.place())
     if not plan.code:

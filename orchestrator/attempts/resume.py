@@ -9,7 +9,6 @@ from orchestrator.attempts import held, submit
 from orchestrator.attempts.held import Allocation
 from orchestrator.attempts.seen import Look, Seen
 from orchestrator.errors import SiteError, UserError
-from orchestrator.images import checking
 from orchestrator.images import kept as image_kept
 from orchestrator.plans import kept
 from orchestrator.plans.attempt import derive
@@ -106,6 +105,8 @@ def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
     """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
     before = image_kept.kept(run)
     if before and new_image:
+        from orchestrator.images import checking
+
         image_kept.keep(run, checking.fitting(plan) or before)
     elif before and (how := image_kept.changed(before)):
         raise UserError(

@@ -15,6 +15,7 @@ from orchestrator import process
 from orchestrator.containers import build_secrets
 from orchestrator.containers.image_keys import ImageFile
 from orchestrator.containers.misfits import MPI_CHECKSUM_MISSING
+from orchestrator.containers.own_training import TRAINING
 from orchestrator.containers.package_lock import PackageLock
 from orchestrator.containers.quoting import export, line, shell
 from orchestrator.containers.requirements import BUILD_ONLY, Brought
@@ -22,7 +23,6 @@ from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
 
 PYTHON = "/opt/python"
-TRAINING = "/opt/torusrun"  # the folder that holds the package `training`
 OPENMPI = "/opt/openmpi"
 HOST_MPI = "/opt/host-mpi"  # where a site's own MPI is bound
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"

@@ -14,6 +14,7 @@ from typing import IO
 
 from orchestrator import private
 from orchestrator.containers.image_keys import ImageFile
+from orchestrator.containers.own_training import own_training
 from orchestrator.containers.requirements import Brought
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded
@@ -107,21 +108,13 @@ def collect(
     brought = brought or Brought()
     files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
-        files.append(("files/training", training()))
+        files.append(("files/training", own_training()))
     local = next((path for kind in LOCAL if (path := getattr(image_file.base, kind))), None)
     base = there(beside, local, "base") if local else None
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
     return Inputs(definition, tuple(files), base, identity, compression, brought.texts, brought.archives)
-
-
-def training() -> Path:
-    """The training package that goes into images, or is bound."""
-    package = Path(__file__).resolve().parents[2] / "training"
-    if (package / "__main__.py").is_file():
-        return package
-    raise UserError(f"{package}: the training package is not here; install torusrun whole")
 
 
 def checksum_of_tree(path: Path) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from orchestrator.containers.command import Bind
-from orchestrator.containers.definition import HOST_MPI, TRAINING
-from orchestrator.containers.inputs import training
+from orchestrator.containers.definition import HOST_MPI
+from orchestrator.containers.own_training import TRAINING, own_training
 
 
 def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...]:
     """The host's training package, unless it is inside, and the site's MPI at `host_mpi`, where it uses that one."""
-    package = (Bind(str(training()), f"{TRAINING}/training", read_only=True),) if bound_training else ()
+    package = (Bind(str(own_training()), f"{TRAINING}/training", read_only=True),) if bound_training else ()
     return (*package, *((Bind(host_mpi, HOST_MPI, read_only=True),) if host_mpi else ()))
 
 

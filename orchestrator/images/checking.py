@@ -11,9 +11,10 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.containers import architecture, check, facts, image_facts, source
 from orchestrator.containers.command import Bind, ContainerExec
-from orchestrator.containers.definition import HOST_MPI, TRAINING
+from orchestrator.containers.definition import HOST_MPI
 from orchestrator.containers.findings import Finding
 from orchestrator.containers.known import HostFacts, ImageFacts
+from orchestrator.containers.own_training import TRAINING
 from orchestrator.containers.runtime import Runtime
 from orchestrator.containers.shared import is_shared
 from orchestrator.containers.wanted import Wanted

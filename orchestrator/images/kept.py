@@ -6,7 +6,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orchestrator.containers.inputs import file_checksum
 from orchestrator.errors import SiteError
 from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import RunFolder
@@ -47,6 +46,8 @@ def kept(run: RunFolder) -> Image | None:
 
 def changed(image: Image) -> str | None:
     """How the file of an image differs from what it was, in words; None when it is the same."""
+    from orchestrator.containers.inputs import file_checksum  # with all that makes images; jobs without one wait for it
+
     try:
         found = file_checksum(Path(image.path))
     except OSError as error:

@@ -9,9 +9,7 @@ from typing import Any
 from orchestrator import process
 from orchestrator.cluster.profile import node_type
 from orchestrator.containers import runtime
-from orchestrator.containers.definition import TRAINING
-from orchestrator.containers.inputs import training as own_training
-from orchestrator.images import run_image
+from orchestrator.containers.own_training import TRAINING, own_training
 from orchestrator.images.kept import Image
 from orchestrator.launchers.launcher import Launcher
 from orchestrator.placement.binding import beside
@@ -91,6 +89,8 @@ def _threads(plan: Plan) -> dict[str, str]:
 
 def _container(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> dict[str, object]:
     """What every rank needs to start in the image."""
+    from orchestrator.images import run_image  # half of what a start costs
+
     container = run_image.container(plan, image, found)
     directory = program.directory or container.directory
     return {**asdict(container), "directory": directory, "stage": plan.site.container.stage, "sha256": image.sha256}
