@@ -136,6 +136,8 @@ def test_a_request_to_stop_reaches_programs_that_share_a_mount(builder: Builder,
     waits = "trap 'echo told; exit 0' TERM; echo begun; while true; do sleep 0.1; done"
     run = submit(builder, "--set", "ranks_per_node=2", "--set", f"command={json.dumps(['sh', '-c', waits])}")
     until(lambda: logs(run).count("begun") == 4, "all ranks at work", 30)
+    beside = builder.place.torusrun("shell", run.name, "--rank", "3", "--", "sh", "-c", "echo $RANK in $APPTAINER_NAME")
+    assert beside.stdout == f"3 in {tiny.name}\n", beside
     assert builder.place.torusrun("cancel", run.name).returncode == 0
     builder.place.watch(run)
     assert logs(run).count("told") == 4, logs(run)
@@ -143,6 +145,31 @@ def test_a_request_to_stop_reaches_programs_that_share_a_mount(builder: Builder,
     for node in builder.place.lab.nodes[:2]:
         said = builder.place.lab.exec_on(node, ["sh", "-c", left]).stdout.splitlines()
         assert said and all(line.startswith("0 ") for line in said), f"{node} still has {said}"
+
+
+SEES = 'echo "$RANK of $WORLD_SIZE, $ODD in $APPTAINER_NAME, $(ls /mounted/hello.yaml)"; command -v python3; exit 7'
+
+
+def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Builder, tiny: Path) -> None:
+    write_run(builder, tiny.name, builder.site("kept.yaml", f", stage: /tmp/kept, bind: ['{builder.home}:/mounted']"))
+    said = builder.place.torusrun("hold", "hello.yaml", "--time", "5m", "--name", "kept", "--wait")
+    assert said.returncode == 0, said.stderr
+    held, sent = said.stdout.split()[0], hashlib.sha256(tiny.read_bytes()).hexdigest()[:16]
+    try:
+        waits = ["sh", "-c", "echo begun; until test -e released; do sleep 0.1; done"]
+        first = submit(builder, "--in", held, "--set", f"command={json.dumps(waits)}")
+        second = submit(builder, "--in", held)
+        until(lambda: logs(first).count("begun") == 2, "both ranks at work", 30)
+        for run, rank in ((first.name, 1), (held, 0)):
+            shown = builder.place.torusrun("shell", run, "--rank", str(rank), "--", "sh", "-c", SEES)
+            seen = f'{rank} of 2, a"b in {sent}.sif, /mounted/hello.yaml\n'
+            assert shown.returncode == 7 and shown.stdout == seen, shown
+        builder.place.release(first)
+        builder.place.watch(second)
+        assert [builder.place.view(run)["state"] for run in (first, second)] == ["COMPLETED"] * 2, logs(second)
+        assert all(f"rank {rank} in " in logs(second) for rank in (0, 1))
+    finally:
+        builder.place.torusrun("cancel", held)
 
 
 @pytest.mark.parametrize("writable", ["tmpfs", "/tmp/overlays"])
