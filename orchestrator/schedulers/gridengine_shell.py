@@ -31,14 +31,16 @@ def main() -> int:
     if how == "terminal":
         return _on_terminal([*inherit, "-pty", "y", host, line])
     started = subprocess.Popen(
-        [*inherit, host, line],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        [*inherit, host, line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    assert started.stdout
-    while chunk := os.read(started.stdout.fileno(), CHUNK_BYTES):
-        _write(chunk)
+    assert started.stdout and started.stderr
+    goes_to = {started.stdout.fileno(): 1, started.stderr.fileno(): 2}
+    while goes_to:
+        for came_from in select.select([*goes_to], [], [])[0]:
+            if chunk := _read(came_from):
+                _write(chunk, goes_to[came_from])
+            else:
+                del goes_to[came_from]
     return started.wait()
 
 
@@ -74,11 +76,11 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def _write(chunk: bytes) -> bool:
+def _write(chunk: bytes, descriptor: int = 1) -> bool:
     """Hand output on to the user; whether there is one."""
     try:
         while chunk:
-            chunk = chunk[os.write(1, chunk) :]
+            chunk = chunk[os.write(descriptor, chunk) :]
     except OSError:
         return False
     return True

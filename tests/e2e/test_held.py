@@ -30,8 +30,10 @@ def test_attempts_run_one_after_the_other_in_one_job(place: Place, held: Path) -
     assert "is at work" in place.view(held)["reason"]
     waits = place.view(second)
     assert waits["state"] == "PENDING" and f"waits in {held.name} for {first.name}" in waits["reason"], waits
-    said = place.torusrun("shell", first.name, "--rank", "3", "--", "sh", "-c", 'echo "$RANK" at "$(hostname)"; exit 7')
+    says = 'echo "$RANK" at "$(hostname)"; echo aside >&2; exit 7'
+    said = place.torusrun("shell", first.name, "--rank", "3", "--", "sh", "-c", says)
     assert said.returncode == 7 and said.stdout.split() == ["3", "at", started(first, 3)["host"]], said
+    assert "aside" in said.stderr.splitlines()
     client = place.start(["python", "-m", "orchestrator", "shell", first.name, "--", "sh", "-c", "touch here; sleep 5"])
     until((first / "attempts/1/here").exists, "the shell to be there")
     client.terminate()
