@@ -4,7 +4,7 @@
 
 Two programs: the shipped training of digits, until it records its first step, and `true`, until rank 0's is started.
 Both ways are tried in turns. The clock begins before the client's process is started and is read from what the ranks
-wrote, so that the nodes have to have the clock of this machine.
+wrote, so that the nodes have to have the clock of this machine. For the digits it also says when each part was over.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PROGRAMS = {
     "digits": "train: {epochs: 1, batch: 32, log_every_steps: 1, optimizer: {lr: 0.1}}",
 }
 LOCAL = "scheduler: local\nlauncher: spawn\nnode: {ranks: 2, interface: lo}\nstop_before: 10s\n"
+PARTS = ("submitted", "supervisor is up", "rank 0 is started", "PyTorch is there, ranks have met")
 LONGEST_S = 180.0
 LOOK_S = 0.02
 
@@ -37,8 +38,8 @@ def torusrun(folder: Path, *words: str) -> str:
     ).stdout.strip()
 
 
-def first_step_s(folder: Path, name: str, *words: str) -> float:
-    """Seconds from the start of a client to the first step of the run that it submits."""
+def first_step_s(folder: Path, name: str, *words: str) -> tuple[float, list[float]]:
+    """Seconds from the start of a client to the first step of the run that it submits, and to the ends of PARTS."""
     began_s = time.time()
     run = torusrun(folder, "submit", f"{name}.yaml", *words).split()[0]
     [found] = json.loads(torusrun(folder, "status", run, "--json"))["runs"]
@@ -48,7 +49,14 @@ def first_step_s(folder: Path, name: str, *words: str) -> float:
             raise SystemExit(f"{run} made no step within {LONGEST_S:g} s: {found['reason']}")
         time.sleep(LOOK_S)
     _wait_for_end(path)
-    return at_s - began_s
+    return at_s - began_s, [part_s - began_s for part_s in _parts_s(path)] if name == "digits" else []
+
+
+def _parts_s(run: Path) -> list[float]:
+    """When each of PARTS was over, as the run's ledger, rank 0's record and the first metrics say."""
+    ledger = {row["event"]: row["t"] for row in map(json.loads, (run / "ledger.jsonl").read_text().splitlines())}
+    first = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+    return [ledger["submitted"], ledger["started"], _started_s(run) or 0.0, first["t"]]
 
 
 def _step_s(run: Path) -> float | None:
@@ -93,14 +101,19 @@ def main() -> None:
             for program in PROGRAMS:
                 ways: dict[str, list[str]] = {"held": ["--in", held], "queue": []}
                 times_s: dict[str, list[float]] = {way: [] for way in ways}
+                parts_s: dict[str, list[list[float]]] = {way: [] for way in ways}
                 for _ in range(chosen.attempts):
                     for way, words in ways.items():
-                        times_s[way].append(first_step_s(folder, program, *words))
+                        step_s, ends_s = first_step_s(folder, program, *words)
+                        times_s[way].append(step_s)
+                        parts_s[way].append(ends_s)
                 for way, found in times_s.items():
                     print(
                         f"{program:8} {way:8} {chosen.attempts} attempts of {chosen.ranks} ranks  {told(found)}",
                         flush=True,
                     )
+                    for part, ends in zip(PARTS, zip(*parts_s[way], strict=True), strict=False):
+                        print(f"    {part:44}  {told(list(ends))}", flush=True)
             print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         finally:
             torusrun(folder, "cancel", held)
