@@ -23,8 +23,8 @@ from tests.e2e.processes import Process
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
 
-# Some 10 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
-IMAGES, BATCH, EPOCHS = 1437, 32, 10
+# Some 7 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
+IMAGES, BATCH, EPOCHS = 1437, 32, 7
 LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
 LONG = ("--set", "train.epochs=100")  # for runs that nobody waits for
 
