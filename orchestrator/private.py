@@ -7,8 +7,10 @@ are checked before it is used, and a file is opened without following a link or 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,8 @@ SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
 FOLDER = 0o755  # and of such a folder
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+LOCK_POLL_S = 0.05
+TAKEN = (errno.EACCES, errno.EAGAIN)
 NOT_REGULAR = "this is no regular file"
 NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
@@ -118,6 +122,24 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = SECRET) -> in
         os.close(descriptor)
         raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
     return descriptor
+
+
+def lock(descriptor: int, how: int, wait_s: float) -> bool | None:
+    """Take a lock of an open file (`how` as for flock) until it is closed; False where another process has it.
+
+    That one is given `wait_s` to give it back: it may have been stopped. None on a file system without locks.
+    """
+    until_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in TAKEN:
+                return None
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(LOCK_POLL_S)
 
 
 def read_bytes(path: Path, largest_bytes: int) -> bytes:

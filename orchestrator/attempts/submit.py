@@ -83,7 +83,7 @@ def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, into: Alloc
         held.check(planned.plan, into)
     asked = _request(planned, run, ())
     text = script(planned, attempt, asked, held=into is not None)
-    settled.forget(run.run_id)
+    settled.forget([run.run_id])
     ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into))
     create.attempt(attempt, planned, text)
     try:

@@ -21,6 +21,8 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import expanded, state_folder
 from orchestrator.spec.problems import did_you_mean
 
+LOCK_S = 10.0  # who removes runs holds the lock for moments, unless it was stopped
+MOST_NAMED = 8  # runs in an error
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
 
 
@@ -33,7 +35,7 @@ def place() -> Path:
 def announced(run: RunFolder) -> Iterator[None]:
     """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
     private.make(place())
-    with _locked(fcntl.LOCK_SH):
+    with _locked(fcntl.LOCK_SH, LOCK_S):
         try:
             (place() / run.run_id).symlink_to(run.folder)
         except OSError as error:
@@ -99,18 +101,33 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     if "/" in word:
         return _folder(word)
     known = runs() if known is None else known
-    matching = known[-1:] if word == "last" else [run for run in known if run.run_id.startswith(word)]
-    exact = [run for run in matching if run.run_id == word]
-    if len(matching) == 1 or exact:
-        found = (exact or matching)[0]
-        if found.run_id not in settled.runs() or not is_gone(found):
-            return found
-        settled.forget(found.run_id)
-        return find(word)
+    named = known if word == "last" else [run for run in known if run.run_id.startswith(word)]
+    exact = [run for run in named if run.run_id == word]
+    matching = _there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
+    if len(matching) == 1:
+        return matching[0]
     if matching:
-        raise UserError(f"{word!r} begins the ids of {len(matching)} runs: {', '.join(r.run_id for r in matching)}")
-    hint = did_you_mean(word, [run.run_id for run in known])
+        some = ", ".join(run.run_id for run in matching[:MOST_NAMED])
+        more = ", ..." if len(matching) > MOST_NAMED else ""
+        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {some}{more}")
+    hint = did_you_mean(word, [run.run_id for run in known if run.run_id != word])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
+
+
+def _there(named: Sequence[RunFolder], most: int) -> list[RunFolder]:
+    """The newest of these runs, newest first, without those that are known to be over and were removed since."""
+    known = settled.runs()
+    found: list[RunFolder] = []
+    gone: list[str] = []
+    for run in reversed(named):
+        if len(found) == most:
+            break
+        if run.run_id in known and is_gone(run):
+            gone.append(run.run_id)
+        else:
+            found.append(run)
+    settled.forget(gone)
+    return found
 
 
 def own(run: RunFolder) -> None:
@@ -151,29 +168,25 @@ def _clean(gone: list[RunFolder]) -> None:
     there = [run for run in gone if run.folder.parent.is_dir()]
     if not there:
         return
-    with contextlib.suppress(BlockingIOError, SiteError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with contextlib.suppress(SiteError), _locked(fcntl.LOCK_EX, 0.0):
         for run in filter(is_gone, there):
             if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
                 forget(run)
 
 
 @contextmanager
-def _locked(how: int) -> Iterator[None]:
-    """Hold the lock of the index. Raises BlockingIOError where it is asked not to wait, SiteError without locks."""
+def _locked(how: int, wait_s: float) -> Iterator[None]:
+    """Hold the lock of the index, `how` as for flock. Raises SiteError where it cannot be had alone.
+
+    Whoever makes a run goes on without: on a file system without locks nothing is cleaned.
+    """
     try:
         descriptor = private.open_regular(place().with_name("lock"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise SiteError(f"{place().with_name('lock')}: cannot be opened: {error.strerror}") from None
     try:
-        fcntl.flock(descriptor, how)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise
-    except OSError:  # a file system without locks: runs are made all the same, and nothing is cleaned there
-        if how & fcntl.LOCK_EX:
-            os.close(descriptor)
-            raise SiteError(f"{place()}: this file system has no locks") from None
-    try:
+        if not private.lock(descriptor, how, wait_s) and how == fcntl.LOCK_EX:
+            raise SiteError(f"{place()}: another process works on this list, or its file system has no locks")
         yield
     finally:
         os.close(descriptor)

@@ -11,7 +11,7 @@ import fcntl
 import functools
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ SCHEMA = b"torusrun's settled runs, schema 1"
 LARGEST_BYTES = 512_000_000
 MOST_UNUSED = 2.0  # lines per line that counts, beyond which the file is written anew
 FEW = 1000
+LOCK_S = 2.0  # a process that was stopped may hold the lock: lines are then added without it
 
 
 class Settled(NamedTuple):
@@ -76,10 +77,10 @@ def keep(rows: Iterable[Settled]) -> None:
     _append([_line(row) for row in rows if not any(char in field for field in row for char in "\t\n")])
 
 
-def forget(run_id: str) -> None:
-    """Take a run for one that may go on. Raises nothing: its ledger says so too, to whoever shows it."""
-    if run_id in runs():
-        _append([_line([run_id])])
+def forget(run_ids: Collection[str]) -> None:
+    """Take runs for ones that may go on. Raises nothing: their ledgers say so too, to whoever shows them."""
+    known = runs()
+    _append([_line([run_id]) for run_id in run_ids if run_id in known])
 
 
 def _path() -> Path:
@@ -134,10 +135,11 @@ def _append(lines: list[str]) -> None:
         private.make(path.parent)
         lock = private.open_regular(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            alone = private.lock(lock, fcntl.LOCK_EX, LOCK_S) is not False
             before = _lines(path)
             latest = _latest([*before, *lines])
-            if path.exists() and len(before) + len(lines) < FEW + MOST_UNUSED * len(latest):
+            is_small = len(before) + len(lines) < FEW + MOST_UNUSED * len(latest)
+            if path.exists() and (is_small or not alone):
                 _add(path, lines)
             else:
                 text = "".join(f"{_line(row)}\n" for row in latest.values())

@@ -8,7 +8,6 @@ user submits or cancels makes what was said before it too old. The files are saf
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private
+from orchestrator import private, process
 from orchestrator.errors import SiteError
 from orchestrator.schedulers import acted
 from orchestrator.schedulers.client import Client
@@ -28,8 +27,7 @@ from orchestrator.states import State, Status
 SCHEMA = 1
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered that nobody asked about
-LOCK_POLL_S = 0.05
-TAKEN = (errno.EACCES, errno.EAGAIN)
+LOCK_S = 1.0  # between looks whether who holds the lock was stopped
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,12 @@ def _answers(place: Path, kept: Kept, jobs: Sequence[str], interval_s: float) ->
 
 
 def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
-    """Whether what was said then still holds: it is not too old, and the user has done nothing since."""
-    return 0 <= time.time() - asked_s < interval_s and asked_s > acted.last_s(place)
+    """Whether what was said then still holds: it is not too old, and the user has done nothing since.
+
+    A clock that was set back makes what was done seem to lie ahead; that ages nothing.
+    """
+    now_s = time.time()
+    return 0 <= now_s - asked_s < interval_s and not asked_s <= acted.last_s(place) <= now_s
 
 
 def _read(place: Path) -> Kept:
@@ -144,7 +146,7 @@ def _read(place: Path) -> Kept:
         wanted_s = {job: float(row[0]) for job, row in content["jobs"].items()}
         found = {token: (float(told_s), ids) for token, (told_s, ids) in content["named"].items()}
         return Kept(float(content["asked_s"]), jobs, wanted_s, found)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Kept()
 
 
@@ -164,9 +166,9 @@ def _write(place: Path, kept: Kept) -> None:
 
 @contextmanager
 def _locked(place: Path, wait_s: float) -> Iterator[None]:
-    """Hold the lock of a cluster's answers, where there can be one.
+    """Hold the lock of a cluster's answers, where there can be one; its file says which process has it.
 
-    A process that was stopped may hold it for ever: after `wait_s` one goes on without.
+    After `wait_s`, or where that process was stopped, one goes on without.
     """
     try:
         private.make(place.parent)
@@ -176,17 +178,18 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
         return
     until_s = time.monotonic() + wait_s
     try:
-        while _taken(descriptor) and time.monotonic() < until_s:
-            time.sleep(LOCK_POLL_S)
+        while (mine := private.lock(descriptor, fcntl.LOCK_EX, LOCK_S)) is False:
+            if time.monotonic() >= until_s or _is_stopped(descriptor):
+                break
+        if mine:
+            with contextlib.suppress(OSError):  # a full disk
+                os.ftruncate(descriptor, os.pwrite(descriptor, str(os.getpid()).encode(), 0))
         yield
     finally:
         os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
-    """Whether another process has the lock; else this one has it from now on."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in TAKEN
-    return False
+def _is_stopped(descriptor: int) -> bool:
+    """Whether the process that the file of a lock names was stopped, as by Ctrl-Z."""
+    pid = os.pread(descriptor, 20, 0)
+    return pid.isdigit() and process.state_of(int(pid)) == "T"

@@ -50,7 +50,9 @@ def views(
         return [record.view(status, now_s) for record, status in standing(runs, now_s, keep, fresh=fresh)]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := over.kept(row))}
-    unread = [run for run, row in chosen if run.folder not in old and not (row and _forgotten(run))]
+    gone = {run.run_id for run, row in chosen if row and run.folder not in old and index.is_gone(run)}
+    settled.forget(gone)
+    unread = [run for run, _ in chosen if run.folder not in old and run.run_id not in gone]
     read = [(record, record.view(status, now_s)) for record, status in standing(unread, now_s, keep, fresh=fresh)]
     over.keep(read)
     new = {record.folder.folder: view for record, view in read}
@@ -63,13 +65,6 @@ def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled |
     for run in runs:
         row = known.get(run.run_id)
         yield run, row if row and row.folder == str(run.folder) else None
-
-
-def _forgotten(run: RunFolder) -> bool:
-    """Whether a run that was over is not there any more; it is then forgotten."""
-    if gone := index.is_gone(run):
-        settled.forget(run.run_id)
-    return gone
 
 
 def standing(

@@ -1,6 +1,7 @@
 """A scheduler is asked once per interval, by however many processes: its commands write down each time they run."""
 
 import math
+import signal
 import subprocess
 import sys
 import time
@@ -126,7 +127,7 @@ def test_what_was_said_before_an_act_of_the_user_is_too_old(act: str, folder: Pa
     assert asked(folder) == ["queue"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff"])
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff", b"[" * 10**5])
 def test_a_damaged_answer_is_asked_for_again(damage: bytes, folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
     acted.place(Noting(folder)).write_bytes(damage)
@@ -160,6 +161,45 @@ while time.monotonic() < until_s:
     assert found.jobs["1"].state.value == "RUNNING", found
     time.sleep(0.01)
 """
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from orchestrator.schedulers import acted, answers
+from tests.unit.test_answers import Noting
+with answers._locked(acted.place(Noting(Path(sys.argv[1]))), 0.0):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+PATIENT = """
+import sys
+from pathlib import Path
+from orchestrator.schedulers import answers
+from tests.unit.test_answers import Client, Noting
+print(answers.states(Client(Noting(Path(sys.argv[1])), 3600.0), ["1"], 3600.0).jobs["1"].state.value)
+"""
+
+
+def test_a_process_that_was_stopped_holds_nobody_up(folder: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout and holder.stdout.readline() == b"held\n"
+        holder.send_signal(signal.SIGSTOP)
+        said = subprocess.run([sys.executable, "-c", PATIENT, str(folder)], capture_output=True, timeout=120, check=True)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert said.stdout == b"RUNNING\n" and asked(folder) == ["queue"]
+
+
+def test_a_clock_that_was_set_back_makes_nobody_ask_more(folder: Path) -> None:
+    acted.note(Noting(folder))
+    noted = acted.place(Noting(folder)).with_suffix(".acted")
+    noted.write_text(repr(float(noted.read_text()) + HOUR_S))
+    for _ in range(3):
+        answers.states(client(folder), ["1"], HOUR_S)
+    assert asked(folder) == ["queue"]
 
 
 def test_many_processes_ask_once_per_interval(folder: Path) -> None:

@@ -1,7 +1,9 @@
 """Words name runs, folders are named with a slash, and what killed clients left is cleaned."""
 
+import fcntl
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,26 @@ def test_a_run_of_another_user_is_not_acted_on(
     assert f"this run belongs to user {STRANGER}; you can only look at it" in capsys.readouterr().err
     assert main(["status", str(his.folder)]) == 0
     assert his.ledger.read_text() == before, "looking at a run must not write into it"
+
+
+def test_a_word_that_many_runs_begin_with_names_some_of_them(home: Path) -> None:
+    for number in range(12):
+        known(home / "runs" / f"many-{number:02}")
+    with pytest.raises(UserError, match=r"'many' begins the ids of 12 runs: many-11, .*, many-04, \.\.\.$"):
+        index.find("many")
+
+
+def test_a_client_that_was_stopped_while_it_cleaned_holds_nobody_up(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(home / "runs" / "first-1")
+    monkeypatch.setattr(index, "LOCK_S", 0.1)
+    with open(index.place().with_name("lock")) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        making = threading.Thread(target=known, args=(home / "runs" / "second-1",), daemon=True)
+        making.start()
+        making.join(60.0)
+    assert [run.run_id for run in index.runs()] == ["first-1", "second-1"]
 
 
 def test_what_a_killed_client_left_is_removed(home: Path) -> None:

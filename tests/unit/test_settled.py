@@ -1,7 +1,9 @@
 """Runs that are over are listed from one file; what happens to them after that is seen all the same."""
 
+import fcntl
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.cli import main
+from orchestrator.errors import UserError
 from orchestrator.runs import index, ledger, settled
 from orchestrator.runs.events import Submitting
 from orchestrator.runs.folder import RunFolder
@@ -44,7 +47,7 @@ def test_a_run_that_goes_on_is_looked_at_again(runs: list[RunFolder]) -> None:
     runs[1].attempt(2).folder.mkdir()
     done, on = views(runs)
     assert (done.state, on.attempt) == (State.COMPLETED, 2) and on.state is State.UNKNOWN
-    settled.forget(runs[1].run_id)  # as `resume` does, so that it is shown among those that are not over
+    settled.forget([runs[1].run_id])  # as `resume` does, so that it is shown among those that are not over
     assert set(settled.runs()) == {runs[0].run_id}
 
 
@@ -57,6 +60,37 @@ def test_a_folder_that_was_removed_is_forgotten(runs: list[RunFolder]) -> None:
 def test_the_newest_run_is_found_though_newer_ones_were_removed(runs: list[RunFolder]) -> None:
     shutil.rmtree(runs[1].folder)
     assert index.find("last") == runs[0]
+
+
+def test_a_removed_run_is_not_found_though_that_cannot_be_written_down(
+    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settled, "_append", lambda lines: None)  # as on a read-only file system
+    shutil.rmtree(runs[1].folder)
+    assert index.find("last") == runs[0]
+    with pytest.raises(UserError, match=f"there is no run '{runs[1].run_id}'"):
+        index.find(runs[1].run_id)
+
+
+def test_runs_that_were_removed_are_forgotten_together(
+    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[list[str]] = []
+    monkeypatch.setattr(settled, "_append", appended.append)
+    for run in runs:
+        shutil.rmtree(run.folder)
+    views(runs)
+    assert [len(lines) for lines in appended if lines] == [len(runs)]
+
+
+def test_a_process_that_was_stopped_holds_nobody_up(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "LOCK_S", 0.1)
+    with open(settled._path().with_suffix(".lock")) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        forgetting = threading.Thread(target=settled.forget, args=([runs[0].run_id],), daemon=True)
+        forgetting.start()
+        forgetting.join(60.0)
+        assert not forgetting.is_alive() and set(settled.runs()) == {runs[1].run_id}
 
 
 def test_a_damaged_run_is_looked_at_each_time(runs: list[RunFolder], home: Path) -> None:
@@ -85,7 +119,7 @@ def test_the_file_stays_small_however_often_runs_go_on(runs: list[RunFolder], mo
     rows = list(settled.runs().values())
     for _ in range(30):
         settled.keep(rows)
-        settled.forget(rows[0].run_id)
+        settled.forget([rows[0].run_id])
     assert list(settled.runs()) == [rows[1].run_id]
     assert len(settled._path().read_text().splitlines()) < 20
 
