@@ -127,7 +127,10 @@ def test_what_was_said_before_an_act_of_the_user_is_too_old(act: str, folder: Pa
     assert asked(folder) == ["queue"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff", b"[" * 10**5])
+DAMAGE = [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff", b"[" * 10**5]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_answer_is_asked_for_again(damage: bytes, folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
     acted.place(Noting(folder)).write_bytes(damage)
@@ -186,7 +189,8 @@ def test_a_process_that_was_stopped_holds_nobody_up(folder: Path) -> None:
     try:
         assert holder.stdout and holder.stdout.readline() == b"held\n"
         holder.send_signal(signal.SIGSTOP)
-        said = subprocess.run([sys.executable, "-c", PATIENT, str(folder)], capture_output=True, timeout=120, check=True)
+        asker = [sys.executable, "-c", PATIENT, str(folder)]
+        said = subprocess.run(asker, capture_output=True, timeout=120, check=True)
     finally:
         holder.kill()
         holder.wait()

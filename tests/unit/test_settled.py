@@ -72,9 +72,7 @@ def test_a_removed_run_is_not_found_though_that_cannot_be_written_down(
         index.find(runs[1].run_id)
 
 
-def test_runs_that_were_removed_are_forgotten_together(
-    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_were_removed_are_forgotten_together(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     appended: list[list[str]] = []
     monkeypatch.setattr(settled, "_append", appended.append)
     for run in runs:
