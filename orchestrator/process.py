@@ -25,6 +25,7 @@ from orchestrator.errors import SiteError
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LONGEST_SAID = 4000  # characters of what a program said that are in an error
 
 # `python -m` looks for modules in the working directory first. Only Python 3.11 has an option against that (-P).
 MODULE = (
@@ -80,6 +81,8 @@ class Finished:
         if self.exit_code == 0:
             return self
         said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
+        if len(said) > LONGEST_SAID:
+            said = f"{said[: LONGEST_SAID // 2]} [...] {said[-LONGEST_SAID // 2 :]}"
         raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
 
 
@@ -141,7 +144,7 @@ def run(
         )
     except FileNotFoundError:
         raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
-    except PermissionError as error:
+    except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise NoAnswer(

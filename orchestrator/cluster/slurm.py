@@ -23,12 +23,12 @@ def tree(text: str) -> Tree:
     leaves: dict[str, list[str]] = {}
     parents: dict[str, str] = {}
     for line in _lines(text):
-        words = dict(re.findall(r"(\w+)=(\S*)", line))
+        words = named(line)
         name = next((words[key] for key in words if key.lower() == "switchname"), None)
         nodes = next((words[key] for key in words if key.lower() == "nodes"), None)
         below = next((words[key] for key in words if key.lower() == "switches"), None)
         if not name or not (nodes or below):
-            raise SiteError(f"this is not a line of Slurm's tree topology: {line!r}")
+            raise SiteError(f"this is not a line of Slurm's tree topology: {line[:200]!r}")
         if below and below != "(null)":
             for child in expand(below):
                 parents[child] = name
@@ -39,6 +39,11 @@ def tree(text: str) -> Tree:
     if not leaves:
         raise SiteError("Slurm's topology has no switches; is TopologyPlugin=topology/tree set?")
     return Tree(leaves, parents)
+
+
+def named(line: str) -> dict[str, str]:
+    """The words of the form NAME=VALUE in a line that scontrol printed."""
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
 def _lines(text: str) -> list[str]:

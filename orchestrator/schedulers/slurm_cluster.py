@@ -54,7 +54,7 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
         words = line.split("|")
         if len(words) == 5:
             kinds.setdefault(words[0].rstrip("*"), []).append(_kind(words[1:]))
-    found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in partitions.splitlines()]
+    found = [topology.named(line) for line in partitions.splitlines()]
     named = {words["PartitionName"]: words for words in found if "PartitionName" in words}
     read = tuple(_queue(words, tuple(kinds.get(name, ())), accounts) for name, words in named.items())
     if not read:

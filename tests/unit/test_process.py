@@ -20,6 +20,13 @@ def test_a_program_that_is_not_there_is_named() -> None:
         process.run(["no-such-program"], timeout_s=1)
 
 
+def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sinfo").write_bytes(b"\x7fELF, and no more")
+    (tmp_path / "sinfo").chmod(0o700)
+    with pytest.raises(SiteError, match="sinfo: cannot be started: Exec format error"):
+        process.run([tmp_path / "sinfo"], timeout_s=20)
+
+
 def test_a_program_that_is_in_no_folder_of_path_is_told_with_what_to_do(tmp_path: Path) -> None:
     """A job's PATH is seldom the one of the shell that submitted it."""
 
@@ -37,6 +44,13 @@ def test_what_a_program_said_is_in_the_error() -> None:
     failed = process.run([sys.executable, "-c", "import sys; sys.exit('queue is closed')"], timeout_s=20)
     with pytest.raises(SiteError, match="submitting: .* ended with exit code 1: queue is closed"):
         failed.check("submitting")
+
+
+def test_of_much_that_a_program_said_the_beginning_and_the_end_are_in_the_error() -> None:
+    said = "the cause\n" + 100_000 * "x" + "\nthe end"
+    with pytest.raises(SiteError, match=r"(?s)1: the cause.*x \[\.\.\.\] x.*the end$") as told:
+        process.Finished(("sbatch",), 1, "", said).check("submitting")
+    assert len(str(told.value)) < 5000
 
 
 def test_arguments_reach_the_program_as_they_are() -> None:

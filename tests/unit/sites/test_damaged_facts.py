@@ -41,6 +41,11 @@ def written(name: str, ask: Ask) -> None:
         text("A site.", propose(Reached(name, DESCRIBED[name][0](ask)), None, BARE, YES))
 
 
+def test_a_flood_of_one_word_is_an_error_soon() -> None:
+    with pytest.raises(SiteError, match="shows no partition: 'xxx"):
+        slurm_cluster.queues("x" * 3_000_000, "")
+
+
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=40)
 @given(data=st.data())
