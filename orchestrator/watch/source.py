@@ -11,6 +11,7 @@ from typing import NamedTuple
 from orchestrator.private import open_regular
 from orchestrator.runs.copying import written
 from orchestrator.runs.log_times import LogTimes
+from orchestrator.watch.tail import drawn
 
 BLOCK_BYTES = 1 << 20
 
@@ -38,6 +39,7 @@ class FollowedFile:
     block_bytes: int = BLOCK_BYTES
     read_bytes: int = 0
     left: bytes = b""
+    inode: int = 0
     refused: str = ""
     times: LogTimes = field(init=False)
 
@@ -47,7 +49,7 @@ class FollowedFile:
     def new(self, *, whole: bool) -> Iterator[LogLine]:
         """The lines that were added since the last call; without `whole` the one that has no end yet, too.
 
-        A file that was cut short is read from its beginning. One that cannot be read is told of once.
+        A file that was cut short or replaced is read from its beginning. One that cannot be read is told of once.
         """
         written_s = 0.0
         while True:
@@ -72,8 +74,8 @@ class FollowedFile:
         descriptor = open_regular(self.path)
         try:
             found = os.fstat(descriptor)
-            if found.st_size < self.read_bytes:
-                self.read_bytes, self.left, self.times = 0, b"", LogTimes(self.path)
+            if found.st_size < self.read_bytes or found.st_ino != self.inode:
+                self.inode, self.read_bytes, self.left, self.times = found.st_ino, 0, b"", LogTimes(self.path)
             start = written(descriptor, self.read_bytes)
             block = b"" if start is None else os.pread(descriptor, self.block_bytes, start)
             if start is not None and block:
@@ -95,6 +97,6 @@ class FollowedFile:
             first = lines.find(b"\n", at) + 1 or len(lines)
             time_s, known = self.times.when(start + first, written_s)
             stop = len(lines) if known >= end else lines.rfind(b"\n", at, known - start) + 1
-            for text in lines[at:stop].decode(errors="replace").splitlines():
-                yield LogLine(time_s, self.origin, text)
+            for text in lines[at:stop].decode(errors="replace").removesuffix("\n").split("\n"):
+                yield LogLine(time_s, self.origin, drawn(text))
             at = stop

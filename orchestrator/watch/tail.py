@@ -14,10 +14,17 @@ LINE_BYTES = 4096
 def newest_line(path: Path) -> str:
     """The newest line of a log that is not blank, safe to print; '' where there is none.
 
-    Of a progress bar, which is drawn over and over in one line, the newest state.
+    Of a progress bar the newest state.
     """
-    found = [part for line in tail(path, 10, LINE_BYTES) for part in line.split("\r") if part.strip()]
+    found = [line for line in tail(path, 10, LINE_BYTES) if line.strip()]
     return plain(found[-1]).strip() if found else ""
+
+
+def drawn(line: str) -> str:
+    """A line as a terminal leaves it: of a progress bar, drawn over and over in one line, the newest state."""
+    if "\r" not in line:
+        return line
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
 def tail(path: Path, most: int, largest_bytes: int = TAIL_BYTES) -> list[str]:
@@ -26,4 +33,4 @@ def tail(path: Path, most: int, largest_bytes: int = TAIL_BYTES) -> list[str]:
         lines, rest = last_lines(path, largest_bytes)
     except OSError:
         return []
-    return [line.decode(errors="replace") for line in [*lines, *([rest] if rest else [])][-most:]]
+    return [drawn(line.decode(errors="replace")) for line in [*lines, *([rest] if rest else [])][-most:]]

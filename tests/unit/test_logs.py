@@ -155,6 +155,24 @@ def test_a_log_that_is_cut_short_is_read_from_its_beginning(tmp_path: Path) -> N
     assert texts(source) == ["five"]
 
 
+def test_a_log_that_is_replaced_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    source = FollowedFile("", path)
+    path.write_text("one\n")
+    assert texts(source) == ["one"]
+    (tmp_path / "new").write_text("two\nthree\n")
+    (tmp_path / "new").rename(path)
+    assert texts(source) == ["two", "three"]
+
+
+def test_a_line_ends_with_a_line_break_alone(tmp_path: Path) -> None:
+    """And of a progress bar, drawn over and over in one line, the newest state is shown, as a terminal would."""
+    path = tmp_path / "log"
+    path.write_bytes("a\x0bb\x0cc\x1cd\u2028e\n\n  0%|  |\r 50%|# |\r100%|##|\n windows\r\n\r\n1\r2\r".encode())
+    found = [line.text for line in FollowedFile("", path).new(whole=False)]
+    assert found == ["a\x0bb\x0cc\x1cd\u2028e", "", "100%|##|", " windows", "", "2"]
+
+
 def test_a_line_longer_than_a_block_comes_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * (2 * BLOCK_BYTES + 5) + b"\nend\n")
