@@ -62,6 +62,7 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the s
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code."""
     os.umask(private.UMASK)  # whatever is written from here on is its user's alone
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):  # a terminal may not be able to show what a name holds
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -89,6 +90,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"torusrun: {report(error, words[:1])}", file=sys.stderr)
         return SITE_FAILED
+
+
+def _open_what_is_closed() -> None:
+    """Let a standard stream that is closed lead nowhere, and not to the next file that is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

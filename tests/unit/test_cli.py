@@ -24,6 +24,15 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     assert "example" in said and f"  torusrun {verb}" in said
 
 
+@pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
+    command = f'"{sys.executable}" -m orchestrator.cli init mine --scheduler local --yes {stream}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0 and "defect" not in done.stdout + done.stderr, done
+    text = (home / ".config" / "torusrun" / "sites" / "mine.yaml").read_text()
+    assert text.startswith("# This machine") and text.rstrip().endswith("# in your home folder")
+
+
 def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["sumbit"])
