@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from orchestrator.errors import DONE
 
@@ -19,17 +20,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator import private
+    from orchestrator.private import plain
     from orchestrator.sites.listing import listed
+    from orchestrator.watch.columns import EMPTY, Column, TableRow, table
+    from orchestrator.watch.terminal import width
 
     found = listed()
     if args.json:
         print(json.dumps({"schema": 1, "sites": [site.as_json() for site in found]}, indent=1))
         return DONE
-    wide = max(len(site.name) for site in found)
-    print(f"{'SITE':{wide}}  {'SCHEDULER':10}  {'QUEUE':10}  FILE")
-    for site in found:
-        where = "ships with torusrun" if site.ships else site.file
-        said = f"cannot be read: {site.wrong}" if site.wrong else where
-        print(private.plain(f"{site.name:{wide}}  {site.scheduler or '-':10}  {site.queue or '-':10}  {said}"))
+    rows = [
+        TableRow(
+            (site.name, plain(site.scheduler) or EMPTY, plain(site.queue) or EMPTY),
+            "ships with torusrun" if site.ships else plain(site.file),
+            notes=(plain(f"cannot be read: {site.wrong}"),) if site.wrong else (),
+        )
+        for site in found
+    ]
+    columns = (Column("SITE"), Column("SCHEDULER"), Column("QUEUE", left_out=1))
+    print("\n".join(table(columns, "FILE", rows, width(sys.stdout))))
     return DONE

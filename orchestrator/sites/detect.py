@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator import process, schedulers
@@ -30,7 +31,7 @@ def named(name: str) -> Reached:
     return Reached(name, Client(schedulers.get(name), ASKING_S).describe())
 
 
-def reachable() -> list[Reached]:
+def reachable(say: Callable[[str], None]) -> list[Reached]:
     """All schedulers whose programs are on PATH and that answer; this machine where no scheduler's program is there.
 
     Raises SiteError where programs are there and none of their schedulers answers: a login node whose scheduler is
@@ -40,6 +41,7 @@ def reachable() -> list[Reached]:
     for name in schedulers.KNOWN:
         if not _on_path(schedulers.get(name).programs):
             continue
+        say(f"asking {name} about its queues and nodes")
         try:
             found.append(named(name))
         except SiteError as error:

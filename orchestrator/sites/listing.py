@@ -42,10 +42,16 @@ def _files() -> Iterator[Path]:
             yield from sorted(folder.glob("*.yaml"))
 
 
+def _wrong(said: str, path: Path) -> str:
+    """The first line of an error, without the file that is named beside it."""
+    said = said.splitlines()[0].removeprefix(f"{path}:").removeprefix(" cannot be read as a site's YAML file:")
+    return said.strip() if said.startswith(" ") else f"line {said}"
+
+
 def _listed(path: Path) -> ListedSite:
     ships = path.parent == SHIPPED
     try:
         site, _ = read(Site, read_text(path, "site"), str(path))
     except UserError as error:
-        return ListedSite(path.stem, "", "", str(path), ships, str(error).splitlines()[0])
+        return ListedSite(path.stem, "", "", str(path), ships, _wrong(str(error), path))
     return ListedSite(path.stem, site.scheduler, site.queue or "", str(path), ships)

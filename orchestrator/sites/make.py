@@ -52,7 +52,7 @@ def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
 def _scheduler(choices: Choices) -> Reached:
     if given := choices.options.get("scheduler"):
         return detect.named(given)
-    found = {one.name: one for one in detect.reachable()}
+    found = {one.name: one for one in detect.reachable(choices.say)}
     described = {name: one.facts.version for name, one in found.items()}
     return found[choices.one_of("scheduler", "scheduler", described, next(iter(found)), "PATH").value]
 

@@ -15,10 +15,11 @@ from orchestrator.sites.clusters import KnownCluster
 from orchestrator.sites.detect import LOCAL, Reached
 from orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
 from orchestrator.sites.setting import Certainty, Setting, surest
-from orchestrator.spec.paths import expanded
+from orchestrator.spec.paths import absolute, expanded
 
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"
+CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # options: the key, and what it is
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,17 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *_container(found.name, machine),
         *(known.settings() if known else ()),
     ]
-    return Proposal(surest([*every, *_modules(every, machine)]), facts)
+    proposal = Proposal(surest([*every, *_modules(every, machine)]), facts)
+    _check_used(choices, proposal)
+    return proposal
+
+
+def _check_used(choices: Choices, proposal: Proposal) -> None:
+    """Raise UserError for an option that chose nothing, as a queue on this machine alone."""
+    for option, (key, what) in CHOOSE.items():
+        told = proposal.settings[key].source if key in proposal.settings else ""
+        if (given := choices.options.get(option)) and not told.startswith(f"--{option}"):
+            raise UserError(f"--{option} {given}: there is no {what} to choose here; leave it out")
 
 
 def shown(queue: Queue) -> str:
@@ -155,7 +166,7 @@ def _folders(scheduler: str, choices: Choices) -> Iterator[Setting]:
     runs = choices.options.get("runs") or RUNS
     kind = file_system(expanded(runs))
     if choices.options.get("runs"):
-        yield Setting("runs", runs, "--runs", Certainty.CHOSEN)
+        yield Setting("runs", runs if runs.startswith(("~", "$")) else str(absolute(runs)), "--runs", Certainty.CHOSEN)
     elif scheduler == LOCAL:
         yield Setting("runs", runs, "in your home folder")
     elif is_shared(kind):

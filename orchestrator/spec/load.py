@@ -95,6 +95,8 @@ def read_text(path: Path, what: str) -> str:
     try:
         return read_bytes(path, LARGEST_BYTES).decode()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise UserError(f"{path}: this is a link to a file that is not there") from None
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.yaml")]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such file{near}") from None
     except UnicodeDecodeError as error:
@@ -127,8 +129,8 @@ def _site(name: str, beside: Path) -> Path:
         raise UserError(f"the site's file {path} does not exist")
     folders = site_folders()
     for folder in folders:
-        if exists(folder / f"{name}.yaml"):
-            return folder / f"{name}.yaml"
+        if exists(path := folder / f"{name}.yaml") or path.is_symlink():
+            return path
     known = sorted({p.stem for folder in folders for p in folder.glob("*.yaml")})
     hint = did_you_mean(name, known) or f"; or write {folders[0] / name}.yaml"
     raise UserError(f"there is no site {name!r} (known: {', '.join(known)}){hint}")

@@ -24,8 +24,8 @@ def checks(site: Site, *, job: bool) -> Iterator[Check]:
         private.make(folder, site.umask)
         _try(folder)
     except (OSError, SiteError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        yield failed("runs folder", f"{folder}: {reason}", "write runs: FOLDER into the site, one that you can write")
+        why = f"{folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        yield failed("runs folder", why, "mend that, or write runs: FOLDER into the site, one that you can write")
         return
     yield _seen(site, folder, job)
     yield _room(folder)

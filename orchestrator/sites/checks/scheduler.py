@@ -31,7 +31,11 @@ def checks(site: Site) -> Iterator[Check]:
     try:
         facts = asked.describe()
     except SiteError as error:
-        yield failed("scheduler", str(error), "mend the scheduler's commands on this login node, or load their module")
+        yield failed(
+            "scheduler",
+            str(error),
+            f"see why, by the command itself; its module may not be loaded, or {site.scheduler} be down",
+        )
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
     if site.queue:
@@ -51,14 +55,15 @@ def _answers(asked: client.Client) -> Check:
     """Of a scheduler that says nothing of its cluster: whether it answers a question for a job."""
     (found,) = asked.poll([NO_JOB]).values()
     if found.state is State.UNKNOWN:
-        return failed("scheduler", found.reason, "mend the scheduler's commands on this machine")
+        return failed("scheduler", found.reason, "see why, by the command itself")
     return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
 
 
 def _queue(site: Site, name: str, facts: ClusterFacts) -> Check:
     queues = {queue.name: queue for queue in facts.queues}
     if name not in queues:
-        return failed("queue", f"there is no queue {name!r}", f"write queue: {_words(tuple(queues))}")
+        open_queues = tuple(queue.name for queue in facts.queues if not queue.closed)
+        return failed("queue", f"there is no queue {name!r}", f"write queue: {_words(open_queues)}")
     if queues[name].closed:
         return failed("queue", f"{name} takes no jobs: {queues[name].closed}", "name another queue, or wait")
     return ok("queue", f"{name}: {shown(queues[name])}")
@@ -131,7 +136,8 @@ def _has(site: Site, queues: list[Queue]) -> str:
     gpus = f", and {node.gpus} GPUs" if node.gpus else ""
     cores = f"{node.cpus_per_rank} core{'s' if node.cpus_per_rank > 1 else ''}"
     nodes = f"{count} node{'s' if count > 1 else ''}"
-    return f"{nodes}; a run asks for {node.ranks} ranks of {cores}{gpus} on each"
+    ranks = f"{node.ranks} rank{'s' if node.ranks > 1 else ''}"
+    return f"{nodes}; a run asks for {ranks} of {cores}{gpus} on each"
 
 
 def _topology(site: Site) -> Check:

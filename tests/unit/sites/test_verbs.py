@@ -35,6 +35,14 @@ def test_init_writes_a_site_that_is_found_by_its_name(home: Path, capsys: pytest
     assert not [entry for entry in path.parent.iterdir() if entry != path], "nothing half-written is left"
 
 
+def test_init_writes_a_folder_that_is_the_same_from_everywhere(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "mine", *HERE, "--runs", "my/runs"]) == 0
+    assert load_site("mine").runs == str(tmp_path / "my" / "runs")
+
+
 def test_init_replaces_a_site_only_when_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = home / ".config" / "torusrun" / "sites" / "mine.yaml"
     path.parent.mkdir(parents=True)
@@ -57,6 +65,8 @@ def test_init_refuses_what_names_no_site(name: str, home: Path, capsys: pytest.C
         (["--scheduler", "slrum"], "did you mean 'slurm'?"),
         (["--scheduler", "local", "--cluster", "abci"], "this cluster is not known; did you mean 'abci-"),
         (["--scheduler", "local", "--cluster", "abci-v"], "its scheduler is gridengine, and here is local"),
+        (["--scheduler", "local", "--queue", "gpu"], "--queue gpu: there is no queue to choose here; leave it out"),
+        (["--scheduler", "local", "--pe", "mpi"], "--pe mpi: there is no parallel environment to choose here"),
     ],
 )
 def test_init_names_the_option_that_is_wrong(
@@ -120,6 +130,8 @@ def test_sites_lists_mine_first_and_what_is_wrong(home: Path, capsys: pytest.Cap
     folder.mkdir(parents=True)
     (folder / "slurm.yaml").write_text("scheduler: slurm\nlauncher: srun\nqueue: gpu\n")
     (folder / "broken.yaml").write_text("scheduler: slurm\nlauncher: rsh\n")
+    (folder / "gone.yaml").symlink_to(home / "nowhere")
+    (folder / "folder.yaml").mkdir()
     assert main(["sites", "--json"]) == 0
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["sites"]}
     assert (found["slurm"]["queue"], found["slurm"]["ships"], found["slurm"]["readable"]) == ("gpu", False, True)
@@ -127,7 +139,11 @@ def test_sites_lists_mine_first_and_what_is_wrong(home: Path, capsys: pytest.Cap
     assert found["abci-h"]["ships"] and found["abci-h"]["queue"] == "rt_HF"
     assert main(["sites"]) == 0
     said = capsys.readouterr().out
-    assert "cannot be read: " in said and "ships with torusrun" in said
+    assert "cannot be read: line 2:11: 'launcher'" in said and "ships with torusrun" in said
+    assert "cannot be read: this is a folder" in said
+    assert "cannot be read: this is a link to a file that is not there" in said
+    assert main(["doctor", "--site", "gone"]) == 2
+    assert "gone.yaml: this is a link to a file that is not there" in capsys.readouterr().err
 
 
 class Spooler(Local):
