@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         TableRow(
             (site.name, plain(site.scheduler) or EMPTY, plain(site.queue) or EMPTY),
             "ships with torusrun" if site.ships else plain(site.file),
+            told_whole=True,
             notes=(plain(f"cannot be read: {site.wrong}"),) if site.wrong else (),
         )
         for site in found

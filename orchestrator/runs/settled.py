@@ -89,17 +89,17 @@ def _path() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _read(path: Path, _size: int, _changed_ns: int) -> dict[str, Settled]:
-    return _latest(_lines(path))
+    return _latest(_lines(path) or [])
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines below the first; none where they are of another version or cannot be read."""
+def _lines(path: Path) -> list[str] | None:
+    """The lines below the first; None where they are of another version or cannot be read."""
     try:
         content = private.read_bytes(path, LARGEST_BYTES)
     except OSError:
-        return []
+        return None
     head, _, lines = content.partition(b"\n")
-    return lines.decode(errors="replace").split("\n")[:-1] if head == SCHEMA else []
+    return lines.decode(errors="replace").split("\n")[:-1] if head == SCHEMA else None
 
 
 def _latest(lines: Iterable[str]) -> dict[str, Settled]:
@@ -137,9 +137,9 @@ def _append(lines: list[str]) -> None:
         try:
             alone = private.lock(lock, fcntl.LOCK_EX, LOCK_S) is not False
             before = _lines(path)
-            latest = _latest([*before, *lines])
-            is_small = len(before) + len(lines) < FEW + MOST_UNUSED * len(latest)
-            if path.exists() and (is_small or not alone):
+            every = [*(before or []), *lines]
+            latest = _latest(every)
+            if before is not None and (len(every) < FEW + MOST_UNUSED * len(latest) or not alone):
                 _add(path, lines)
             else:
                 text = "".join(f"{_line(row)}\n" for row in latest.values())

@@ -81,6 +81,15 @@ def test_runs_that_were_removed_are_forgotten_together(runs: list[RunFolder], mo
     assert [len(lines) for lines in appended if lines] == [len(runs)]
 
 
+@pytest.mark.parametrize("text", ["", "torusrun's settled runs, schema 0\n", "torusrun's settl", "\0"])
+def test_a_file_that_is_none_is_written_anew(text: str, runs: list[RunFolder]) -> None:
+    rows = list(settled.runs().values())
+    settled._path().write_text(text)
+    assert settled.runs() == {}
+    settled.keep(rows)
+    assert list(settled.runs().values()) == rows
+
+
 def test_a_process_that_was_stopped_holds_nobody_up(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LOCK_S", 0.1)
     with open(settled._path().with_suffix(".lock")) as held:
