@@ -41,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import known as remote
+    from orchestrator.runs import index
     from orchestrator.watch import selection
     from orchestrator.watch.poll import views
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     words, away = remote.split(args.run_ids)
     known = selection.named(words) if words or not args.run_ids else []
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
-    runs = known if all_asked else selection.newest(known)
+    runs = selection.newest(known) if not all_asked else known if words else index.there(known)
     found = [view for view in views(runs, keep=chosen.asks_about) if chosen.shows(view)]
     if away:
         from orchestrator.remote import status
@@ -69,6 +70,6 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(listing.listing(found, terminal.width(sys.stdout), long=args.long)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
-    if len(runs) < len(known):
+    if not all_asked and len(runs) < len(known):
         print(f"{len(known) - len(runs)} older runs are not shown: name them, or ask for --all", file=sys.stderr)
     return DONE

@@ -64,7 +64,7 @@ def _submit(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 def _views(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The state of runs by their ids; of one that is not there, null."""
     known = {run.run_id: run for run in index.runs()}
-    there = [known[name] for name in request["runs"] if name in known]
+    there = index.there([known[name] for name in request["runs"] if name in known])
     found = {view.run: view.as_json() for view in views(there)}
     return {"runs": {name: found.get(name) for name in request["runs"]}}
 

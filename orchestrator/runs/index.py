@@ -103,19 +103,19 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     known = runs() if known is None else known
     named = known if word == "last" else [run for run in known if run.run_id.startswith(word)]
     exact = [run for run in named if run.run_id == word]
-    matching = _there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
+    matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
     if len(matching) == 1:
         return matching[0]
     if matching:
-        some = ", ".join(run.run_id for run in matching[:MOST_NAMED])
-        more = ", ..." if len(matching) > MOST_NAMED else ""
-        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {some}{more}")
+        more = "..., " if len(matching) > MOST_NAMED else ""
+        some = ", ".join(run.run_id for run in matching[-MOST_NAMED:])
+        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
     hint = did_you_mean(word, [run.run_id for run in known if run.run_id != word])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
 
 
-def _there(named: Sequence[RunFolder], most: int) -> list[RunFolder]:
-    """The newest of these runs, newest first, without those that are known to be over and were removed since."""
+def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
+    """The newest of these runs, by default all, without those that are known to be over and were removed since."""
     known = settled.runs()
     found: list[RunFolder] = []
     gone: list[str] = []
@@ -127,7 +127,7 @@ def _there(named: Sequence[RunFolder], most: int) -> list[RunFolder]:
         else:
             found.append(run)
     settled.forget(gone)
-    return found
+    return found[::-1]
 
 
 def own(run: RunFolder) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.runs import index, ledger, settled
+from orchestrator.runs import ledger, settled
 from orchestrator.runs.events import Ended, Started
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.ledger import last
@@ -50,9 +50,7 @@ def views(
         return [record.view(status, now_s) for record, status in standing(runs, now_s, keep, fresh=fresh)]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := over.kept(row))}
-    gone = {run.run_id for run, row in chosen if row and run.folder not in old and index.is_gone(run)}
-    settled.forget(gone)
-    unread = [run for run, _ in chosen if run.folder not in old and run.run_id not in gone]
+    unread = [run for run, _ in chosen if run.folder not in old]
     read = [(record, record.view(status, now_s)) for record, status in standing(unread, now_s, keep, fresh=fresh)]
     over.keep(read)
     new = {record.folder.folder: view for record, view in read}

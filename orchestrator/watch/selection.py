@@ -70,13 +70,13 @@ def newest(known: Sequence[RunFolder]) -> list[RunFolder]:
     rows = settled.runs()
     over = [run.run_id for run in known if run.run_id in rows]
     old = set(over[:-SHOWN_OVER])
-    return [run for run in known if run.run_id not in old]
+    return index.there([run for run in known if run.run_id not in old])
 
 
 def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
     if "/" in word or not PATTERN.search(word):
         return [index.find(word, known)]
-    found = [run for run in known if fnmatchcase(run.run_id, word)]
+    found = index.there([run for run in known if fnmatchcase(run.run_id, word)])
     if not found:
         raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")
     return found

@@ -51,9 +51,21 @@ def test_a_run_that_goes_on_is_looked_at_again(runs: list[RunFolder]) -> None:
     assert set(settled.runs()) == {runs[0].run_id}
 
 
-def test_a_folder_that_was_removed_is_forgotten(runs: list[RunFolder]) -> None:
+@pytest.mark.parametrize("few", [0, 20])
+@pytest.mark.parametrize("asked", [[], ["--all"], ["*"], ["--state", "completed,failed"]])
+def test_a_folder_that_was_removed_is_forgotten(
+    asked: list[str],
+    few: int,
+    runs: list[RunFolder],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shutil.rmtree(runs[0].folder)
-    assert [view.run for view in views(index.runs())] == [runs[1].run_id]
+    monkeypatch.setattr(poll, "FEW", few)
+    assert main(["status", *asked]) == 0
+    shown = capsys.readouterr()
+    assert runs[1].run_id in shown.out and runs[0].run_id not in shown.out
+    assert not asked or shown.err == ""
     assert index.runs() == [runs[1]] and not (index.place() / runs[0].run_id).is_symlink()
 
 
@@ -77,7 +89,7 @@ def test_runs_that_were_removed_are_forgotten_together(runs: list[RunFolder], mo
     monkeypatch.setattr(settled, "_append", appended.append)
     for run in runs:
         shutil.rmtree(run.folder)
-    views(runs)
+    assert index.there(runs) == []
     assert [len(lines) for lines in appended if lines] == [len(runs)]
 
 
