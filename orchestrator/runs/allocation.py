@@ -121,15 +121,19 @@ def ask(held: Attempt, request: AskedOf) -> None:
 
 def take(inbox: Path) -> Iterator[AskedOf]:
     """The requests that lie in an inbox, oldest first, each removed. What is no request of this user's is left out."""
-    # The folder is opened each time: over NFS that asks the server for what is new.
-    for name in sorted(os.listdir(inbox))[:MOST_REQUESTS]:
+    try:
+        names = os.listdir(inbox)  # the folder is opened each time: over NFS that asks the server for what is new
+    except OSError:  # a file system that hangs for a while must not end the allocation
+        return
+    for name in sorted(names)[:MOST_REQUESTS]:
         path = inbox / name
         if name.startswith("."):
             continue
         with contextlib.suppress(SiteError):
             if request := _request(path):
                 yield request
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder
+            path.unlink()
 
 
 def _request(path: Path) -> AskedOf | None:

@@ -43,8 +43,8 @@ def _waits(held: str, name: str, job: Status, run: str) -> str:
         return f"waits in {name}, which itself waits: {job.reason}" if job.reason else f"waits for {name} to begin"
     try:
         state = allocation.keeper_state(allocation.of(held))
-    except SiteError:
-        state = None
+    except SiteError as error:
+        return f"waits in {name}: {error}"
     if state is None:
         return f"waits in {name}, which is still being checked"
     if not state.busy or state.busy == run:

@@ -91,6 +91,14 @@ def test_what_is_no_request_is_left_out(held: RunFolder, text: str) -> None:
     assert not list(held.attempt(1).inbox.iterdir())
 
 
+def test_an_inbox_that_cannot_be_read_ends_nothing(held: RunFolder) -> None:
+    inbox, attempt = held.attempt(1).inbox, in_it(held, "a").attempt(1)
+    (inbox / "0.json").mkdir()
+    allocation.ask(held.attempt(1), AskedOf(attempt))
+    assert [request.attempt for request in allocation.take(inbox)] == [attempt]
+    assert list(allocation.take(inbox / "not-there")) == []
+
+
 def test_no_request_is_lost_where_the_keeper_ends_meanwhile(held: RunFolder) -> None:
     early, late = in_it(held, "early", ENDS), in_it(held, "late")
     allocation.ask(held.attempt(1), AskedOf(early.attempt(1)))
@@ -235,6 +243,9 @@ def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
     assert third and third.reason == f"waits in {held.run_id} for first, second"
     said = told_by_keeper(read_record(held), RUNNING).reason
     assert said.endswith("first is at work, and 2 more to come")
+    held.attempt(1).keeper.write_text("{")
+    third = in_hold(read_record(in_it(held, "fourth")), RUNNING)
+    assert third and "keeper.json: this is damaged" in third.reason
 
 
 def test_an_allocation_is_found_by_its_name_among_those_that_are_over(held: RunFolder) -> None:
