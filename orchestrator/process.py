@@ -7,6 +7,7 @@ program, so that tests can check how often a scheduler is asked.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from orchestrator import proc
 from orchestrator.errors import SiteError
 
 CALLS: Counter[str] = Counter()
@@ -126,22 +128,27 @@ def run(
     how bytes that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program
     reads `text` from its standard input.
 
-    Raises SiteError when the program does not exist or does not end within `timeout_s` seconds.
+    Raises SiteError when the program does not exist, or does not end within `timeout_s` seconds: then it is killed,
+    with all that it has started.
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             command,
-            capture_output=True,
-            stdin=subprocess.DEVNULL if text is None else None,
-            input=text,
-            timeout=timeout_s,
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             cwd=cwd,
             env=safe(environment if environment is not None else clean_environment()),
             encoding="utf-8",
             errors=undecodable,
-        )
+        ) as started:
+            try:
+                stdout, stderr = started.communicate(text, timeout=timeout_s)
+            except BaseException:  # also where the user interrupts us
+                _kill(started)
+                raise
     except FileNotFoundError:
         raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
     except OSError as error:
@@ -150,7 +157,7 @@ def run(
         raise NoAnswer(
             f"{command[0]} did not answer within {timeout_s:g} s; was running: {' '.join(command)}"
         ) from None
-    return Finished(tuple(command), done.returncode, done.stdout, done.stderr)
+    return Finished(tuple(command), started.returncode, stdout, stderr)
 
 
 def login_environment() -> dict[str, str]:
@@ -276,15 +283,12 @@ def die_with_parent(number: signal.Signals) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
-def child_of(pid: int) -> int:
-    """The process that `pid` started; `pid` itself where it has started none."""
-    found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return next((int(words[0]) for words in found if words), pid)
-
-
-def state_of(pid: int) -> str:
-    """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+def _kill(started: subprocess.Popen[str]) -> None:
+    """Kill a program and all that it has started, as a script does that the site puts before a scheduler's command."""
+    pids = [started.pid]
+    for pid in pids:
+        pids += proc.children(pid)
+    started.kill()
+    for pid in pids[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

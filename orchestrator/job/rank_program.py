@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from orchestrator import process
+from orchestrator import proc
 from orchestrator.errors import TorusrunError
 from orchestrator.programs.program import Program
 from orchestrator.runs import claim
@@ -77,7 +77,7 @@ class RankProgram:
                         self._kill()
                 if self.asked_where:
                     self.asked_where = False
-                    self._note(self.attempt.rank_seen(self.rank), process=process.state_of(self._program()))
+                    self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(self._program()))
 
     def _is_superseded(self) -> bool:
         """Whether a newer attempt has begun. This rank may wait for ever for one whose host went silent."""
@@ -108,7 +108,7 @@ class RankProgram:
 
     def _program(self) -> int:
         """The process of the program: a runtime passes signals on to it, but not to one that joined an instance."""
-        return process.child_of(self.child.pid) if self.joined else self.child.pid
+        return proc.child_of(self.child.pid) if self.joined else self.child.pid
 
     def _kill(self) -> None:
         """End the program and, where it has a group of its own, what it started."""

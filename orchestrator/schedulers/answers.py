@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private, process
+from orchestrator import private, proc
 from orchestrator.errors import SiteError
 from orchestrator.schedulers import acted
 from orchestrator.schedulers.client import Client
@@ -192,4 +192,4 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
 def _is_stopped(descriptor: int) -> bool:
     """Whether the process that the file of a lock names was stopped, as by Ctrl-Z."""
     pid = os.pread(descriptor, 20, 0)
-    return pid.isdigit() and process.state_of(int(pid)) == "T"
+    return pid.isdigit() and proc.state_of(int(pid)) == "T"

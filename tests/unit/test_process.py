@@ -2,17 +2,29 @@
 
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from orchestrator import process
+from orchestrator import proc, process
 from orchestrator.errors import SiteError
 
 
 def test_a_program_that_does_not_end_is_given_up() -> None:
     with pytest.raises(process.NoAnswer, match=r"did not answer within 0\.2 s"):
         process.run(["sleep", "20"], timeout_s=0.2)
+
+
+def test_what_a_program_that_does_not_end_has_started_ends_with_it(tmp_path: Path) -> None:
+    script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(process.NoAnswer):
+        process.run(["sh", "-c", script], timeout_s=2)
+    pid = int((tmp_path / "pid").read_text())
+    until_s = time.monotonic() + 60
+    while proc.state_of(pid) not in ("", "Z") and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert proc.state_of(pid) in ("", "Z")
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
