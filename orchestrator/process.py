@@ -144,11 +144,7 @@ def run(
             encoding="utf-8",
             errors=undecodable,
         ) as started:
-            try:
-                stdout, stderr = started.communicate(text, timeout=timeout_s)
-            except BaseException:  # also where the user interrupts us
-                _kill(started)
-                raise
+            stdout, stderr = _said(started, text, timeout_s)
     except FileNotFoundError:
         raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
     except OSError as error:
@@ -158,6 +154,15 @@ def run(
             f"{command[0]} did not answer within {timeout_s:g} s; was running: {' '.join(command)}"
         ) from None
     return Finished(tuple(command), started.returncode, stdout, stderr)
+
+
+def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) -> tuple[str, str]:
+    """What a program writes to its end. It is killed where that takes longer, or where the user interrupts us."""
+    try:
+        return started.communicate(text, timeout=timeout_s)
+    except BaseException:
+        _kill(started)
+        raise
 
 
 def login_environment() -> dict[str, str]:
