@@ -8,7 +8,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from orchestrator.attempts.after import Awaited, awaited
 from orchestrator.attempts.beside import shell
 from orchestrator.attempts.cancel import cancel
 from orchestrator.attempts.held import find as find_held
@@ -17,7 +16,7 @@ from orchestrator.attempts.hold import hold as make_hold
 from orchestrator.attempts.resume import resume
 from orchestrator.attempts.submit import first as submit_first
 from orchestrator.dryrun.look import DryRun
-from orchestrator.dryrun.look import dry_run as look
+from orchestrator.dryrun.look import dry_run as look_ahead
 from orchestrator.errors import TorusrunError, UserError
 from orchestrator.plans.attempt import changes
 from orchestrator.plans.kept import read_plan
@@ -28,6 +27,7 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import absolute
 from orchestrator.states import State
 from orchestrator.watch.follow import follow
+from orchestrator.watch.fresh import look, once_held, to_wait_for
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import View, read_record
 from training.checkpoint.manifest import Checkpoint, newest_complete
@@ -69,7 +69,7 @@ class Run:
 
     def cancel(self) -> None:
         """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
-        cancel(self.folder, _look)
+        cancel(self.folder, look)
 
     def resume(
         self,
@@ -89,22 +89,19 @@ class Run:
         own. Raises UserError as `attempts.resume.resume` does.
         """
         made = changes(time, nodes, grid, exclude)
-        into = find_held(held, _look) if held else None
-        return resume(self.folder, _look, made, force=force, new_image=new_image, into=into)
+        into = find_held(held, look) if held else None
+        return resume(self.folder, look, made, force=force, new_image=new_image, into=into)
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """Run a command, or a shell, beside a rank at work, in its image; its exit code.
 
         What it reads and writes is this process's own. Raises UserError when the run is not at work.
         """
-        return shell(self.folder, rank, command, _look, terminal=terminal)
+        return shell(self.folder, rank, command, look, terminal=terminal)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""
-        for view in follow(self.folder):
-            if view.state.over or self.folder.attempt(view.attempt).keeper.exists():
-                break
-        return self.status()
+        return once_held(self.folder)
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""
@@ -136,8 +133,8 @@ def submit_planned(
     if held:
         if after or after_any:
             raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
-        return Run(submit_first(planned, absolute(path).parent, into=find_held(held, _look)))
-    return Run(submit_first(planned, absolute(path).parent, _awaited(planned, after, after_any)))
+        return Run(submit_first(planned, absolute(path).parent, into=find_held(held, look)))
+    return Run(submit_first(planned, absolute(path).parent, to_wait_for(planned.site.scheduler, after, after_any)))
 
 
 def hold(
@@ -169,19 +166,7 @@ def dry_run(
 ) -> DryRun:
     """What `submit` would submit and what its job would run; nothing is written. Raises as `submit` does."""
     planned = plan(path, site=site, settings=settings)
-    return look(planned, _awaited(planned, after, after_any))
-
-
-def _awaited(planned: Plan, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
-    scheduler = planned.site.scheduler
-    well = awaited(views([index.find(word) for word in after], fresh=True), scheduler)
-    any_end = awaited(views([index.find(word) for word in after_any], fresh=True), scheduler, any_end=True)
-    return [*well, *any_end]
-
-
-def _look(run: RunFolder) -> View:
-    """A run as its scheduler sees it now, before something is done to it."""
-    return views([run], fresh=True)[0]
+    return look_ahead(planned, to_wait_for(planned.site.scheduler, after, after_any))
 
 
 def open_run(word: str) -> Run:

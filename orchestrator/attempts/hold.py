@@ -29,10 +29,11 @@ def hold(plan: Plan, source: Path, time_s: float | None, idle_s: float, name: st
     return submit.first(held_plan(plan, time_s, name), source, idle_s=idle_s)
 
 
-def held_plan(plan: Plan, time_s: float | None, name: str | None) -> Plan:
+def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = "") -> Plan:
     """The plan of a run that asks for what the run of `plan` asks for, and whose ranks only show that they start.
 
-    For trainings they load PyTorch, which then lies in the memory of every node.
+    For trainings they load PyTorch, which then lies in the memory of every node. `run_id` is given where it was chosen
+    elsewhere.
     """
     name = _parsed("--name", NAME, name) if name else f"held-{plan.run.name}"[:LONGEST_NAME]
     python = "python3" if plan.run.image else plan.python
@@ -52,7 +53,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None) -> Plan:
     )
     if run.time_s <= plan.site.stop_before_s:
         raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
-    run_id = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    run_id = run_id or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = plan.folder.with_name(run_id)
     return replace(plan, run_id=run_id, run=run, folder=folder, chosen=None, stretch=None, recipe_changes=())
 

@@ -39,13 +39,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.api import open_run
-    from orchestrator.remote import verbs
+    from orchestrator.remote import known, verbs
 
-    options = [f"--{name}={value}" for name in ("time", "nodes", "grid") if (value := getattr(args, name)) is not None]
-    options += [f"--exclude={host}" for host in args.exclude]
-    options += [f"--{name.replace('_', '-')}" for name in ("force", "new_image", "wait") if getattr(args, name)]
-    if (code := verbs.run(args.run_id, "resume", options)) is not None:
-        return code
+    if away := known.find(args.run_id):
+        return verbs.run_there(away, "resume", [*_options(args), f"--in={known.held_on(away.host, args.held)}"])
     resumed = open_run(args.run_id)
     checkpoint = resumed.resume(
         time=args.time,
@@ -63,3 +60,10 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.commands.watch import follow_to_end
 
     return follow_to_end(resumed.folder)
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """The options as they were given, for a login node."""
+    options = [f"--{name}={value}" for name in ("time", "nodes", "grid") if (value := getattr(args, name)) is not None]
+    options += [f"--exclude={host}" for host in args.exclude]
+    return options + [f"--{name.replace('_', '-')}" for name in ("force", "new_image", "wait") if getattr(args, name)]

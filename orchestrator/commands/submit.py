@@ -52,15 +52,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.ask or args.json) and not args.dry_run:
         raise UserError(f"{'--ask' if args.ask else '--json'} goes with --dry-run: add it, or leave this out")
-    if args.dry_run or args.print_script:
-        if args.held:
-            raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-        return _dry_run(args)
+    shows = args.dry_run or args.print_script
+    if shows and args.held:
+        raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
     from orchestrator.api import plan, submit_planned
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if planned.site.host:
-        return _submit_there(args, planned)
+        return _show_there(args, planned) if shows else _submit_there(args, planned)
+    if shows:
+        return _dry_run(args)
     submitted = submit_planned(planned, args.file, after=args.after, after_any=args.after_any, held=args.held)
     print(submitted.id, flush=True)
     if not args.wait:
@@ -74,11 +75,25 @@ def _submit_there(args: argparse.Namespace, planned: Plan) -> int:
     """Submit through the login node of the run's site."""
     from orchestrator.remote import submit, verbs
 
-    if args.after or args.after_any or args.held:
-        raise UserError("--after, --after-any and --in go through no login node yet: submit on the login node itself")
-    submitted = submit.submit(planned, args.file, site=args.site, settings=args.settings)
+    submitted = submit.submit(
+        planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
+        held=args.held,
+    )  # fmt: skip
     print(submitted.run, flush=True)
     return verbs.run_there(submitted, "watch") if args.wait else DONE
+
+
+def _show_there(args: argparse.Namespace, planned: Plan) -> int:
+    """What would be submitted, as the login node of the run's site tells it."""
+    from orchestrator.remote import known, of_file
+    from orchestrator.remote.host import of
+
+    flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
+    options = [f"--{name}" for name, given in flags.items() if given]
+    if host := of(planned.site):
+        options += [f"--after={known.on(host, word)}" for word in args.after]
+        options += [f"--after-any={known.on(host, word)}" for word in args.after_any]
+    return of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings)
 
 
 def _dry_run(args: argparse.Namespace) -> int:

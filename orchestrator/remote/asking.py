@@ -79,6 +79,13 @@ def verb(link: Lasting, argv: list[str]) -> int:
     return code
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A text in which each of these paths has its other name."""
+    for path, name in names.items():
+        text = text.replace(path, name)
+    return text
+
+
 def shown(stream: IO[str]) -> Take:
     """What arrives in pieces, on a stream of ours; a character may arrive in two of them."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -104,6 +104,41 @@ def find(word: str) -> Known | None:
     return matching[0]
 
 
+def on(host: LoginHost, word: str) -> str:
+    """The id of the run on this login node that `word` names, or `word` where nobody here knows it: the node may.
+
+    Raises UserError where it names a run elsewhere.
+    """
+    found = find(word)
+    if found is None:
+        if here := _here(word):
+            raise _elsewhere(here, "this machine", host)
+        return word
+    if found.host.address != host.address:
+        raise _elsewhere(found.run, found.host.address, host)
+    return found.run
+
+
+def held_on(host: LoginHost, word: str) -> str:
+    """The word for a held allocation, which the login node looks up. Raises UserError where it names one elsewhere."""
+    named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
+    if named and not any(run.host.address == host.address for run in named):
+        raise _elsewhere(named[0].run, named[0].host.address, host)
+    return word
+
+
+def _here(word: str) -> str:
+    """The id of the run of this machine that `word` names, '' where it names none."""
+    try:
+        return index.find(word).run_id
+    except UserError:
+        return ""
+
+
+def _elsewhere(run: str, place: str, host: LoginHost) -> UserError:
+    return UserError(f"{run} is a run of {place}, and this one goes to {host.address}: name a run there")
+
+
 def _made_s(run_id: str) -> float:
     try:
         return (index.place() / run_id).lstat().st_mtime

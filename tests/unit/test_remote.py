@@ -3,10 +3,8 @@
 import io
 import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,69 +18,7 @@ from orchestrator.remote.host import LinkLost, LoginHost
 from orchestrator.remote.known import Known
 from orchestrator.remote.session import Lasting
 from orchestrator.states import State
-
-HERE = LoginHost("nobody@nowhere", python=sys.executable)
-
-
-class Pipe:
-    """A link to a process of this machine. It breaks after `lives` bytes have come through it."""
-
-    def __init__(self, command: str, home: Path, lives: float = float("inf")) -> None:
-        env = {"HOME": str(home), "PATH": os.defpath, "SHELL": "/bin/sh", "PYTHONPATH": str(home)}
-        self._process = subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=home
-        )
-        self.lives = lives
-
-    def send(self, data: bytes) -> None:
-        try:
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
-        except OSError:
-            raise LinkLost("the pipe broke") from None
-
-    def receive(self) -> bytes:
-        ready = self.lives > 0 and select.select([self._process.stdout], [], [], 60)[0]
-        data = os.read(self._process.stdout.fileno(), 1 << 16) if ready else b""
-        data = data[: int(min(self.lives, len(data)))]
-        self.lives -= len(data)
-        if not data:
-            raise LinkLost("the pipe broke")
-        return data
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home where torusrun has been installed."""
-    place = tmp_path_factory.mktemp("installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "connect", lambda host, command: Pipe(command, place))
-        Lasting(HERE, 0).close()
-    return place
-
-
-@pytest.fixture
-def far(bare: Path, installed: Path) -> Path:
-    """The home of the other side, with torusrun."""
-    (bare / ".local").mkdir()
-    (bare / ".local/share").symlink_to(installed / ".local/share")
-    return bare
-
-
-@pytest.fixture
-def bare(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of the other side, where nothing is installed; `session.connect` leads there."""
-    place = tmp_path / "far"
-    place.mkdir()
-    monkeypatch.setattr(session, "connect", lambda host, command: Pipe(command, place))
-    monkeypatch.setattr(session, "WAITS_S", (0.0,))
-    yield place
+from tests.unit.far import HERE, Pipe
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> None:

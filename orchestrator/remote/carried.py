@@ -1,0 +1,81 @@
+"""A run file on its way to a login node: its text, its site, what overrides it, and its code."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.attempts.create import written
+from orchestrator.code.freeze import freeze
+from orchestrator.containers import source
+from orchestrator.errors import UserError
+from orchestrator.plans.fits_command import NO_CODE
+from orchestrator.plans.plan import Plan
+from orchestrator.remote import sent
+from orchestrator.remote.session import Lasting
+from orchestrator.runs import provenance
+from orchestrator.spec.load import Loaded
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.write import as_written
+
+PIECE_BYTES = 1 << 18
+
+
+def check_image(loaded: Loaded) -> None:
+    """Raise UserError where the image is a file of this machine."""
+    image = loaded.run.image
+    if image and source.is_path(image) and not image.startswith(("/", "~")):
+        problem = f"{image!r} is a file of this machine: give the absolute path that it has on {loaded.site.host}"
+        raise UserError(f"{loaded.source}: image: {problem}, or the name of an image file that comes with torusrun")
+
+
+def request(loaded: Loaded, planned: Plan, settings: Sequence[str], *, code: bool = True) -> dict[str, Any]:
+    """What `there` makes the plan of; without its code unless `code`, which is sent by `send_code`."""
+    folder = absolute(loaded.source).parent
+    gathered, diff = provenance.gather(folder)
+    asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
+    values = as_written(replace(loaded.site, host=None, connect=None))
+    without = [f"code={NO_CODE}"] if planned.code and not code else []
+    return {
+        "run": planned.run_id,
+        "source": loaded.source,
+        "file": Path(loaded.source).name,
+        "text": loaded.text,
+        "site": {key: value for key, value in values.items() if value is not None},
+        "site_source": loaded.site_source,
+        "site_name": Path(loaded.site_source).stem,
+        "settings": [*settings, *without],
+        "provenance": {"git": gathered["git"], "submitted_from": asked_from},
+        "diff": diff,
+        "code": None,
+    }
+
+
+def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None:
+    """Freeze the code and send the files that are not there yet; how the request names it, None where there is none."""
+    if not planned.code:
+        return None
+    frozen = freeze(planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned))
+    entries = sent.listing(copy)
+    files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}
+    for sha256 in link.ask({"ask": "missing", "sha256s": sorted(files)})[0]["missing"]:
+        _send(link, sha256, files[sha256])
+    record = frozen.record()
+    origin = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
+    return sent.as_json(entries, frozen.checksum, origin)
+
+
+def _send(link: Lasting, sha256: str, path: Path) -> None:
+    size, at = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while True:
+            piece = file.read(PIECE_BYTES)
+            last = at + len(piece) >= size
+            link.ask({"ask": "keep", "sha256": sha256, "at": at, "last": last}, piece)
+            at += len(piece)
+            if last:
+                return

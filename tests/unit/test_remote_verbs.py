@@ -1,0 +1,73 @@
+"""Verbs of run files whose site has a login node: what is asked there, and which runs a word can name there."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.remote import known
+from orchestrator.remote.host import LoginHost
+from orchestrator.remote.known import Known
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from tests.unit.far import HERE
+from tests.unit.run_folders import make, write_specs
+
+SITE = f"""host: {HERE.address}
+connect: fabric
+python: {sys.executable}
+scheduler: local
+launcher: spawn
+node: {{ranks: 1, interface: lo}}
+"""
+OTHER = LoginHost("nobody@elsewhere")
+
+
+@pytest.fixture
+def run_file(home: Path, far: Path) -> Path:
+    """A run file for the other side, with code, in a folder whose name no shell would take."""
+    folder = home / 'it\'s "my" folder'
+    folder.mkdir()
+    (folder / "site.yaml").write_text(SITE)
+    (folder / "program.sh").write_text("echo ran\n")
+    (folder / "my run.yaml").write_text("name: asked\nsite: ./site.yaml\ncommand: [sh, program.sh]\n")
+    return folder / "my run.yaml"
+
+
+def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", str(run_file), "--dry-run", "--set", 'env.A=it\'s "so"\u00e9']) == 0
+    said = capsys.readouterr()
+    assert f"Files in the run folder, {far}/torusrun/runs/asked-" in said.out
+    assert f"Code, copied from {run_file.parent}\n" in said.out and "A=" in said.out
+    assert "/calls/" not in said.out + said.err
+    assert not (far / "torusrun").exists() and not known.runs(), "nothing is submitted"
+    assert not list((far / ".local/state/torusrun/calls").iterdir())
+    assert main(["submit", str(run_file), "--print-script", "--set", "code_limit=1B"]) == 2
+    assert "code_limit" in capsys.readouterr().err
+
+
+def test_a_mistake_that_is_found_over_there_is_told_with_the_path_of_here(
+    run_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = ["--set", "image=/nowhere/image.sif"]
+    for verb in (["submit", str(run_file), "--dry-run", *image], ["submit", str(run_file), *image]):
+        assert main(verb) in (2, 3)
+        said = capsys.readouterr()
+        assert "/nowhere/image.sif" in said.err and "/calls/" not in said.err and not said.out
+
+
+def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) -> None:
+    make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    for name, host in (("far-1", HERE), ("else-1", OTHER)):
+        known.keep(Known(name, host, "site", 1000.0))
+    assert known.on(HERE, "far") == "far-1" and known.on(HERE, "made-there-by-hand") == "made-there-by-hand"
+    for word, place in (("else", OTHER.address), ("made", "this machine"), ("last", "this machine")):
+        with pytest.raises(UserError, match=f"is a run of {place}, and this one goes to {HERE.address}"):
+            known.on(HERE, word)
+    assert [known.held_on(HERE, word) for word in ("", "last", "far", "new")] == ["", "last", "far", "new"]
+    with pytest.raises(UserError, match="else-1 is a run of nobody@elsewhere"):
+        known.held_on(HERE, "else")
