@@ -1,7 +1,9 @@
 """The verbs from a laptop through a real sshd, with links that break. The login node itself is the scheduler."""
 
 import json
+import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,9 @@ kill_after: 5s
 """
 COUNTS = "i=0; until test -e ../enough; do i=$((i+1)); echo line $i; sleep 0.1; done"
 RUN = "name: {name}\nsite: ../site.yaml\ncommand: [sh, program.sh]\n"
+
+
+CALLS = "home/.local/state/torusrun/calls"
 
 
 @pytest.fixture(scope="module")
@@ -104,21 +109,12 @@ def test_nothing_is_installed_or_sent_twice(away: Away, laptop: Laptop) -> None:
 
 def test_following_a_log_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
     run_id = submit(laptop, "long", COUNTS)
-    calls = away.folder / "home/.local/state/torusrun/calls"
-    known = set(calls.glob("*/out"))
+    calls = away.folder / CALLS
+    known = set(calls.iterdir())
     follower = laptop.begin("logs", run_id, "--follow")
-    # The first connection must not break: a host that does not answer at all is told of at once.
-    until(
-        lambda: set(calls.glob("*/out")) - known or follower.poll() is not None, "the call of the first connection", 60
-    )
-    assert follower.poll() is None, follower.communicate()
+    begun(follower, calls, known)
     for _ in range(3):
-        before = away.login.connections()
-        laptop.unplug()
-        away.login.drop()
-        time.sleep(1)
-        laptop.plug()
-        until(lambda before=before: away.login.connections() > before, "a new connection")
+        cut(away)
     folder = Path(state(laptop, run_id)["folder"].partition(":")[2])
     (folder / "enough").touch()
     out, err = follower.communicate(timeout=240)
@@ -127,10 +123,64 @@ def test_following_a_log_goes_on_where_it_was_when_links_break(away: Away, lapto
     assert "connected again" in err
 
 
+def begun(follower: subprocess.Popen[str], calls: Path, known: set[Path]) -> Path:
+    """The folder of the call that `follower` has begun: its first connection must not break."""
+    until(lambda: set(calls.iterdir()) - known or follower.poll() is not None, "the call of the first connection", 60)
+    assert follower.poll() is None, follower.communicate()
+    return (set(calls.iterdir()) - known).pop()
+
+
+def cut(away: Away) -> None:
+    """Take the link away until a new connection has been made."""
+    before = away.login.connections()
+    away.laptop.unplug()
+    away.login.drop()
+    time.sleep(1)
+    away.laptop.plug()
+    until(lambda: away.login.connections() > before, "a new connection")
+
+
+def test_watching_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+    run_id = submit(laptop, "watched", COUNTS)
+    calls = away.folder / CALLS
+    known = set(calls.iterdir())
+    follower = laptop.begin("watch", run_id)
+    call = begun(follower, calls, known)
+    until(lambda: (call / "err").read_bytes(), "the first line")
+    for stream in ("out", "err"):
+        os.link(call / stream, away.folder / f"whole-{stream}")  # the call is forgotten at its end
+    cut(away)
+    cut(away)
+    (Path(state(laptop, run_id)["folder"].partition(":")[2]) / "enough").touch()
+    out, err = follower.communicate(timeout=240)
+    assert follower.returncode == 0 and "connected again" in err, err
+    assert out == (away.folder / "whole-out").read_text() and "COMPLETED" in out
+    lines = [line for line in err.splitlines() if not line.startswith("torusrun: ")]
+    assert lines == (away.folder / "whole-err").read_text().splitlines() and "COMPLETED" in lines[-1]
+
+
+def test_collecting_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+    run_id = submit(laptop, "large", "head -c 30000000 /dev/urandom | base64")
+    assert laptop.torusrun("watch", run_id).returncode == 0
+    collector = laptop.begin("collect", run_id, "large")
+    log, arrived, cuts = "attempts/1/logs/rank-0000.log", 0, 0
+    while collector.poll() is None and cuts < 3:
+        now = sum(path.stat().st_size for path in laptop.home.glob(f".torusrun-*/{log}"))
+        if now > arrived:
+            away.login.drop()
+            arrived, cuts = now, cuts + 1
+        time.sleep(0.02)
+    _, err = collector.communicate(timeout=240)
+    assert collector.returncode == 0 and cuts and err.count("connected again") >= cuts, err
+    there = Path(state(laptop, run_id)["folder"].partition(":")[2])
+    assert (laptop.home / "large" / log).read_bytes() == (there / log).read_bytes()
+    assert not list(laptop.home.glob(".torusrun-*")) and not list(there.parent.glob(".torusrun-collect-*"))
+
+
 def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Laptop) -> None:
     path = write(laptop, "single", "sleep 1")
     laptop.put("project/large", "x" * 3_000_000 + str(time.time()))
-    calls, cuts = away.folder / "home/.local/state/torusrun/calls", 0
+    calls, cuts = away.folder / CALLS, 0
     submitter = laptop.begin("submit", path)
     while submitter.poll() is None and cuts < 3:  # once it has sent something, whenever that is
         if list((away.folder / "home/.cache/torusrun/files").glob("*/.*")) or list(calls.glob("submit-single-*")):
@@ -152,7 +202,7 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
     laptop.put("page/program.sh", "test -e ../../again && exit 0; touch ../../again; exec sleep 600")
     page = (REPO / "docs" / "remote.md").read_text()
     commands = re.findall(r"^    torusrun (.*)$", page, re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 10
     for command in commands:
         if command.startswith("cancel"):
             until(lambda: state(laptop, "last")["state"] == "RUNNING", "the run to begin")
@@ -161,7 +211,7 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
         if command.startswith("cancel"):
             assert laptop.torusrun("watch", "last").returncode == 1
             assert state(laptop, "last")["state"] == "CANCELLED"
-    assert state(laptop, "last")["attempt"] == 2
+    until(lambda: state(laptop, "last")["state"] == "COMPLETED", "the run after it")
     assert (laptop.home / "results/run/attempts/2/end.json").exists()
 
 
