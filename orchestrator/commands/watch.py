@@ -25,8 +25,10 @@ from orchestrator.errors import DONE, RUN_FAILED
 from orchestrator.states import State
 
 if TYPE_CHECKING:
+    from orchestrator.remote.known import Known
     from orchestrator.runs.folder import RunFolder
     from orchestrator.watch.view import View
+    from orchestrator.watch.watched import Watched
 
 MOST_ROWS = 40  # of the table that is left on a terminal
 
@@ -41,13 +43,31 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import verbs
     from orchestrator.watch import selection
 
-    if (code := verbs.watch(args.run_ids)) is not None:
-        return code
-    runs = selection.named(args.run_ids) if args.run_ids else _at_work()
+    away = verbs.of_one_host(args.run_ids) if args.run_ids else []
+    runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
+    away = away if args.run_ids or runs else verbs.of_one_host([])
+    if away:
+        return _watch_there(away)
     if not runs:
         print("no run is pending or running; `torusrun watch last` shows the newest one")
         return DONE
-    views = _follow(runs)
+    return _outcome(_follow(runs))
+
+
+def _watch_there(away: Sequence[Known]) -> int:
+    """Watch runs of a login node: on a terminal they are drawn here, else what is printed there appears here."""
+    from orchestrator.remote import verbs
+    from orchestrator.watch import terminal
+
+    if not terminal.drawable(sys.stderr):
+        return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
+    from orchestrator.remote.feed import Feed
+
+    with Feed(away) as feed:
+        return _outcome(_on_screen(feed))
+
+
+def _outcome(views: Sequence[View]) -> int:
     return DONE if all(view.state is State.COMPLETED for view in views) else RUN_FAILED
 
 
@@ -66,30 +86,36 @@ def _at_work() -> list[RunFolder]:
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
     from orchestrator.watch import terminal
+    from orchestrator.watch.watched import WatchedHere
 
-    if not terminal.drawable(sys.stderr):
-        from orchestrator.watch import printed
+    watched = WatchedHere(runs)
+    if terminal.drawable(sys.stderr):
+        return _on_screen(watched)
+    from orchestrator.watch import printed
 
-        views = printed.show(runs)
-        _table(runs, views)
-        return views
+    views = printed.show(runs)
+    _table(watched, views)
+    return views
+
+
+def _on_screen(watched: Watched) -> list[View]:
     from orchestrator.watch.screen import Screen
 
-    screen = Screen(runs)
+    screen = Screen(watched)
     try:
         screen.follow()
     except KeyboardInterrupt:
-        _table(runs, screen.views)
+        _table(watched, screen.views)
         raise
-    _table(runs, screen.views)
+    _table(watched, screen.views)
     return screen.views
 
 
-def _table(runs: Sequence[RunFolder], views: Sequence[View]) -> None:
+def _table(watched: Watched, views: Sequence[View]) -> None:
     from orchestrator.watch import listing, report, terminal
 
     if len(views) == 1:
-        report.show(runs[0], views[0])
+        report.show(watched.rows(views[0]), views[0].state)
         return
     from orchestrator.watch.attention import counts, ordered
 
@@ -105,5 +131,5 @@ def follow_to_end(folder: RunFolder) -> int:
     from orchestrator.watch import live, report
 
     view = live.show(folder)
-    report.show(folder, view)
+    report.show(report.rows(folder, view), view.state)
     return DONE if view.state is State.COMPLETED else RUN_FAILED

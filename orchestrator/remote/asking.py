@@ -15,19 +15,30 @@ from orchestrator.errors import USER_MISTAKE, SiteError, TorusrunError, UserErro
 from orchestrator.remote.session import Lasting
 
 Take = Callable[[bytes], object]
+LOOKS_S = 2.0
 
 
-def call(link: Lasting, argv: list[str], request: Mapping[str, Any], out: Take, err: Take, name: str) -> int:
+def call(
+    link: Lasting,
+    argv: list[str],
+    request: Mapping[str, Any],
+    out: Take,
+    err: Take,
+    name: str,
+    between: Callable[[], float] = lambda: LOOKS_S,
+) -> int:
     """Run `python -m ARGV...` on the login node and hand on what it writes, as it comes; its exit code.
 
-    A call of the same name is not made twice. `err` gets what it writes to its standard error.
+    A call of the same name is not made twice. `between` is called before each question, and says for how many seconds
+    the login node may wait for something to answer. `err` gets what it writes to its standard error.
     Raises Gone when the call is gone, LinkLost when the link is.
     """
     link.ask({"ask": "start", "call": name, "argv": argv}, json.dumps(request).encode())
     out_at = err_at = 0
     try:
         while True:
-            answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at})
+            wait_s = between()
+            answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
             out_at, err_at = out_at + answer["out"], err_at + answer["err"]
             if answer["out"]:
                 out(data[: answer["out"]])

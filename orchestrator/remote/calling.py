@@ -20,7 +20,8 @@ from orchestrator.runs.files import write_text
 
 UNREAD_S = 1800.0
 TELLS = ("logs", "watch", "status")
-THERE = "orchestrator.remote.there"  # it reads its request in the folder of the call
+# These read their requests in the folder of the call.
+THERE, TELLING = "orchestrator.remote.there", "orchestrator.remote.telling"
 LOOKS_S = 0.05
 KILLED_AFTER_S = 10.0
 
@@ -31,7 +32,7 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     (folder / ".lock").rename(folder / "lock")  # nobody sees it before it is held
     argv = json.loads((folder / "argv.json").read_text())
-    if argv == [THERE]:
+    if argv in ([THERE], [TELLING]):
         argv.append(str(folder))
     with open(folder / "out", "ab") as out, open(folder / "err", "ab") as errors:
         program = process.start(
@@ -39,8 +40,9 @@ def main() -> None:
             environment={**process.login_environment(), "PYTHONUNBUFFERED": "1"},
             output=out, errors=errors, own_group=True, parent_death=signal.SIGTERM,
         )  # fmt: skip
-        code = _watched(program, folder, unread=bool({*argv[1:2]} & {*TELLS}))
-    write_text(folder / "exit", str(code if code >= 0 else SITE_FAILED))
+        code = _watched(program, folder, unread=bool({*argv[:2]} & {*TELLS, TELLING}))
+    if folder.is_dir():
+        write_text(folder / "exit", str(code if code >= 0 else SITE_FAILED))
 
 
 def _watched(program: subprocess.Popen[bytes], folder: Path, *, unread: bool) -> int:
@@ -51,12 +53,20 @@ def _watched(program: subprocess.Popen[bytes], folder: Path, *, unread: bool) ->
             return program.wait(LOOKS_S)
         except subprocess.TimeoutExpired:
             pass
-        idle = unread and time.time() - (folder / "read").stat().st_mtime > UNREAD_S
-        if asked_s is None and (idle or (folder / "stop").exists()):
+        if asked_s is None and (_forgotten(folder, unread=unread) or (folder / "stop").exists()):
             asked_s = time.monotonic()
             os.killpg(program.pid, signal.SIGINT)
         elif asked_s is not None and time.monotonic() > asked_s + KILLED_AFTER_S:
             os.killpg(program.pid, signal.SIGKILL)
+
+
+def _forgotten(folder: Path, *, unread: bool) -> bool:
+    """Whether nobody asks for what the call writes any more."""
+    try:
+        read_s = (folder / "read").stat().st_mtime
+    except FileNotFoundError:
+        return True
+    return unread and time.time() - read_s > UNREAD_S
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ A folder of the call, in ~/.local/state/torusrun/calls, has
     left                        a link to files that are to be fetched
     read                        touched whenever somebody reads
     stop                        there when it is to end
+    told                        what it was told last
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from orchestrator.runs.files import write_text
 from orchestrator.spec.paths import state_folder
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
-LOOKS_S, BETWEEN_S = 2.0, 0.05
+BETWEEN_S = 0.05
 BLOCK_BYTES = 1 << 20
 KEPT_S = 7 * 86400.0
 STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
@@ -64,10 +65,10 @@ def start(name: str, argv: list[str], request: bytes) -> None:
         process.detach(process.module(sys.executable, "orchestrator.remote.calling", folder), errors)
 
 
-def read(name: str, out: int, err: int) -> tuple[dict[str, Any], bytes]:
+def read(name: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
     """What a call has written from these offsets on, waiting a moment for some, and how it ended if it has."""
     folder = folder_of(name)
-    until_s = time.monotonic() + LOOKS_S
+    until_s = time.monotonic() + wait_s
     with contextlib.suppress(OSError):
         os.utime(folder / "read")
     while True:
@@ -119,6 +120,11 @@ def fetch(name: str, file: str, at: int) -> bytes:
     if not path.is_relative_to(folder):
         raise SiteError(f"{file!r} is not below {folder}")
     return _from(path, at)
+
+
+def tell(name: str, text: str) -> None:
+    """Tell a call something while it runs."""
+    write_text(folder_of(name) / "told", text, secret=True)
 
 
 def stop(name: str) -> None:

@@ -65,7 +65,12 @@ def _start(question: dict[str, Any], payload: bytes) -> Answer:
 
 
 def _read(question: dict[str, Any], payload: bytes) -> Answer:
-    return calls.read(question["call"], question["out"], question["err"])
+    return calls.read(question["call"], question["out"], question["err"], question["wait_s"])
+
+
+def _tell(question: dict[str, Any], payload: bytes) -> Answer:
+    calls.tell(question["call"], question["text"])
+    return {}, b""
 
 
 def _stop(question: dict[str, Any], payload: bytes) -> Answer:
@@ -87,6 +92,7 @@ QUESTIONS: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
     "keep": _keep,
     "start": _start,
     "read": _read,
+    "tell": _tell,
     "stop": _stop,
     "forget": _forget,
     "fetch": _fetch,

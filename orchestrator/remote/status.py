@@ -51,11 +51,15 @@ def _asked(group: tuple[LoginHost, list[Known]]) -> list[tuple[str, View]]:
 
 def _told(run: Known, said: dict[str, Any] | None) -> View:
     if said is None:
-        return _unknown(
-            run, f"{run.host.address} has no run of this name: it was removed, or its submission did not arrive"
-        )
+        return missing(run)
     known.seen(run, said)
     return view_of(run, said)
+
+
+def missing(run: Known) -> View:
+    """A run that the login node does not have."""
+    why = "has no run of this name: it was removed, or its submission did not arrive"
+    return _unknown(run, f"{run.host.address} {why}")
 
 
 def view_of(run: Known, said: dict[str, Any]) -> View:

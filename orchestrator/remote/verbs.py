@@ -17,17 +17,17 @@ def run(word: str, verb: str, options: Sequence[str] = ()) -> int | None:
     return None if found is None else run_there(found, verb, options)
 
 
-def watch(words: Sequence[str]) -> int | None:
-    """Run `torusrun watch RUN...` where these runs are; its exit code. None where all are of this machine.
+def of_one_host(words: Sequence[str]) -> list[Known]:
+    """The runs on a login node that these words name, or, without words, those that may go on; [] for none.
 
-    Raises UserError where they are in several places.
+    Raises UserError where the runs are in several places.
     """
-    here, there = known.split(words) if words else ([], [])
-    if not there:
-        return None
-    if here or len({run.host for run in there}) > 1:
-        raise UserError("these runs are on several machines: watch those of one at a time; `torusrun status` shows all")
-    return run_there(there[0], "watch", [run.run for run in there[1:]])
+    here, there = known.split(words)
+    there = there if words else [run for run in there if not run.over]
+    if there and (here or len({run.host for run in there}) > 1):
+        names = ", ".join(sorted({run.host.address for run in there} | ({"this machine"} if here else set())))
+        raise UserError(f"these runs are on {names}: name those of one; `torusrun status` shows all")
+    return there
 
 
 def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:

@@ -131,7 +131,7 @@ class _Followed:
         if self.files != before or self.metrics != measured or self._is_stale():
             self._view()
         else:
-            self.view = _aged(self.whole, self.looked_s - self.viewed_s)
+            self.view = aged(self.whole, self.looked_s - self.viewed_s)
         return self.files != before or (self.record.settled and not self.over)
 
     def _is_stale(self) -> bool:
@@ -143,7 +143,7 @@ class _Followed:
         self.view = self.whole = self.record.view(self.status, time.time())
 
 
-def _aged(view: View, by_s: float) -> View:
+def aged(view: View, by_s: float) -> View:
     """The same run that much later, nothing having happened."""
     if view.state is not State.RUNNING:
         return view

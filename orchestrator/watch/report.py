@@ -54,11 +54,11 @@ def _done(run: RunFolder) -> dict[str, Any]:
         return {}
 
 
-def show(run: RunFolder, view: View) -> None:
-    """Print the table; on a terminal what is long is folded in its column."""
+def show(table: list[tuple[str, str]], state: State) -> None:
+    """Print the table of a run; on a terminal what is long is folded in its column."""
     if terminal.drawable(sys.stdout):
-        return _drawn(rows(run, view), view.state)
-    for name, value in rows(run, view):
+        return _drawn(table, state)
+    for name, value in table:
         print(f"{name:13}  {value}")
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,14 +14,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.runs.folder import RunFolder
 from orchestrator.watch import many, one, terminal
 from orchestrator.watch.attention import ordered
-from orchestrator.watch.detail import Details
-from orchestrator.watch.follow import Followed
 from orchestrator.watch.keys import Keys
 from orchestrator.watch.many import Window
 from orchestrator.watch.view import View
+from orchestrator.watch.watched import OneWatched, Watched
 from orchestrator.watch.width import cut
 
 SLICE_S = 0.2  # between looks at the size of the terminal
@@ -31,24 +29,23 @@ MOVES = {"up": -1, "down": 1}
 class Screen:
     """Runs in full-screen: a table of many, and one of them with its details. `views` are as they were seen last."""
 
-    def __init__(self, runs: Sequence[RunFolder]) -> None:
-        self._folders = {str(run.folder): run for run in runs}
-        self._followed = Followed(runs)
+    def __init__(self, watched: Watched) -> None:
+        self._followed = watched
         self.views: list[View] = []
         self._window = Window(0, 0)
         self._selected = ""  # the folder of a run
-        self._details: Details | None = None
+        self._details: OneWatched | None = None
         self._nodes: Window | None = None  # of the page of all nodes of a run, where that is shown
         self._node_rows = 0
         self._suspended = False
-        if len(runs) == 1:
-            self._open(str(runs[0].folder))
 
     def follow(self) -> None:
         """Draw until all runs are over or the user leaves. The terminal is then as it was, whatever happens."""
         self.views = self._followed.look()
         if self._followed.over:
             return
+        if len(self.views) == 1:
+            self._open(self.views[0].folder)
         console = terminal.console(stderr=True)
         while self._show(console):
             os.kill(0, signal.SIGTSTP)
@@ -105,7 +102,7 @@ class Screen:
 
     def _open(self, folder: str) -> None:
         self._selected = folder
-        self._details = Details(self._folders[folder])
+        self._details = self._followed.details(folder)
 
     def _draw(self, live: Live, keys: Keys) -> None:
         console = live.console
@@ -134,18 +131,20 @@ class Screen:
         return found if blocks else [_in_ascii(line) for line in found]
 
     def _foot(self, with_keys: bool) -> str:
+        if self._followed.note:
+            return self._followed.note
         if not with_keys:
             return "ctrl-C leaves; the runs go on"
         if self._nodes:
             last = min(self._nodes.top + self._nodes.rows, self._node_rows)
             return f"q leaves  n the run  up, down scroll  rows {self._nodes.top + 1}-{last} of {self._node_rows}"
-        if len(self._folders) == 1:
+        if len(self.views) == 1:
             return "q leaves; the run goes on  n all nodes and ranks"
         if self._details:
             return "q leaves  esc all runs  n all nodes and ranks  up, down the next run"
         window = self._window
-        first, last = window.top + 1, min(window.top + window.rows, len(self._folders))
-        return f"q leaves  up, down select  enter shows one  rows {first}-{last} of {len(self._folders)}"
+        first, last = window.top + 1, min(window.top + window.rows, len(self.views))
+        return f"q leaves  up, down select  enter shows one  rows {first}-{last} of {len(self.views)}"
 
 
 def _steps(key: str, page: int, of_all: int) -> int:

@@ -268,11 +268,11 @@ def test_a_line_follows_the_width_of_its_terminal(run: RunFolder, monkeypatch: p
 def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report.show(run, FAILED)
+    report.show(report.rows(run, FAILED), FAILED.state)
     plain_lines = capsys.readouterr().out.splitlines()
     assert f"state          FAILED: {FAILED.reason}" in plain_lines
     screen = Screen(monkeypatch, "stdout")
-    report.show(run, FAILED)
+    report.show(report.rows(run, FAILED), FAILED.state)
     shown = screen.closed()
     assert "\x1b[31mFAILED: " in shown
     lines = [text.rstrip() for text in bare(shown).splitlines()]

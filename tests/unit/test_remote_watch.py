@@ -1,0 +1,103 @@
+"""`watch` of runs on a login node: drawn here from what is told there, through links that break."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from orchestrator.remote import known
+from orchestrator.remote.known import Known
+from orchestrator.remote.values import record_of
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.schedulers.local import job_id_of
+from orchestrator.states import State
+from orchestrator.watch.detail import Detail
+from tests.unit.far import HERE
+from tests.unit.run_folders import make, write_specs
+from tests.unit.terminals import Terminal, bare
+from tests.unit.test_watch_screen import DETAIL
+
+WATCH = """
+import sys
+from pathlib import Path
+from orchestrator.cli import main
+from orchestrator.remote import session
+from tests.unit.far import Pipe
+far, lives, *words = sys.argv[1:]
+left = [float(life) for life in lives.split()]
+session.connect = lambda host, command: Pipe(command, Path(far), left.pop(0) if left else float("inf"))
+session.WAITS_S = (1.0,)
+sys.exit(main(["watch", *words]))
+"""
+
+
+@pytest.fixture
+def running(far: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFolder]:
+    """The newer one of two runs on the other side that are at work, as far as anybody can tell."""
+    at_work = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    made = []
+    for name in ("one", "two"):
+        with monkeypatch.context() as there:
+            there.setenv("HOME", str(far))
+            there.delenv("XDG_STATE_HOME", raising=False)
+            (far / name).mkdir()
+            run = make(
+                write_specs(far / name), End(State.FAILED, ""), job_id_of(Path(f"/proc/{at_work.pid}/stat").read_text())
+            )
+        known.keep(Known(run.run_id, HERE, "far", 1000.0 + len(made)))
+        run.attempt(1).end.unlink()
+        run.ledger.write_text("".join(run.ledger.read_text().splitlines(keepends=True)[:3]))
+        made.append(run)
+    yield made[1]
+    at_work.kill()
+    at_work.wait()
+    for folder in (far / ".local/state/torusrun/calls").iterdir():
+        shutil.rmtree(folder)  # which ends the call
+
+
+def ends(run: RunFolder) -> None:
+    End(State.COMPLETED, "all 4 ranks ended well").write(run.attempt(1).end)
+
+
+def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Path) -> None:
+    with Terminal(WATCH, str(far), "9000 1500 2500", "last") as terminal:
+        terminal.until_shown("log of rank 0", "  a line of rank 0", "  another")
+        assert terminal.frame[0].startswith(f"{running.run_id} RUNNING ━━━")
+        terminal.until("the pipe broke; trying again")
+        terminal.until("q leaves; the run goes on", len(bare(terminal.written)))
+        shutil.rmtree(next((far / ".local/state/torusrun/calls").iterdir()))  # as after a restart of the login node
+        running.attempt(1).rank_log(0).write_text("a new line\n")
+        terminal.until_shown("log of rank 0", "  a new line")
+        ends(running)
+        assert terminal.ended() == 0 and terminal.restored
+    assert "state        COMPLETED: all 4 ranks ended well" in bare(terminal.written)
+    assert known.find("last").last["state"] == "COMPLETED", "the state is remembered"
+
+
+@pytest.mark.parametrize(("leave", "code"), [("q", 1), ("\x03", 130)], ids=["q", "ctrl-C"])
+def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
+    leave: str, code: int, running: RunFolder, far: Path
+) -> None:
+    with Terminal(WATCH, str(far), "", *(["*"] if code == 1 else [])) as terminal:
+        at = terminal.until("rows 1-2 of 2")
+        terminal.press("jj\r")
+        at = terminal.until("log of rank 0", at)
+        terminal.press("\x1b")
+        terminal.until("RUN ", at)
+        terminal.press(leave)
+        assert terminal.ended() == code and terminal.restored
+    assert not list((far / ".local/state/torusrun/calls").iterdir())
+
+
+def test_details_come_out_as_they_went_in() -> None:
+    found = record_of(Detail, json.loads(json.dumps(asdict(DETAIL))))
+    assert json.dumps(asdict(found)) == json.dumps(asdict(DETAIL)) and isinstance(found, Detail)
+    assert type(found.nodes[0]) is type(DETAIL.nodes[0])
+    assert record_of(Detail, {**asdict(found), "said": ["\x1b[2J"]}).said == ("\\x1b[2J",)
+    with pytest.raises(KeyError):
+        record_of(Detail, {})
