@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import termios
+import threading
 import tty
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -193,17 +194,23 @@ def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = N
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
+    main = threading.current_thread() is threading.main_thread()
+    # ctrl-C is for the program: with a handler we go on, and unlike SIG_IGN the program does not inherit it.
+    handler = signal.signal(signal.SIGINT, lambda number, frame: None) if main else None
     before = termios.tcgetattr(0) if raw else None
     try:
         if raw:
             tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
         environment = {**safe(clean_environment()), **(variables or {})}
-        return subprocess.run(command, env=environment, check=False).returncode
+        code = subprocess.run(command, env=environment, check=False).returncode
+        return code if code >= 0 else 128 - code
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
     finally:
         if before is not None:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
 
 
 def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:

@@ -27,6 +27,11 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.plans.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
+    if planned.site.host:
+        from orchestrator.remote import of_file
+
+        options = ["--json"] if args.json else []
+        return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
     if (before := checking.unbuilt(planned)) is not None:
         return _say(args.json, None, before, "the image is not built yet, so nothing in it was looked at")
     image = run_image.of_plan(planned)

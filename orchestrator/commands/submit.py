@@ -55,32 +55,25 @@ def run(args: argparse.Namespace) -> int:
     shows = args.dry_run or args.print_script
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from orchestrator.api import plan, submit_planned
+    from orchestrator.api import RunThere, plan, submit_planned
 
     planned = plan(args.file, site=args.site, settings=args.settings)
-    if planned.site.host:
-        return _show_there(args, planned) if shows else _submit_there(args, planned)
     if shows:
-        return _dry_run(args)
-    submitted = submit_planned(planned, args.file, after=args.after, after_any=args.after_any, held=args.held)
-    print(submitted.id, flush=True)
-    if not args.wait:
-        return DONE
-    from orchestrator.commands.watch import follow_to_end
-
-    return follow_to_end(submitted.folder)
-
-
-def _submit_there(args: argparse.Namespace, planned: Plan) -> int:
-    """Submit through the login node of the run's site."""
-    from orchestrator.remote import submit, verbs
-
-    submitted = submit.submit(
+        return _show_there(args, planned) if planned.site.host else _dry_run(args)
+    submitted = submit_planned(
         planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
         held=args.held,
     )  # fmt: skip
-    print(submitted.run, flush=True)
-    return verbs.run_there(submitted, "watch") if args.wait else DONE
+    print(submitted.id, flush=True)
+    if not args.wait:
+        return DONE
+    if isinstance(submitted, RunThere):
+        from orchestrator.remote import verbs
+
+        return verbs.run_there(submitted.known, "watch")
+    from orchestrator.commands.watch import follow_to_end
+
+    return follow_to_end(submitted.folder)
 
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:

@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -63,6 +64,18 @@ def start(name: str, argv: list[str], request: bytes) -> None:
     write_text(folder / "argv.json", json.dumps(argv), secret=True)
     with open(folder / "err", "ab") as errors:
         process.detach(process.module(sys.executable, "orchestrator.remote.calling", folder), errors)
+
+
+def prepare(name: str, words: list[str]) -> str:
+    """The command that runs `torusrun WORDS...` on whatever terminal it is given, once."""
+    folder, script = folder_of(name), folder_of(name) / "begin"
+    private.make(place())
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "read").touch(mode=0o600)
+    path = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"
+    argv = ["env", path, *process.module(sys.executable, "orchestrator.remote.interactive", *words)]
+    write_text(script, f"{{ rm -rf {shlex.quote(str(folder))}\nexec {shlex.join(argv)}\n}}\n", secret=True)
+    return shlex.join(["/bin/sh", str(script)])
 
 
 def read(name: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:

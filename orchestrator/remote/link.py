@@ -17,4 +17,10 @@ class Channel(Protocol):
     def receive(self) -> bytes:
         """What arrives next, not empty. Raises LinkLost at the end, and after SILENCE_S without anything."""
 
+    def interact(self, command: str, *, terminal: bool) -> int:
+        """Run another command with the streams of this program, on a terminal there with `terminal`; its exit code.
+
+        Raises LinkLost when the link breaks.
+        """
+
     def close(self) -> None: ...

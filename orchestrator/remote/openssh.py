@@ -16,6 +16,7 @@ BLOCK_BYTES = 1 << 16
 LOGIN_S = 120.0  # for a user who is asked for a second factor
 REFUSALS = ("Host key verification failed", "Permission denied", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 SSH_FAILED = 255
+ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=2")
 
 
 class OpenSSH:
@@ -69,6 +70,13 @@ class OpenSSH:
         if any(refusal in said for refusal in REFUSALS):
             return HostRefused(f"{why}. Run `ssh {self._name}` by hand once: torusrun goes on where that works")
         return LinkLost(why, None if code == SSH_FAILED else code)
+
+    def interact(self, command: str, *, terminal: bool) -> int:
+        options = ["-tt" if terminal else "-T", *_options()[1:], *ALIVE]
+        code = process.interact(["ssh", *options, "--", self._name, command])
+        if code == SSH_FAILED:
+            raise LinkLost(f"{self._name}: ssh ended with exit code {code}: the link broke, or this is the command's")
+        return code
 
     def close(self) -> None:
         self._program.kill()

@@ -64,6 +64,10 @@ def _start(question: dict[str, Any], payload: bytes) -> Answer:
     return {}, b""
 
 
+def _prepare(question: dict[str, Any], payload: bytes) -> Answer:
+    return {"command": calls.prepare(question["call"], question["words"])}, b""
+
+
 def _read(question: dict[str, Any], payload: bytes) -> Answer:
     return calls.read(question["call"], question["out"], question["err"], question["wait_s"])
 
@@ -91,6 +95,7 @@ QUESTIONS: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
     "missing": _missing,
     "keep": _keep,
     "start": _start,
+    "prepare": _prepare,
     "read": _read,
     "tell": _tell,
     "stop": _stop,

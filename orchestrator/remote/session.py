@@ -66,6 +66,10 @@ class Session:
         self._link.send(frames.packed(question, payload))
         return self._answer()
 
+    def interact(self, command: str, *, terminal: bool) -> int:
+        """Run a command that `prepare` has answered; see `Channel.interact`."""
+        return self._link.interact(command, terminal=terminal)
+
     def _answer(self) -> Frame:
         try:
             header, payload = self._unpacker.frame()

@@ -9,19 +9,23 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator import private
 from orchestrator.attempts import held, submit
+from orchestrator.attempts.cancel import cancel
 from orchestrator.attempts.create import Origin
 from orchestrator.attempts.hold import held_plan
+from orchestrator.attempts.resume import resume
 from orchestrator.errors import DONE, TorusrunError
+from orchestrator.plans.attempt import changes
 from orchestrator.plans.plan import Plan, plan
 from orchestrator.process import NoAnswer
 from orchestrator.remote import asking, calls, sent
-from orchestrator.runs import index
+from orchestrator.runs import index, metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.files import write_text
 from orchestrator.watch.fresh import look, once_held, to_wait_for
@@ -119,6 +123,24 @@ def _held(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return {"view": once_held(index.find(request["run"])).as_json()}
 
 
+def _metrics(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    return {"rows": metrics.read(index.find(request["run"]).metrics)}
+
+
+def _cancel(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    cancel(index.find(request["run"]), look)
+    return {}
+
+
+def _resume(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint from which the next attempt goes on, None for the beginning."""
+    run, changed = index.find(request["run"]), request["changes"]
+    made = changes(changed["time"], changed["nodes"], changed["grid"], changed["exclude"])
+    into = held.find(request["held"], look) if request["held"] else None
+    origin = resume(run, look, made, force=request["force"], new_image=request["new_image"], into=into)
+    return {"from": str(origin) if origin else None}
+
+
 def _collect(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """A copy of a run to be fetched, beside the run, where there is room for it; and what is in it."""
     run = index.find(request["run"])
@@ -128,7 +150,17 @@ def _collect(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return {"entries": [asdict(entry) for entry in sent.listing(copy)]}
 
 
-ACTIONS = {"submit": _submit, "hold": _hold, "held": _held, "spec": _spec, "views": _views, "collect": _collect}
+ACTIONS: dict[str, Callable[[Path, dict[str, Any]], dict[str, Any]]] = {
+    "metrics": _metrics,
+    "cancel": _cancel,
+    "resume": _resume,
+    "submit": _submit,
+    "hold": _hold,
+    "held": _held,
+    "spec": _spec,
+    "views": _views,
+    "collect": _collect,
+}
 
 
 if __name__ == "__main__":

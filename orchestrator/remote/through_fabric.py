@@ -17,11 +17,13 @@ from fabric import Connection
 
 from orchestrator.remote.host import HostRefused, LinkLost, LoginHost
 from orchestrator.remote.link import CONNECT_S, SILENCE_S
+from orchestrator.remote.relay import relay
 
 GREETING_S, AUTHENTICATION_S = 30.0, 60.0  # of a login node that is busy
 KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
                "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
 BLOCK_BYTES = 1 << 16
+ALIVE_S = 10.0
 ERRORS = (OSError, EOFError, paramiko.SSHException)
 
 
@@ -100,6 +102,32 @@ class ThroughFabric:
         if not data:
             raise self._ended("the connection ended")
         return bytes(data)
+
+    def interact(self, command: str, *, terminal: bool) -> int:
+        ended = threading.Event()
+        try:
+            channel = self._connection.create_session()
+            if terminal:
+                channel.get_pty(os.environ.get("TERM", "dumb"), *os.get_terminal_size())
+            channel.exec_command(command)
+            threading.Thread(target=self._look_alive, args=(ended,), daemon=True).start()
+            code = relay(channel, terminal=terminal)
+        except ERRORS as error:
+            raise LinkLost(f"{self._name}: the link broke: {_words(error)}") from None
+        finally:
+            ended.set()
+        if code is None:
+            raise LinkLost(f"{self._name}: the link broke, and ended what ran there")
+        return code
+
+    def _look_alive(self, ended: threading.Event) -> None:
+        """Close the connection once it does not answer any more."""
+        while not ended.wait(ALIVE_S):
+            guard = threading.Timer(SILENCE_S, self._connection.client.close)
+            guard.start()
+            with contextlib.suppress(*ERRORS):
+                self._connection.transport.global_request("keepalive@openssh.com", wait=True)
+            guard.cancel()
 
     def _ended(self, how: str) -> LinkLost:
         """With what the program on the other side said last, and its exit code, if it has ended."""

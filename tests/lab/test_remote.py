@@ -202,13 +202,13 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
     laptop.put("page/program.sh", "test -e ../../again && exit 0; touch ../../again; exec sleep 600")
     page = (REPO / "docs" / "remote.md").read_text()
     commands = re.findall(r"^    torusrun (.*)$", page, re.MULTILINE)
-    assert len(commands) == 10
+    assert len(commands) == 14
     for command in commands:
-        if command.startswith("cancel"):
+        if command == "cancel last":
             until(lambda: state(laptop, "last")["state"] == "RUNNING", "the run to begin")
         said = laptop.torusrun(*command.split())
         assert said.returncode == 0, f"{command}: {said.stdout}{said.stderr}"
-        if command.startswith("cancel"):
+        if command == "cancel last":
             assert laptop.torusrun("watch", "last").returncode == 1
             assert state(laptop, "last")["state"] == "CANCELLED"
     until(lambda: state(laptop, "last")["state"] == "COMPLETED", "the run after it")
@@ -302,3 +302,34 @@ def test_a_mistake_that_the_login_node_finds_names_the_file_of_the_laptop(laptop
     assert said.returncode in (2, 3) and "/nowhere/image.sif" in said.stderr
     assert not re.search(r"calls/|Traceback", said.stderr), said.stderr
     assert "image" not in laptop.torusrun("status").stdout, "a run that was refused is not listed"
+
+
+def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) -> None:
+    path = write(laptop, "inside", "echo in $(basename $(dirname $PWD)); test -e ../../../../enough || exec sleep 600")
+    said = laptop.torusrun("hold", path, "--time", "5m", "--name", "kept", "--wait")
+    assert said.returncode == 0 and "held for" in said.stderr, said.stderr
+    held = said.stdout.strip()
+    first = laptop.torusrun("submit", path, "--in", "last").stdout.strip()
+    until(lambda: state(laptop, first)["state"] == "RUNNING", "the attempt to begin")
+    command = ["sh", "-c", 'read word; echo "$word" "$RANK"; echo err >&2; exit 7']
+    said = laptop.torusrun("shell", first, "--", *command, stdin='it\'s "é"\n')
+    assert (said.returncode, said.stdout, said.stderr) == (7, 'it\'s "é" 0\n', "err\n")
+    with laptop.on_terminal("shell", first) as terminal:
+        at = terminal.until("$ ")
+        terminal.resize(100, 30)
+        terminal.press("sleep 600\n")
+        at = terminal.until("sleep 600", at)
+        terminal.press("\x03")
+        at = terminal.until("$ ", at)
+        terminal.press("stty size; exit 5\n")
+        terminal.until("30 100", at)
+        assert terminal.ended() == 5 and terminal.settled
+    assert laptop.torusrun("cancel", first).returncode == 0
+    laptop.torusrun("watch", first)
+    (away.folder / "home/enough").touch()
+    said = laptop.torusrun("resume", first, "--in", held, "--wait")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert laptop.torusrun("cancel", held).returncode == 0
+    assert laptop.torusrun("watch", held).returncode == 1
+    refused = laptop.torusrun("submit", path, "--in", held)
+    assert refused.returncode == 2 and "no attempt can be started in it" in refused.stderr

@@ -96,11 +96,16 @@ class Terminal:
         return [line.rstrip() for line in bare(self.written.partition(LEFT)[0].rpartition(HOME)[2]).split("\n")]
 
     @property
+    def settled(self) -> bool:
+        """Whether the terminal has the settings that it had before."""
+        return termios.tcgetattr(self._theirs) == self.before
+
+    @property
     def restored(self) -> bool:
         """Whether the terminal is as it was before: its settings, its usual screen, and its cursor."""
         cursor = self.written.rfind("\x1b[?25h") > self.written.rfind("\x1b[?25l")
         usual = self.written.count(ENTERED) == self.written.count(LEFT)
-        return termios.tcgetattr(self._theirs) == self.before and usual and cursor
+        return self.settled and usual and cursor
 
     def _read(self) -> bool:
         if not select.select([self._mine], [], [], 0.05)[0]:

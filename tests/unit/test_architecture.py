@@ -21,8 +21,8 @@ PACKAGES = [
     "version", "errors", "states", "proc", "process", "private", "defect", "launchers", "spec", "cluster", "cost",
     "placement",
     "predict", "recipes", "render", "schedulers", "runs", "code",
-    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "api", "sites",
-    "commands", "cli",
+    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "handles", "api",
+    "sites", "commands", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",

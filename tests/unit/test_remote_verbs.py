@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import api
 from orchestrator.cli import main
 from orchestrator.errors import UserError
 from orchestrator.remote import known
@@ -71,3 +72,31 @@ def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) 
     assert [known.held_on(HERE, word) for word in ("", "last", "far", "new")] == ["", "last", "far", "new"]
     with pytest.raises(UserError, match="else-1 is a run of nobody@elsewhere"):
         known.held_on(HERE, "else")
+
+
+def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) -> None:
+    run = api.submit(run_file, settings=['env.A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
+    assert run.wait(120).state is State.FAILED and run.status().state is State.FAILED
+    assert run == api.open_run("last") and run.metrics() == []
+    (far / "torusrun/enough").touch()
+    assert run.resume(nodes=1) is None and run.wait(120).state is State.COMPLETED
+    log = run.collect(home / "out") / "attempts/1/logs/rank-0000.log"
+    assert log.read_text() == 'it\'s "so"\n'
+    for call, why in (
+        (run.resume, "is COMPLETED"),
+        (run.cancel, "COMPLETED"),
+        (run.checkpoint, "copies its folder here"),
+    ):
+        with pytest.raises(UserError, match=why):
+            call()
+    with pytest.raises(UserError, match="--dry-run` asks it"):
+        api.dry_run(run_file)
+    with pytest.raises(UserError, match="leave out --after"):
+        api.submit(run_file, held="last", after=["last"])
+
+
+def test_an_image_is_checked_over_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(run_file)]) == 0
+    assert "the run has no image" in capsys.readouterr().out
+    assert main(["check", str(run_file), "--set", "image=/nowhere/image.sif"]) in (2, 3)
+    assert "/nowhere/image.sif" in capsys.readouterr().err

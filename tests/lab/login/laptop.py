@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.unit.terminals import Terminal
+
 from ..cluster.processes import run
 
 NAMESPACE, CABLE = "trlab-laptop", "trlab-laptop"
@@ -30,6 +32,7 @@ class Laptop:
             "PYTHONPATH": str(source),
             "PYTHONDONTWRITEBYTECODE": "1",
             "LANG": "C.UTF-8",
+            "TERM": "xterm",
         }
 
     def start(self) -> None:
@@ -87,16 +90,22 @@ class Laptop:
         who = ["/usr/bin/setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
         return [shutil.which("ip") or "ip", "netns", "exec", NAMESPACE, *who, "--", *argv]
 
-    def sh(self, argv: list[str], timeout_s: float = 120) -> Said:
+    def sh(self, argv: list[str], timeout_s: float = 120, stdin: str = "") -> Said:
         """Run a program as its user."""
         argv = [shutil.which(argv[0], path=str(self._bin)) or argv[0], *argv[1:]]
         return subprocess.run(
             self._argv(argv), env=self.env, cwd=self.home, text=True, capture_output=True, timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
         )  # fmt: skip
 
-    def torusrun(self, *words: str, timeout_s: float = 120) -> Said:
-        return self.sh([self.python, "-m", "orchestrator", *words], timeout_s)
+    def torusrun(self, *words: str, timeout_s: float = 120, stdin: str = "") -> Said:
+        return self.sh([self.python, "-m", "orchestrator", *words], timeout_s, stdin)
+
+    def on_terminal(self, *words: str) -> Terminal:
+        """Begin `torusrun WORDS` as its user on a terminal."""
+        argv = self._argv([self.python, "-m", "orchestrator", *words])
+        argv = ["env", "-i", "-C", str(self.home), *(f"{name}={value}" for name, value in self.env.items()), *argv]
+        return Terminal("import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *argv)
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Begin `torusrun WORDS` as its user."""

@@ -1,0 +1,39 @@
+"""A verb on the login node with the streams of this program, on a terminal where there is one.
+
+There, `orchestrator.remote.interactive WORD...` runs `torusrun WORD...` with the environment of a login shell.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+
+from orchestrator import process
+from orchestrator.remote.known import Known
+
+
+def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> int:
+    """A command, or a shell, beside a rank of a run on a login node; its exit code.
+
+    Raises LinkLost when the link breaks, which ends it.
+    """
+    from orchestrator.remote.session import Session
+
+    words = ["shell", run.run, f"--rank={rank}", "--", *command]
+    session = Session(run.host)
+    try:
+        answer, _ = session.ask({"ask": "prepare", "call": secrets.token_hex(12), "words": words})
+        return session.interact(answer["command"], terminal=terminal)
+    finally:
+        session.close()
+
+
+def main() -> int:
+    os.environ.update(process.login_environment())
+    return process.interact(process.module(sys.executable, "orchestrator", *sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
