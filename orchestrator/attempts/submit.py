@@ -45,7 +45,7 @@ def first(
     SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
     """
     if plan.site.host:
-        raise UserError(f"the site is reached through {plan.site.host}: only `torusrun submit RUN.yaml` goes there")
+        raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
     if into:
         held.check(plan, into)
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import SiteError, UserError
 from orchestrator.spec.paths import expanded, read_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file of hosts
 
@@ -27,6 +31,12 @@ def run_file(parser: argparse.ArgumentParser) -> None:
 def site(parser: argparse.ArgumentParser) -> None:
     """A site alone."""
     parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
+
+
+def here(site: Site, verb: str) -> None:
+    """Raise UserError for a site with a login node, where a verb that does not go through it has to be asked."""
+    if site.host:
+        raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
 
 
 def run_id(parser: argparse.ArgumentParser) -> None:

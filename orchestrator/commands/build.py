@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{args.image}: its 'image' is not given, so there is nothing to build")
     else:
         source, site = args.image, load_site(args.site)
+    asked.here(site, "build")
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     lock = building.lock_of(source, args.locked) if args.locked is not None else None
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)

@@ -47,10 +47,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a measuring run that is COMPLETED: that of --from, or of a new one, which is waited for."""
-    from orchestrator.api import State, open_run, submit
+    from orchestrator.api import State, open_run, plan, submit
     from orchestrator.watch import live
 
     settings = [*args.settings, "program=measure"]
+    asked.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
     run = open_run(args.measured) if args.measured else submit(args.file, site=args.site, settings=settings)
     if run.plan.run.program != "measure":
         raise UserError(f"{run.id} is not a measuring run; submit one with --set program=measure")

@@ -50,6 +50,7 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
     from orchestrator.spec.load import load_site, site_file
 
     site, file, found = load_site(name), site_file(name).absolute(), []
+    asked.here(site, "doctor")
     for check in _checks(name, site, job, wait_s):
         found.append(check)
         if not as_json:

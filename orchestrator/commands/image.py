@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.spec.load import load_site
 
     site = load_site(args.site)
+    asked.here(site, "image")
     cache = building.cache(site)
     if args.what == "ls":
         return _list(cache, args.json)

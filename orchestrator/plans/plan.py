@@ -19,7 +19,7 @@ from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.recipe import filled_in
 from orchestrator.plans.stretches import for_first_attempt
 from orchestrator.spec.load import load
-from orchestrator.spec.paths import absolute
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
@@ -136,7 +136,7 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
     run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
-    python = loaded.site.python or sys.executable
+    python = str(expanded(loaded.site.python)) if loaded.site.python else sys.executable
     return Plan(run_id, run, loaded.site, folder, python, loaded.text, recipe_changes=changes)
 
 

@@ -47,9 +47,13 @@ def place() -> Path:
     return state_folder() / "remote"
 
 
+def file_of(run: str) -> Path:
+    return place() / f"{run}.json"
+
+
 def keep(known: Known) -> None:
     private.make(place())
-    write_json(place() / f"{known.run}.json", known.as_json(), secret=True)
+    write_json(file_of(known.run), known.as_json(), secret=True)
 
 
 def seen(known: Known, view: dict[str, Any]) -> None:
@@ -58,7 +62,7 @@ def seen(known: Known, view: dict[str, Any]) -> None:
 
 
 def forget(run: str) -> None:
-    (place() / f"{run}.json").unlink(missing_ok=True)
+    file_of(run).unlink(missing_ok=True)
 
 
 def runs() -> list[Known]:

@@ -59,7 +59,7 @@ def _told(run: Known, said: dict[str, Any] | None) -> View:
 def missing(run: Known) -> View:
     """A run that the login node does not have."""
     why = "has no run of this name: it was removed, or its submission did not arrive"
-    return _unknown(run, f"{run.host.address} {why}")
+    return _unknown(run, f"{run.host.address} {why}; remove {known.file_of(run.run)} to forget it")
 
 
 def view_of(run: Known, said: dict[str, Any]) -> View:

@@ -24,7 +24,7 @@ def of_one_host(words: Sequence[str]) -> list[Known]:
     """
     here, there = known.split(words)
     there = there if words else [run for run in there if not run.over]
-    if there and (here or len({run.host for run in there}) > 1):
+    if there and (here or len({run.host.address for run in there}) > 1):
         names = ", ".join(sorted({run.host.address for run in there} | ({"this machine"} if here else set())))
         raise UserError(f"these runs are on {names}: name those of one; `torusrun status` shows all")
     return there

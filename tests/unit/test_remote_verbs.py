@@ -95,6 +95,14 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
         api.submit(run_file, held="last", after=["last"])
 
 
+def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = ["--site", str(run_file.parent / "site.yaml")]
+    for words in (["doctor", *site], ["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):
+        run_file.write_text("name: asked\nsite: ./site.yaml\n")
+        assert main(words) == 2
+        assert f"through {HERE.address}, and `torusrun {words[0]}` is not" in capsys.readouterr().err
+
+
 def test_an_image_is_checked_over_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(run_file)]) == 0
     assert "the run has no image" in capsys.readouterr().out
