@@ -17,9 +17,11 @@ import termios
 import threading
 import tty
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from orchestrator import proc
@@ -194,23 +196,37 @@ def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = N
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
-    main = threading.current_thread() is threading.main_thread()
-    # ctrl-C is for the program: with a handler we go on, and unlike SIG_IGN the program does not inherit it.
-    handler = signal.signal(signal.SIGINT, lambda number, frame: None) if main else None
     before = termios.tcgetattr(0) if raw else None
     try:
         if raw:
             tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
         environment = {**safe(clean_environment()), **(variables or {})}
-        code = subprocess.run(command, env=environment, check=False).returncode
+        with subprocess.Popen(command, env=environment) as program, _interrupting(program):
+            code = program.wait()
         return code if code >= 0 else 128 - code
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
     finally:
         if before is not None:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
-        if main:
-            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within, ctrl-C is for the program alone. A terminal sends it there by itself."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not os.isatty(0):
+            program.send_signal(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:

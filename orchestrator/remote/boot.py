@@ -100,7 +100,7 @@ def main() -> None:
         for wheel in missing:
             install(wheel["name"], wheel["folder"], reads)
     except OSError as error:
-        answer(out, error="torusrun cannot be installed in %s: %s" % (home(), error))
+        answer(out, error="torusrun cannot be installed in %s: %s" % (home(), error.strerror or error))
         return
     folders = [wheel["folder"] for wheel in wheels]
     sys.path[:] = folders[:1] + sys.path + folders[1:]

@@ -39,7 +39,8 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
             link.ask({"ask": "forget", "call": name})
         give_name(partial, into)
     except OSError as error:
-        raise SiteError(f"{into}: the run could not be collected: {error.filename or ''}: {error.strerror}") from None
+        where = f"{error.filename}: " if error.filename else ""
+        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return into

@@ -47,7 +47,7 @@ def _answered(frame: Frame) -> Answer:
     except TorusrunError as error:
         return {"error": str(error)}, b""
     except OSError as error:
-        return {"error": f"{error.filename or ''}: {error.strerror}"}, b""
+        return {"error": f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)}, b""
 
 
 def _missing(question: dict[str, Any], payload: bytes) -> Answer:

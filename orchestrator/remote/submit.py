@@ -5,6 +5,7 @@ The run's id is chosen here. So a submission whose answer was lost is asked for 
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -83,6 +84,9 @@ def _made(link: Lasting, loaded: Loaded, request: dict[str, Any]) -> Known:
     known.keep(run)
     try:
         unsure = _ask(link, request).get("unsure")
+    except KeyboardInterrupt:
+        print(f"torusrun: `torusrun status {run.run}` tells whether it was submitted", file=sys.stderr)
+        raise
     except LinkLost as error:
         raise LinkLost(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
     except TorusrunError:

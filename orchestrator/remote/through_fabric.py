@@ -157,9 +157,9 @@ def _changed(error: paramiko.BadHostKeyException) -> str:
 
 def _not_let_in(name: str, error: paramiko.AuthenticationException) -> str:
     return (
-        f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks for "
-        "a password or a second factor, let OpenSSH keep a connection that torusrun shares: ControlMaster, ControlPath "
-        "and ControlPersist in ~/.ssh/config (docs/remote.md), then `ssh` to it once"
+        f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks "
+        "for a password or a second factor, let OpenSSH keep a connection that torusrun shares: ControlMaster, "
+        "ControlPath and ControlPersist in ~/.ssh/config (docs/remote.md), then `ssh` to it once"
     )
 
 
