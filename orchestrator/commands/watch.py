@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.remote.known import Known
     from orchestrator.runs.folder import RunFolder
     from orchestrator.watch.view import View
-    from orchestrator.watch.watched import Watched
+    from orchestrator.watch.watched import WatchedRuns
 
 MOST_ROWS = 40  # of the table that is left on a terminal
 
@@ -98,7 +98,7 @@ def _follow(runs: Sequence[RunFolder]) -> list[View]:
     return views
 
 
-def _on_screen(watched: Watched) -> list[View]:
+def _on_screen(watched: WatchedRuns) -> list[View]:
     from orchestrator.watch.screen import Screen
 
     screen = Screen(watched)
@@ -111,7 +111,7 @@ def _on_screen(watched: Watched) -> list[View]:
     return screen.views
 
 
-def _table(watched: Watched, views: Sequence[View]) -> None:
+def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     from orchestrator.watch import listing, report, terminal
 
     if len(views) == 1:

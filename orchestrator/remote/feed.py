@@ -29,7 +29,7 @@ TELLING = "orchestrator.remote.telling"
 
 
 class Feed:
-    """Runs of one login node, as `watch.watched.Watched` has them."""
+    """Runs of one login node, as `watch.watched.WatchedRuns` has them."""
 
     rest_s = LOOK_S
 

@@ -19,7 +19,7 @@ from orchestrator.watch.attention import ordered
 from orchestrator.watch.keys import Keys
 from orchestrator.watch.many import Window
 from orchestrator.watch.view import View
-from orchestrator.watch.watched import OneWatched, Watched
+from orchestrator.watch.watched import OneWatched, WatchedRuns
 from orchestrator.watch.width import cut
 
 SLICE_S = 0.2  # between looks at the size of the terminal
@@ -29,7 +29,7 @@ MOVES = {"up": -1, "down": 1}
 class Screen:
     """Runs in full-screen: a table of many, and one of them with its details. `views` are as they were seen last."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedRuns) -> None:
         self._followed = watched
         self.views: list[View] = []
         self._window = Window(0, 0)

@@ -18,7 +18,7 @@ class OneWatched(Protocol):
     def look(self, view: View) -> Detail: ...
 
 
-class Watched(Protocol):
+class WatchedRuns(Protocol):
     """Runs, wherever they are. `note` is what a user should know of the way there, else ''."""
 
     @property
