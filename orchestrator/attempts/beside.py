@@ -15,6 +15,7 @@ from orchestrator.runs import index
 from orchestrator.runs.files import damaged, read_object
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.schedulers import client
+from orchestrator.shells.opening import open_shell
 from orchestrator.states import State
 
 
@@ -30,11 +31,14 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], look: Look, *, term
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell goes beside a rank at work")
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
     asked = client.of(plan.site)
-    size = "" if asked.makes_terminal or not terminal else "{1}x{0}".format(*os.get_terminal_size())
+    host, makes = _host(run, attempt, rank), asked.shell_from_inside or asked.makes_terminal
+    size = "" if makes or not terminal else "{1}x{0}".format(*os.get_terminal_size())
     inside = process.module(plan.python, "orchestrator.job.beside", attempt.folder, str(rank), size)
     variables = {**python_path(), "TERM": os.environ.get("TERM", "dumb")}
     argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
-    return asked.shell(seen.job, _host(run, attempt, rank), argv, terminal=terminal)
+    if asked.shell_from_inside:
+        return open_shell(attempt.shells, host, argv, terminal=terminal)
+    return asked.shell(seen.job, host, argv, terminal=terminal)
 
 
 def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:

@@ -133,4 +133,5 @@ def _contained(
 
 def _kinds(plan: Plan) -> set[str]:
     kinds = {"command" if plan.run.command else "train"}
-    return kinds | ({"image"} if plan.run.image else set()) | ({"code"} if plan.code else set())
+    asked = {"image": plan.run.image, "code": plan.code, "shells": client.of(plan.site).shell_from_inside}
+    return kinds | {kind for kind, wanted in asked.items() if wanted}

@@ -29,6 +29,7 @@ from orchestrator.runs.allocation import AskedOf, KeeperState
 from orchestrator.runs.events import CancelRequested, Ended
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End
+from orchestrator.shells.starting import starter
 from orchestrator.states import State
 
 LOOK_S = 0.1
@@ -68,6 +69,7 @@ class Keeper:
     def __init__(self, run: RunFolder, attempt: Attempt, plan: Plan, idle_s: float, until_s: float) -> None:
         self.folder, self.attempt, self.plan = run, attempt, plan
         self.idle_s, self.until_s = idle_s, until_s
+        self.shells = starter(attempt.shells, plan.site, plan.python)
         self.waiting: deque[AskedOf] = deque()
         self.busy: AskedOf | None = None
         self.child: subprocess.Popen[bytes] | None = None
@@ -91,6 +93,8 @@ class Keeper:
             if not self.closing:
                 self._take(self.attempt.inbox)
             self._drop_cancelled()
+            if self.shells:
+                self.shells.look()
             if self.child and self.child.poll() is not None:
                 self._finish()
             if not self.child and self.waiting and self._left():

@@ -20,6 +20,7 @@ from orchestrator.programs.program import Program
 from orchestrator.runs import claim
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End, is_done
+from orchestrator.shells.starting import starter
 from orchestrator.states import State
 
 POLL_S = 0.25
@@ -52,6 +53,7 @@ class Running:
         self.relay = Relay(program, run, attempt)
         self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
+        self.shells = starter(attempt.shells, plan.site, plan.python)
         self.stop: StopReason | None = None
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended, whatever it does
@@ -87,6 +89,8 @@ class Running:
         """Give up a launcher that stays although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
         self.network.look()
+        if self.shells:
+            self.shells.look()
         if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         idle_s = now_s - self.moved_s

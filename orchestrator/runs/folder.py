@@ -97,6 +97,10 @@ class Attempt:
         return self.folder / "inbox.closed"
 
     @property
+    def shells(self) -> Path:
+        return self.folder / "shells"
+
+    @property
     def ranks(self) -> Path:
         return self.folder / "ranks"
 

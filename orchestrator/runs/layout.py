@@ -15,7 +15,7 @@ class Held:
 
     name: str
     what: str
-    of: Literal["", "image", "train", "command", "code", "hold"] = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells"] = ""
 
 
 RUN = (
@@ -61,6 +61,7 @@ ATTEMPT = (
     Held("alive", "held locked by the ranks (runs/claim.py)"),
     Held("keeper.json", "what the keeper of a held allocation does, and until when it holds", "hold"),
     Held("inbox/", "requests to the keeper; inbox.closed/ once it takes no more", "hold"),
+    Held("shells/", "requests for shells beside ranks, where the job has to start them", "shells"),
     Held("pulse", "touched every few seconds by the supervisor while it lives"),
 )
 

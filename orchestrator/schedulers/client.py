@@ -139,6 +139,11 @@ class Client:
         return process.interact(command, variables, raw=terminal and not self.makes_terminal)
 
     @property
+    def shell_from_inside(self) -> bool:
+        """Whether the job has to start the program of a shell (orchestrator.shells), and `shell` cannot."""
+        return self.scheduler.shell_from_inside and not self.by_ssh
+
+    @property
     def makes_terminal(self) -> bool:
         """Whether `shell` gives its program a terminal if it is asked to."""
         return self.by_ssh or self.scheduler.shell_has_terminal

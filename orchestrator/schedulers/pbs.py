@@ -18,7 +18,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers import pbs_cluster
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts, ssh
+from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.schedulers.pbs_ends import exit_words, server_ended
 from orchestrator.states import State, Status, never_starts
 
@@ -53,6 +53,7 @@ class PBS(Scheduler):
         "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
     )  # fmt: skip
     cannot_exclude = "PBS knows no request for any hosts but some; write what your site has for it in the site's 'ask'"
+    shell_from_inside = True  # pbs_tmrsh asks the MOM of its own host, as a process of the job
     lends_shell = True  # few builds of Open MPI know PBS, and few sites let ssh in
 
     def directives(self, request: Request) -> list[str]:
@@ -141,11 +142,6 @@ class PBS(Scheduler):
 
     def remote_command(self, host: str, command: str) -> list[str]:
         return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
-
-    def shell_command(
-        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
-    ) -> tuple[list[str], dict[str, str]]:
-        return ssh(host, argv, terminal=terminal), {}  # pbs_tmrsh works inside the job alone, and has no terminal
 
 
 def _user() -> str:

@@ -103,7 +103,7 @@ class Terminal:
     @property
     def restored(self) -> bool:
         """Whether the terminal is as it was before: its settings, its usual screen, and its cursor."""
-        cursor = self.written.rfind("\x1b[?25h") > self.written.rfind("\x1b[?25l")
+        cursor = self.written.rfind("\x1b[?25h") >= self.written.rfind("\x1b[?25l")
         usual = self.written.count(ENTERED) == self.written.count(LEFT)
         return self.settled and usual and cursor
 

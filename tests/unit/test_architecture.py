@@ -19,8 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
     "version", "errors", "states", "proc", "process", "private", "defect", "launchers", "spec", "cluster", "cost",
-    "placement",
-    "predict", "recipes", "render", "schedulers", "runs", "code",
+    "placement", "predict", "recipes", "render", "schedulers", "runs", "code", "shells",
     "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "handles", "api",
     "sites", "commands", "cli",
 ]  # fmt: skip

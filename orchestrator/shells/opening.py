@@ -1,0 +1,127 @@
+"""The user's side of a shell: listens, asks the job to start the program, and joins it to the terminal here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.errors import SiteError
+from orchestrator.shells import request as requests
+from orchestrator.shells.connection import CODE, SIZE, Connection, Frame, proved
+from orchestrator.shells.request import ShellRequest
+from training.addresses import RendezvousError, interface_address
+
+WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system
+LOOK_S = 0.2
+CHUNK_BYTES = 65_536
+
+
+def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) -> int:
+    """Run `argv` on `host` of the job that looks into `folder`, joined to our input and output; its exit code.
+
+    Raises SiteError where the job does not start it, or the connection breaks.
+    """
+    size = os.get_terminal_size() if terminal else os.terminal_size((0, 0))
+    with socket.create_server(("", 0), backlog=16) as listener:
+        asked = ShellRequest(
+            host, tuple(argv), addresses(), listener.getsockname()[1], secrets.token_hex(32), size.lines, size.columns
+        )
+        with requests.left(asked, folder) as path:
+            connection = _connected(listener, asked, path)
+    with _raw(connection, terminal):
+        return _joined(connection, host)
+
+
+def addresses() -> tuple[str, ...]:
+    """Where others may find this host: the address of every interface, and its name."""
+    found = []
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(RendezvousError):
+            found.append(interface_address(name))
+    return (*(address for address in found if not address.startswith("127.")), socket.gethostname())
+
+
+def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Connection:
+    """The connection of the program that was asked for; strangers are sent away."""
+    until_s = time.monotonic() + WAIT_S
+    while time.monotonic() < until_s:
+        if why := requests.failure(path):
+            raise SiteError(f"no shell on {asked.host}: {why}")
+        if select.select([listener], [], [], LOOK_S)[0]:
+            link, _ = listener.accept()
+            try:
+                return proved(link, asked.key, called=True)
+            except OSError:
+                link.close()
+    where = f"{' or '.join(asked.addresses)}, port {asked.port}"
+    raise SiteError(
+        f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: nodes must reach this machine, as for "
+        "`qsub -I`; where there is ssh, set remote_shell: ssh"
+    )
+
+
+@contextlib.contextmanager
+def _raw(connection: Connection, terminal: bool) -> Iterator[None]:
+    """Within, the terminal hands on every key as it is, and its new sizes are told."""
+    if not terminal:
+        yield
+        return
+    before, handler = termios.tcgetattr(0), signal.getsignal(signal.SIGWINCH)
+
+    def resized(*_: object) -> None:
+        size = os.get_terminal_size()
+        with contextlib.suppress(OSError):
+            connection.send(Frame.SIZE, SIZE.pack(size.lines, size.columns))
+
+    signal.signal(signal.SIGWINCH, resized)
+    try:
+        tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, handler)
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _joined(connection: Connection, host: str) -> int:
+    """Hand on what both sides write until the program has ended; its exit code."""
+    threading.Thread(target=_hand_on_input, args=(connection,), daemon=True).start()
+    to = {Frame.OUTPUT: sys.stdout.fileno(), Frame.ERRORS: sys.stderr.fileno()}
+    try:
+        while True:
+            kind, content = connection.receive()
+            if kind is Frame.EXIT:
+                return int(CODE.unpack(content)[0])
+            if kind in to and not _written(to[kind], content):
+                return 128 + signal.SIGPIPE
+    except OSError as error:
+        raise SiteError(f"the shell on {host} has ended: {error}") from None
+    finally:
+        connection.close()
+
+
+def _hand_on_input(connection: Connection) -> None:
+    with contextlib.suppress(OSError):
+        while keys := os.read(0, CHUNK_BYTES):
+            connection.send(Frame.INPUT, keys)
+        connection.send(Frame.NO_MORE_INPUT)
+
+
+def _written(descriptor: int, content: bytes) -> bool:
+    """Write all of it; whether somebody reads it."""
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    except OSError:
+        return False
+    return True

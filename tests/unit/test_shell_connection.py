@@ -1,0 +1,156 @@
+"""A shell that the job starts: both ends and the file between them, each a real process on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import SiteError
+from orchestrator.schedulers.local import Local
+from orchestrator.shells import opening, request
+from orchestrator.shells.connection import Broken, proved
+from orchestrator.shells.request import ShellRequest
+from orchestrator.shells.starting import ShellStarter
+from tests.unit.terminals import Terminal
+
+KEY = b"k" * 32
+OPEN = (
+    "import sys; from pathlib import Path; from orchestrator.shells.opening import open_shell\n"
+    "sys.exit(open_shell(Path(sys.argv[1]), 'here', sys.argv[3:], terminal=sys.argv[2] == 'terminal'))"
+)
+
+
+class HereBySh(Local):
+    """This machine as a host of a job whose remote shell is /bin/sh."""
+
+    def remote_command(self, host: str, command: str) -> list[str]:
+        return ["/bin/sh", "-c", command]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of requests, into which a job looks."""
+    starter, over = ShellStarter(tmp_path / "shells", HereBySh(), sys.executable), threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            starter.look()
+
+    job = threading.Thread(target=look)
+    job.start()
+    yield starter.folder
+    over.set()
+    job.join()
+
+
+def opened(folder: Path, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", OPEN, str(folder), "none", *command]
+    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60)
+
+
+def test_a_command_has_its_own_streams_and_its_exit_code(folder: Path) -> None:
+    said = opened(folder, "sh", "-c", "cat; echo wrong >&2; exit 7", text="some input")
+    assert (said.returncode, said.stdout, said.stderr) == (7, "some input", "wrong\n")
+    assert opened(folder, "sh", "-c", "kill -TERM $$").returncode == 128 + signal.SIGTERM
+    many = opened(folder, "cat", text="x" * 3_000_000)
+    assert many.stdout == "x" * 3_000_000, "much in both directions at once"
+    assert list(folder.iterdir()) == [], "requests are removed"
+
+
+def test_a_terminal_hands_on_keys_and_sizes(folder: Path) -> None:
+    traps = "trap 'stty size' WINCH; trap 'exit 3' INT"
+    script = f"{traps}; stty size; read word; echo on $(tty) $word; while :; do sleep 0.1; done"
+    with Terminal(OPEN, str(folder), "terminal", "sh", "-c", script, columns=91, lines=33) as terminal:
+        terminal.until("33 91")
+        terminal.press("keys\r")
+        terminal.until("keys", terminal.until("on /dev/pts/"))
+        terminal.resize(101, 44)
+        terminal.until("44 101")
+        terminal.press("\x03")
+        assert terminal.ended() == 3 and terminal.restored
+
+
+def test_what_it_started_ends_with_the_user(folder: Path) -> None:
+    argv = [sys.executable, "-c", OPEN, str(folder), "none", "sh", "-c", "echo $$; exec sleep 1000"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as user:
+        assert user.stdout
+        pid = int(user.stdout.readline())
+        user.kill()
+    until_s = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < until_s, "the program outlives its user"
+        time.sleep(0.05)
+
+
+def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
+    class NoShell(HereBySh):
+        def remote_command(self, host: str, command: str) -> list[str]:
+            return ["/no/such/pbs_tmrsh", host]
+
+    asked = ShellRequest("n3", ("true",), (), 1, KEY.hex(), 0, 0)
+    with request.left(asked, folder) as path:
+        until_s = time.monotonic() + 30
+        while not request.failure(path):
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
+        assert "cannot be reached on port 1" in request.failure(path)
+    other = ShellStarter(folder.with_name("other"), NoShell(), sys.executable)
+    path = asked.write(other.folder)
+    other.look()
+    assert "/no/such/pbs_tmrsh: cannot be started" in request.failure(path)
+    assert path.stat().st_mode & 0o777 == 0o600, "it holds a secret"
+
+
+def test_a_stranger_is_sent_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(opening, "WAIT_S", 1.0)
+    (tmp_path / "shells").mkdir()
+    seen: list[str] = []
+
+    def call() -> None:
+        while not (paths := request.lying_in(tmp_path / "shells")):
+            time.sleep(0.01)
+        asked = request.read(paths[0])
+        try:
+            proved(socket.create_connection(("127.0.0.1", asked.port)), b"w" * 32, called=False)
+        except Broken as error:
+            seen.append(str(error))
+
+    stranger = threading.Thread(target=call)
+    stranger.start()
+    with pytest.raises(SiteError, match="nodes must reach this machine"):
+        opening.open_shell(tmp_path / "shells", "n3", ["true"], terminal=False)
+    stranger.join()
+    assert seen and os.listdir(tmp_path / "shells") == []
+
+
+def test_both_sides_prove_the_secret() -> None:
+    here, there = _pair()
+    results: list[str] = []
+
+    def answer() -> None:
+        try:
+            proved(there, b"other" * 8, called=True)
+        except OSError as error:
+            results.append(str(error))
+        there.close()
+
+    listener = threading.Thread(target=answer)
+    listener.start()
+    with pytest.raises(OSError):
+        proved(here, KEY, called=False)
+    listener.join()
+    assert results == ["the other side does not know the secret"]
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname())
+        return here, listener.accept()[0]
