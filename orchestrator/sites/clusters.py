@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ from training.recipe.files import CERTAINTIES
 FOLDER = Path(__file__).parent / "known"
 GENERIC = "generic"  # what --cluster calls a cluster that is none of these
 SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
+
+
+class Evidence(Enum):
+    """How sure it is that a login node belongs to a known cluster."""
+
+    NONE = "no"
+    POSSIBLE = "its queues and resources have the same names, and nothing else is told"
+    CERTAIN = "it has the name of a login node, or its queues and its nodes agree"
 
 
 @dataclass(frozen=True)
@@ -41,11 +50,19 @@ class KnownCluster:
             words = source if certainty == "memory" else f"{source} ({certainty})"
             yield Setting(key, value, f"{words}{extra}", Certainty.KNOWN)
 
-    def is_here(self, scheduler: str, hosts: Iterable[str], names: frozenset[str]) -> bool:
-        """Whether a login node of these names is one of its, or its queues and resources are among `names`."""
+    def evidence(self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]) -> Evidence:
+        """How sure it is that this is it, by the names of the login node, those of queues and resources, and its nodes.
+
+        `gpus` are the numbers of GPUs that nodes have, as far as they are told. Anybody may name queues as it does, so
+        names alone are no proof, and nodes with other numbers of GPUs are those of another cluster.
+        """
         if scheduler != self.scheduler:
-            return False
-        return any(re.fullmatch(self.hosts, host) for host in hosts) or self.all_of <= names
+            return Evidence.NONE
+        if any(re.fullmatch(self.hosts, host) for host in hosts):
+            return Evidence.CERTAIN
+        if not self.all_of <= names or (gpus and self.values["node.gpus"] not in gpus):
+            return Evidence.NONE
+        return Evidence.CERTAIN if gpus else Evidence.POSSIBLE
 
 
 @cache
@@ -54,10 +71,13 @@ def clusters() -> dict[str, KnownCluster]:
     return {path.stem: _load(path) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def recognised(scheduler: str, hosts: Iterable[str], names: Iterable[str]) -> list[KnownCluster]:
-    """Those that a login node with these host names, queues and resources may belong to."""
-    told, called = frozenset(names), tuple(hosts)
-    return [cluster for cluster in clusters().values() if cluster.is_here(scheduler, called, told)]
+def recognised(
+    scheduler: str, hosts: Iterable[str], names: Iterable[str], gpus: Iterable[int] = ()
+) -> dict[str, Evidence]:
+    """The names of those that a login node with these host names, queues and resources, and nodes may belong to."""
+    told = tuple(hosts), frozenset(names), frozenset(gpus)
+    found = {name: cluster.evidence(scheduler, *told) for name, cluster in clusters().items()}
+    return {name: evidence for name, evidence in found.items() if evidence is not Evidence.NONE}
 
 
 def flat(site: dict[str, Any]) -> dict[str, Any]:

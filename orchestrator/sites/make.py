@@ -11,7 +11,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import write_text
 from orchestrator.sites import clusters, detect, machine
 from orchestrator.sites.choices import Choices
-from orchestrator.sites.clusters import GENERIC, KnownCluster
+from orchestrator.sites.clusters import GENERIC, Evidence, KnownCluster
 from orchestrator.sites.detect import LOCAL, Reached
 from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
@@ -68,16 +68,18 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
             raise UserError(f"--cluster {given}: its scheduler is {every[given].scheduler}, and here is {found.name}")
         return every.get(given)
     names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
-    fitting = {one.name: one for one in clusters.recognised(found.name, machine.host_names(), names)}
+    gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}
+    fitting = clusters.recognised(found.name, machine.host_names(), names, gpus)
+    certain = [name for name, evidence in fitting.items() if evidence is Evidence.CERTAIN]
     if not fitting:
         return None
-    if len(fitting) == 1:
-        (one,) = fitting.values()
+    if len(fitting) == len(certain) == 1:
+        one = every[certain[0]]
         choices.say(f"this is taken for {one.title}; --cluster {GENERIC} takes it for none that is known")
         return one
-    described = {name: one.title for name, one in fitting.items()} | {GENERIC: "none of these"}
-    answer = choices.one_of("cluster", "cluster", described, next(iter(fitting)), "the names of queues and hosts")
-    return fitting.get(answer.value)
+    described = {name: every[name].title for name in fitting} | {GENERIC: "none of these"}
+    sensible = next(iter(certain), GENERIC)
+    return every.get(choices.one_of("cluster", "cluster", described, sensible, "the names of queues and hosts").value)
 
 
 def _name(found: Reached, known: KnownCluster | None) -> str:

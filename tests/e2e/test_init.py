@@ -2,17 +2,12 @@
 
 import json
 
-import pytest
-
-from tests.e2e.lab_places import InLab
 from tests.e2e.places import ROOT, Local, Place
 
 SHORT = ("--set", "train.epochs=1", "--set", "train.schedule.warmup_epochs=0")
 
 
 def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
-    if place.cluster == "pbs":
-        pytest.skip("its queues have the names of ABCI's, whose modules it lacks")
     here = ("--scheduler", "local") if place.cluster == "local" else ()
     said = place.torusrun("init", "written", "--yes", "--force", *here)
     assert said.returncode == 0, said.stdout + said.stderr
@@ -25,8 +20,9 @@ def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
     left = json.loads(place.torusrun("status", "--json").stdout)["runs"]
     assert not [run for run in left if run["run"].startswith("doctor-")], "doctor removes its run"
 
-    source, nodes = (place.lab.src, ("--set", "nodes=2")) if isinstance(place, InLab) else (ROOT, ())
-    run = place.torusrun("submit", f"{source}/examples/digits.yaml", "--site", "written", *nodes, *SHORT, "--wait")
+    nodes = () if place.cluster == "local" else ("--set", "nodes=2")
+    place.put("digits.yaml", (ROOT / "examples/digits.yaml").read_text())
+    run = place.torusrun("submit", "digits.yaml", "--site", "written", *nodes, *SHORT, "--wait")
     assert run.returncode == 0, run.stdout + run.stderr
 
 

@@ -3,10 +3,12 @@
 import pytest
 
 from orchestrator.schedulers import gridengine_cluster, pbs_cluster
-from orchestrator.sites.clusters import KnownCluster, clusters, recognised
+from orchestrator.sites.clusters import Evidence, KnownCluster, clusters, recognised
 from orchestrator.spec.load import load_site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
 
+CERTAIN, POSSIBLE = Evidence.CERTAIN, Evidence.POSSIBLE
+ABCI_H = ("rt_HF", "rt_HG", "rt_HC")
 EVERY = list(clusters().values())
 
 
@@ -18,30 +20,36 @@ def test_every_value_of_a_known_cluster_has_a_mark_and_a_source(known: KnownClus
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "host", "names", "found"),
+    ("scheduler", "host", "names", "gpus", "found"),
     [
-        ("gridengine", "es1", (), ["abci-v"]),
-        ("gridengine", "es-a2.abci.local", (), ["abci-a"]),
-        ("gridengine", "somewhere", ("rt_F", "rt_G.large", "rt_C.large", "h_rt"), ["abci-v"]),
-        ("gridengine", "login1.t4.gsic.titech.ac.jp", (), ["tsubame4"]),
-        ("gridengine", "login1", ("node_f", "node_h", "node_q"), ["tsubame4"]),
-        ("gridengine", "login1", ("node_f",), []),
-        ("slurm", "es1", ("rt_HF", "rt_HG", "rt_HC"), []),
-        ("pbs", "login1", ("rt_HF", "rt_HG", "rt_HC", "workq"), ["abci-h"]),
+        ("gridengine", "es1", (), (), {"abci-v": CERTAIN}),
+        ("gridengine", "es-a2.abci.local", (), (), {"abci-a": CERTAIN}),
+        ("gridengine", "somewhere", ("rt_F", "rt_G.large", "rt_C.large", "h_rt"), (4,), {"abci-v": CERTAIN}),
+        ("gridengine", "somewhere", ("rt_F", "rt_G.large", "rt_C.large", "h_rt"), (), {"abci-v": POSSIBLE}),
+        ("gridengine", "login1.t4.gsic.titech.ac.jp", (), (), {"tsubame4": CERTAIN}),
+        ("gridengine", "login1", ("node_f", "node_h", "node_q"), (), {"tsubame4": POSSIBLE}),
+        ("gridengine", "login1", ("node_f",), (4,), {}),
+        ("slurm", "es1", ABCI_H, (8,), {}),
+        ("pbs", "login1", (*ABCI_H, "workq"), (), {"abci-h": POSSIBLE}),
+        ("pbs", "login1", (*ABCI_H, "workq"), (1, 8), {"abci-h": CERTAIN}),
+        ("pbs", "login1", (*ABCI_H, "workq"), (2,), {}),
+        ("pbs", "login2.v3.abci.ai", (), (), {"abci-h": CERTAIN}),
     ],
 )
-def test_a_cluster_is_recognised_by_its_names(
-    scheduler: str, host: str, names: tuple[str, ...], found: list[str]
+def test_a_cluster_is_recognised_by_its_names_and_nodes(
+    scheduler: str, host: str, names: tuple[str, ...], gpus: tuple[int, ...], found: dict[str, Evidence]
 ) -> None:
-    assert [known.name for known in recognised(scheduler, [host], names)] == found
+    assert recognised(scheduler, [host], names, gpus) == found
 
 
 def test_a_grid_engine_with_one_resource_of_the_same_name_is_another_cluster() -> None:
     facts = gridengine_cluster.describe(GRIDENGINE)
-    assert "rt_F" in facts.resources and recognised("gridengine", ["login1"], facts.resources) == []
+    assert "rt_F" in facts.resources and recognised("gridengine", ["login1"], facts.resources) == {}
 
 
-def test_a_pbs_with_the_queues_of_abci_is_taken_for_it() -> None:
+def test_a_pbs_with_the_queues_of_abci_and_other_nodes_is_another_cluster() -> None:
     facts = pbs_cluster.describe(PBS)
-    (known,) = recognised("pbs", ["pbs1"], [queue.name for queue in facts.queues])
-    assert known.name == "abci-h"
+    queues = [queue.name for queue in facts.queues]
+    assert recognised("pbs", ["pbs1"], queues) == {"abci-h": POSSIBLE}
+    assert {kind.gpus for queue in facts.queues for kind in queue.kinds} == {4}
+    assert recognised("pbs", ["pbs1"], queues, [4]) == {}
