@@ -26,14 +26,22 @@ def place(scheduler: Scheduler) -> Path:
     return state_folder() / "answers" / f"{name}-{key}.json"
 
 
-def note(scheduler: Scheduler) -> None:
-    """From now on, what the scheduler said before is too old. Where that cannot be written down, it ages by itself."""
+MOST_BYTES = 1_000_000  # of the ids of jobs that nobody has asked about yet
+
+
+def note(scheduler: Scheduler, job: str = "") -> None:
+    """From now on, what the scheduler said before is too old. Where that cannot be written down, it ages by itself.
+
+    A `job` that was submitted is asked about with the next jobs, where the scheduler tells only of those named.
+    """
     if scheduler.one_machine:
         return
     with contextlib.suppress(TorusrunError, OSError):
         path = _path(place(scheduler))
         private.make(path.parent)
         private.write_bytes(path, repr(time.time()).encode())
+        if job and not scheduler.tells_all_jobs:
+            _append(_new(place(scheduler)), f"{job}\n".encode())
 
 
 def last_s(place: Path) -> float:
@@ -42,6 +50,30 @@ def last_s(place: Path) -> float:
         return float(private.read_bytes(_path(place), 100))
     except (OSError, ValueError):
         return 0.0
+
+
+def taken_new(place: Path) -> list[str]:
+    """The jobs that were submitted since the last call."""
+    path = _new(place)
+    try:
+        content = private.read_bytes(path, MOST_BYTES)
+        path.unlink()
+    except OSError:
+        return []
+    return content.decode(errors="replace").split()
+
+
+def _append(path: Path, line: bytes) -> None:
+    descriptor = private.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        if os.fstat(descriptor).st_size + len(line) <= MOST_BYTES:
+            os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def _new(place: Path) -> Path:
+    return place.with_suffix(".new")
 
 
 def _path(place: Path) -> Path:

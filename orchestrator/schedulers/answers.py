@@ -28,6 +28,7 @@ SCHEMA = 1
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered that nobody asked about
 LOCK_S = 1.0  # between looks whether who holds the lock was stopped
+OPEN_S = 86_400.0  # and one that was not over when the scheduler told of it last
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
         with _locked(place, 2 * client.timeout_s):
             kept = _read(place)
             if not _answers(place, kept, jobs, interval_s):
-                kept = _asked(client, kept, jobs, fresh=_is_fresh(place, kept.asked_s, interval_s))
+                fresh = client.scheduler.tells_all_jobs and _is_fresh(place, kept.asked_s, interval_s)
+                kept = _asked(client, kept, [*jobs, *acted.taken_new(place)], fresh=fresh)
                 _write(place, kept)
     return Answer(kept.asked_s, {job: kept.jobs[job] for job in jobs})
 
@@ -93,7 +95,7 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
 def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> Kept:
     """The answer with what the scheduler says now.
 
-    Of a queue that was seen just now only the records are asked: a job that it does not have is no longer in it.
+    Of a queue that was seen just now as a whole only the records are asked: a job that it does not have has left it.
     """
     now_s = time.time()
     if fresh:
@@ -102,7 +104,7 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
     open_jobs = [
         job
         for job, status in kept.jobs.items()
-        if not _is_final(status) and 0 <= now_s - kept.wanted_s.get(job, 0.0) < KEPT_S
+        if not _is_final(status) and _is_remembered(status, kept.wanted_s.get(job, 0.0), now_s)
     ]
     final = [job for job in jobs if job in kept.jobs and _is_final(kept.jobs[job])]
     wanted = [*dict.fromkeys([*jobs, *open_jobs])]
@@ -113,9 +115,13 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
 def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float, asked_s: float) -> Kept:
     in_queue = [job for job, status in said.items() if not status.state.over]
     wanted_s = {**kept.wanted_s, **dict.fromkeys([*in_queue, *jobs], now_s)}
-    remembered = {job for job, seen_s in wanted_s.items() if 0 <= now_s - seen_s < KEPT_S}
-    states = {job: status for job, status in {**kept.jobs, **said}.items() if job in remembered}
+    every = {job: status for job, status in {**kept.jobs, **said}.items() if job in wanted_s}
+    states = {job: status for job, status in every.items() if _is_remembered(status, wanted_s[job], now_s)}
     return Kept(asked_s, states, {job: wanted_s[job] for job in states}, kept.named)
+
+
+def _is_remembered(status: Status, wanted_s: float, now_s: float) -> bool:
+    return 0 <= now_s - wanted_s < (KEPT_S if status.state.over else OPEN_S)
 
 
 def _is_final(status: Status) -> bool:

@@ -36,15 +36,16 @@ class Client:
         Raises SiteError when the scheduler refuses, and NoAnswer when there may be a job all the same: `find` then
         tells, by the request's token.
         """
-        command = self.submit_argv(script, request)
+        command, job = self.submit_argv(script, request), ""
         try:
             said = process.run(command, timeout_s=self.timeout_s, cwd=cwd).check("submitting the job")
+            try:
+                job = self.scheduler.job_id(said.stdout)
+            except SiteError as error:
+                raise NoAnswer(str(error)) from None
         finally:
-            acted.note(self.scheduler)
-        try:
-            return self.scheduler.job_id(said.stdout)
-        except SiteError as error:
-            raise NoAnswer(str(error)) from None
+            acted.note(self.scheduler, job)
+        return job
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""

@@ -41,6 +41,7 @@ class GridEngine(Scheduler):
     """Grid Engine's commands and their output; `user` is whose jobs are asked about."""
 
     name = "gridengine"
+    tells_all_jobs = True
     programs = ("qconf", "qhost")
     own_output = True  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     job_variable = "JOB_ID"

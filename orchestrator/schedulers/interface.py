@@ -129,6 +129,7 @@ class Scheduler(ABC):
     told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
     one_machine: ClassVar[bool] = False  # whether there are no other nodes
     shell_has_terminal: ClassVar[bool] = True  # whether `shell_command` gives its program a terminal if asked to
+    tells_all_jobs: ClassVar[bool] = False  # whether the status command tells of its user's jobs that were not named
     shell_from_inside: ClassVar[bool] = False  # whether only `remote_command`, inside the job, leads to its hosts
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
     cannot_exclude: ClassVar[str] = "its scheduler cannot leave out hosts"  # why; '' where a request may exclude some

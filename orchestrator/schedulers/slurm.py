@@ -52,6 +52,7 @@ class Slurm(Scheduler):
     """Slurm's commands and their output."""
 
     name = "slurm"
+    tells_all_jobs = True
     programs = ("sinfo",)
     job_variable = "SLURM_JOB_ID"
     cannot_exclude = ""

@@ -27,6 +27,7 @@ class Noting(Scheduler):
     """A queue and records in two files, `ID STATE` in each line; each command adds its name to a third."""
 
     name = "noting"
+    tells_all_jobs = True
     job_variable = "NOTING_JOB"
 
     def __init__(self, folder: Path) -> None:
@@ -63,6 +64,16 @@ class Noting(Scheduler):
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         return [this_host]
+
+
+class Naming(Noting):
+    """One that tells only of the jobs that it is asked about."""
+
+    tells_all_jobs = False
+
+    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+        wanted = f"grep -E '^({'|'.join(job_ids)}) ' {self.folder}/queue || true"
+        return ["sh", "-c", f"echo queue {' '.join(sorted(job_ids))} >> {self.folder}/asked; {wanted}"]
 
 
 @pytest.fixture
@@ -125,6 +136,23 @@ def test_what_was_said_before_an_act_of_the_user_is_too_old(act: str, folder: Pa
     answers.states(client(folder), ["1"], HOUR_S)
     answers.states(client(folder), ["1"], HOUR_S)
     assert asked(folder) == ["queue"]
+
+
+def test_a_running_job_that_nobody_asked_about_is_not_taken_for_one_that_left_the_queue(folder: Path) -> None:
+    naming = Client(Naming(folder), 10.0)
+    assert answers.states(naming, ["1"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert answers.states(naming, ["2"], HOUR_S).jobs["2"].state is State.PENDING
+    assert answers.states(naming, ["1", "2"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert asked(folder) == ["queue 1", "queue 1 2"], "a question about one job is one about all that are open"
+
+
+def test_jobs_are_asked_about_from_their_submission_on(folder: Path) -> None:
+    naming = Client(Naming(folder), 10.0)
+    request = Request("x", 1, 1, 1, 0, None, 60.0, None, None, folder / "out", folder / "err")
+    assert naming.submit(folder / "job.sh", request) == "9"
+    assert answers.states(naming, ["1"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert answers.states(naming, ["9"], HOUR_S).jobs["9"].state is State.PENDING
+    assert asked(folder) == ["submit", "queue 1 9"]
 
 
 DAMAGE = [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff", b"[" * 10**5]
