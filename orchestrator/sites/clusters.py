@@ -21,7 +21,7 @@ GENERIC = "generic"  # what --cluster calls a cluster that is none of these
 SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
 
 
-class Evidence(Enum):
+class Recognition(Enum):
     """How sure it is that a login node belongs to a known cluster."""
 
     NONE = "no"
@@ -50,19 +50,21 @@ class KnownCluster:
             words = source if certainty == "memory" else f"{source} ({certainty})"
             yield Setting(key, value, f"{words}{extra}", Certainty.KNOWN)
 
-    def evidence(self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]) -> Evidence:
+    def recognition(
+        self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]
+    ) -> Recognition:
         """How sure it is that this is it, by the names of the login node, those of queues and resources, and its nodes.
 
         `gpus` are the numbers of GPUs that nodes have, as far as they are told. Anybody may name queues as it does, so
         names alone are no proof, and nodes with other numbers of GPUs are those of another cluster.
         """
         if scheduler != self.scheduler:
-            return Evidence.NONE
+            return Recognition.NONE
         if any(re.fullmatch(self.hosts, host) for host in hosts):
-            return Evidence.CERTAIN
+            return Recognition.CERTAIN
         if not self.all_of <= names or (gpus and self.values["node.gpus"] not in gpus):
-            return Evidence.NONE
-        return Evidence.CERTAIN if gpus else Evidence.POSSIBLE
+            return Recognition.NONE
+        return Recognition.CERTAIN if gpus else Recognition.POSSIBLE
 
 
 @cache
@@ -73,11 +75,11 @@ def clusters() -> dict[str, KnownCluster]:
 
 def recognised(
     scheduler: str, hosts: Iterable[str], names: Iterable[str], gpus: Iterable[int] = ()
-) -> dict[str, Evidence]:
+) -> dict[str, Recognition]:
     """The names of those that a login node with these host names, queues and resources, and nodes may belong to."""
     told = tuple(hosts), frozenset(names), frozenset(gpus)
-    found = {name: cluster.evidence(scheduler, *told) for name, cluster in clusters().items()}
-    return {name: evidence for name, evidence in found.items() if evidence is not Evidence.NONE}
+    found = {name: cluster.recognition(scheduler, *told) for name, cluster in clusters().items()}
+    return {name: evidence for name, evidence in found.items() if evidence is not Recognition.NONE}
 
 
 def flat(site: dict[str, Any]) -> dict[str, Any]:

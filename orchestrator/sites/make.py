@@ -11,7 +11,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import write_text
 from orchestrator.sites import clusters, detect, machine
 from orchestrator.sites.choices import Choices
-from orchestrator.sites.clusters import GENERIC, Evidence, KnownCluster
+from orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
 from orchestrator.sites.detect import LOCAL, Reached
 from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
@@ -70,7 +70,7 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
     names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
     gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}
     fitting = clusters.recognised(found.name, machine.host_names(), names, gpus)
-    certain = [name for name, evidence in fitting.items() if evidence is Evidence.CERTAIN]
+    certain = [name for name, evidence in fitting.items() if evidence is Recognition.CERTAIN]
     if not fitting:
         return None
     if len(fitting) == len(certain) == 1:

@@ -3,11 +3,11 @@
 import pytest
 
 from orchestrator.schedulers import gridengine_cluster, pbs_cluster
-from orchestrator.sites.clusters import Evidence, KnownCluster, clusters, recognised
+from orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
 from orchestrator.spec.load import load_site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
 
-CERTAIN, POSSIBLE = Evidence.CERTAIN, Evidence.POSSIBLE
+CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")
 EVERY = list(clusters().values())
 
@@ -37,7 +37,7 @@ def test_every_value_of_a_known_cluster_has_a_mark_and_a_source(known: KnownClus
     ],
 )
 def test_a_cluster_is_recognised_by_its_names_and_nodes(
-    scheduler: str, host: str, names: tuple[str, ...], gpus: tuple[int, ...], found: dict[str, Evidence]
+    scheduler: str, host: str, names: tuple[str, ...], gpus: tuple[int, ...], found: dict[str, Recognition]
 ) -> None:
     assert recognised(scheduler, [host], names, gpus) == found
 
