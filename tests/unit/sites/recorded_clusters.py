@@ -61,4 +61,12 @@ PBS = recorded(
         "pbsnodes -a -F json": "pbsnodes_a.json",
     },
 )
+PBS_WITH_SWITCHES = recorded(
+    "openpbs/cluster",
+    {
+        "qstat -Q -f -F json": "queues.json",
+        "qstat -B -f -F json": "server.json",
+        "pbsnodes -a -F json": "nodes.json",
+    },
+)
 LOCAL = recorded("local", {"cat /proc/meminfo": "meminfo.txt", "nproc": "nproc.txt"})

@@ -12,6 +12,7 @@ from tests.unit.sites.recorded_clusters import (
     GRIDENGINE,
     LOCAL,
     PBS,
+    PBS_WITH_SWITCHES,
     RECORDED,
     SLURM,
     SLURM_WITHOUT_ACCOUNTS,
@@ -98,6 +99,16 @@ def test_pbs_tells_execution_queues_and_what_closes_them() -> None:
     assert queues["rt_HF"].kind == NodeKind(4, 8, 64 * 2**30, 4)
     assert queues["rt_disabled"].closed == "it is disabled" and queues["rt_stopped"].closed == "it is stopped"
     assert facts.topology is None
+
+
+def test_pbs_tells_gpus_switches_and_limits_of_nodes_and_time() -> None:
+    facts = pbs_cluster.describe(PBS_WITH_SWITCHES)
+    queues = {queue.name: queue for queue in facts.queues}
+    assert facts.cluster == "pbshead" and facts.topology == {"source": "pbs"}
+    assert queues["workq"].kinds == (NodeKind(4, 8, 16 * 2**30, 2, "v100"),), "nodes in use and offline are counted"
+    assert queues["short"].all_nodes == 1, "pn5 is bound to it, and it has no others"
+    assert (queues["short"].nodes, queues["short"].time_s) == (2, 120.0)
+    assert queues["closed"].closed == "it is stopped"
 
 
 def test_nodes_that_are_bound_to_a_queue_are_no_other_queues() -> None:

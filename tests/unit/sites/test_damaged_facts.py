@@ -17,12 +17,12 @@ from orchestrator.sites.detect import Reached
 from orchestrator.sites.machine import Machine
 from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
-from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, SLURM, Ask
+from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, PBS_WITH_SWITCHES, SLURM, Ask
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
     "slurm": (lambda ask: slurm_cluster.describe(ask, "labuser"), SLURM),
     "gridengine": (gridengine_cluster.describe, GRIDENGINE),
-    "pbs": (pbs_cluster.describe, PBS),
+    "pbs": (pbs_cluster.describe, PBS_WITH_SWITCHES),
     "local": (local_cluster.describe, LOCAL),
 }
 BARE = Machine((), (), None, None, False, False, ())
