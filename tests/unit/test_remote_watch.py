@@ -65,7 +65,8 @@ def ends(run: RunFolder) -> None:
 
 
 def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Path) -> None:
-    with Terminal(WATCH, str(far), "9000 1500 2500", "last") as terminal:
+    lives = "9000 0 0 0 1500 2500"  # three connections fail, so that the screen is drawn while there is none
+    with Terminal(WATCH, str(far), lives, "last") as terminal:
         terminal.until_shown("log of rank 0", "  a line of rank 0", "  another")
         assert terminal.frame[0].startswith(f"{running.run_id} RUNNING ━━━")
         terminal.until("the pipe broke; trying again")
