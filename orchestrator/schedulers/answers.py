@@ -27,8 +27,8 @@ from orchestrator.states import State, Status
 SCHEMA = 1
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered that nobody asked about
-LOCK_S = 1.0  # between looks whether who holds the lock was stopped
 OPEN_S = 86_400.0  # and one that was not over when the scheduler told of it last
+LOCK_S = 1.0  # between looks whether who holds the lock was stopped
 
 
 @dataclass(frozen=True)
