@@ -138,23 +138,26 @@ def train_once(train: Train, rank: int, folder: Path) -> list[float]:
     return [100.0 * score.accuracy for score in (found.model, *several)]
 
 
-def table(found: Sequence[Case]) -> Iterable[str]:
-    """A line per case: mean, spread, and how far from the reference or from the whole recipe."""
+TITLES = f"{'recipe':15} {'what':38} {'accuracy':>8} {'spread':>6} {'difference':>10}  shown"
+
+
+def line(case: Case, found: Sequence[Case]) -> str:
+    """Mean, spread, and how far from the reference or the whole recipe, which are in `found` with all their seeds."""
     reference = found[0]
-    yield f"{'recipe':15} {'what':38} {'accuracy':>8} {'spread':>6} {'difference':>10}  shown"
-    yield f"{reference.recipe:15} {reference.what:38} {reference.mean:8.2f} {reference.spread:6.2f}"
-    whole, small = reference, {case.recipe: case for case in found if case.what == f"batch {SMALL}"}
-    for case in found[1:]:
-        own = small.get(case.recipe, reference)
-        other = whole if case.what.startswith("without") else reference if case is own else own
-        difference = case.mean - other.mean
-        error = math.hypot(case.spread, other.spread) / math.sqrt(len(case.accuracies))
+    told = f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f}"
+    if case is reference:
+        return told
+    leaves_out = case.what.startswith("without")
+    wanted = f"batch {LARGE}" if leaves_out else f"batch {SMALL}"
+    same = [other for other in found if (other.recipe, other.what) == (case.recipe, wanted) and other is not case]
+    other = same[0] if same else reference
+    difference = case.mean - other.mean
+    error = math.hypot(case.spread, other.spread) / math.sqrt(len(case.accuracies))
+    if leaves_out:
         shown = "yes" if abs(difference) > 2 * error else "no"
-        if not case.what.startswith("without"):
-            whole = case  # of the ablations that follow
-            shown = "within the goal" if difference >= -GOAL else "BELOW THE GOAL"
-        yield f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f} {difference:+10.2f}  {shown}"
-    yield from _ensembles(found)
+    else:
+        shown = "within the goal" if difference >= -GOAL else "BELOW THE GOAL"
+    return f"{told} {difference:+10.2f}  {shown}"
 
 
 def _ensembles(found: Sequence[Case]) -> Iterable[str]:
@@ -182,7 +185,8 @@ def main() -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     print(f"{date.today()}  torch {torch.__version__}, {machine}; digits, {RANKS} ranks as processes,")
     epochs = f"{chosen.epochs} epochs" if chosen.epochs else "each recipe's own epochs"
-    print(f"{epochs}, {chosen.seeds} seeds; percent of 360 test images, of which one is 0.28", flush=True)
+    print(f"{epochs}, {chosen.seeds} seeds; percent of 360 test images, of which one is 0.28")
+    print(TITLES, flush=True)
     context = mp.get_context("spawn")
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
@@ -197,9 +201,12 @@ def main() -> None:
             print(f"  {found[number].recipe} {found[number].what} {told}", file=sys.stderr, flush=True)
             if len(told) > 1:
                 found[number].members.append(told[1:])
+            if len(found[number].accuracies) == chosen.seeds:
+                print(line(found[number], found), flush=True)
         while not ranks.join():
             pass
-    print("\n".join(table(found)))
+    for told_of in _ensembles(found):
+        print(told_of)
     print(f"{time.perf_counter() - started_s:.0f} s, {sum(case.spent_s for case in found):.0f} s of them training")
 
 
