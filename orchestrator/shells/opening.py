@@ -66,8 +66,7 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
                 link.close()
     where = f"{' or '.join(asked.addresses)}, port {asked.port}"
     raise SiteError(
-        f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: nodes must reach this machine, as for "
-        "`qsub -I`; where there is ssh, set remote_shell: ssh"
+        f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s, where this machine is: {requests.MEND}"
     )
 
 

@@ -37,7 +37,7 @@ def main() -> None:
         asked = requests.read(path)
         connection = connected(asked)
     except (SiteError, OSError) as error:
-        return requests.fail(path, f"{socket.gethostname()}: {error}")
+        return requests.fail(path, str(error))
     try:
         Joined(asked, connection).run()
     except OSError as error:
@@ -54,7 +54,7 @@ def connected(asked: ShellRequest) -> Connection:
             return proved(socket.create_connection((address, asked.port), CONNECT_S), asked.key, called=False)
         except OSError as error:
             wrong.append(f"{address}: {error.strerror or error}")
-    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({'; '.join(wrong)})")
+    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({'; '.join(wrong)}): {requests.MEND}")
 
 
 class Joined:

@@ -15,6 +15,7 @@ from orchestrator.runs.files import read_object, required, write_json
 
 LARGEST_BYTES = 1 << 20  # of a request: a command's arguments
 ENDING, FAILED = ".json", ".failed"
+MEND = "nodes must reach it, as for `qsub -I`; where there is ssh, set remote_shell: ssh"
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def test_a_stranger_is_sent_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     stranger = threading.Thread(target=call)
     stranger.start()
-    with pytest.raises(SiteError, match="nodes must reach this machine"):
+    with pytest.raises(SiteError, match="nodes must reach it"):
         opening.open_shell(tmp_path / "shells", "n3", ["true"], terminal=False)
     stranger.join()
     assert seen and os.listdir(tmp_path / "shells") == []
