@@ -18,7 +18,7 @@ from orchestrator.plans.fits import check
 from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.recipe import filled_in
 from orchestrator.plans.stretches import for_first_attempt
-from orchestrator.spec.load import load
+from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
@@ -131,13 +131,22 @@ def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
 
     Raises SpecError where the run does not fit together.
     """
-    loaded, changes = filled_in(load(path, site=site, settings=settings))
+    loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
     run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
     python = str(expanded(loaded.site.python)) if loaded.site.python else sys.executable
     return Plan(run_id, run, loaded.site, folder, python, loaded.text, recipe_changes=changes)
+
+
+def _with_nodes(loaded: Loaded) -> Loaded:
+    """The run on as many nodes as its grid fills, where it names a grid and no nodes."""
+    run, site = loaded.run, loaded.site
+    several, left = divmod(math.prod(run.grid or ()), run.ranks_per_node or site.node.ranks)
+    if "nodes" in loaded.marks or not run.grid or not several or left or site.launcher == "spawn":
+        return loaded
+    return replace(loaded, run=replace(run, nodes=several))
 
 
 def _beside(run: RunSpec, folder: Path) -> RunSpec:

@@ -30,7 +30,9 @@ class RunSpec:
 
     name: Annotated[str, NAME] = field(metadata=about("a name for the run, as in 'name: digits'"))
     site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
-    nodes: Annotated[int, NODES] = field(default=1, metadata=about("nodes to ask for"))
+    nodes: Annotated[int, NODES] = field(
+        default=1, metadata=about("nodes to ask for; default: as many as the grid fills, else 1")
+    )
     ranks_per_node: Annotated[int, PER_NODE] | None = field(
         default=None, metadata=about("ranks on a node; default: the site's node.ranks")
     )

@@ -20,9 +20,8 @@ def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
     left = json.loads(place.torusrun("status", "--json").stdout)["runs"]
     assert not [run for run in left if run["run"].startswith("doctor-")], "doctor removes its run"
 
-    nodes = () if place.cluster == "local" else ("--set", "nodes=2")
     place.put("digits.yaml", (ROOT / "examples/digits.yaml").read_text())
-    run = place.torusrun("submit", "digits.yaml", "--site", "written", *nodes, *SHORT, "--wait")
+    run = place.torusrun("submit", "digits.yaml", "--site", "written", *SHORT, "--wait")
     assert run.returncode == 0, run.stdout + run.stderr
 
 

@@ -12,6 +12,7 @@ from orchestrator.cli import main
 from orchestrator.cluster.expected import expected
 from orchestrator.cluster.profile import cluster
 from orchestrator.dryrun.look import dry_run
+from orchestrator.errors import UserError
 from orchestrator.placement.choose import GRADIENT_BYTES, best
 from orchestrator.plans import kept
 from orchestrator.plans.attempt import AttemptPlan, changes, derive, with_former_grid
@@ -53,6 +54,22 @@ def run_file(home: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def auto(run_file: Path) -> Plan:
     return plan(run_file)
+
+
+@pytest.mark.parametrize(
+    ("keys", "nodes"),
+    [("grid: 4x3", 3), ("grid: 4x2x2", 4), ("grid: 2x2", 1), ("grid: auto", 1), ("grid: 2x2\nranks_per_node: 1", 4)],
+)
+def test_a_run_without_nodes_asks_for_as_many_as_its_grid_fills(run_file: Path, keys: str, nodes: int) -> None:
+    run_file.write_text(RUN.replace("nodes: 8", keys).replace("batch: 64", "batch: 48"))
+    assert plan(run_file).run.nodes == nodes
+
+
+def test_nodes_that_do_not_fit_the_grid_are_told(run_file: Path) -> None:
+    for keys in ("nodes: 1\ngrid: 4x3", "grid: 3x2"):
+        run_file.write_text(RUN.replace("nodes: 8", keys).replace("batch: 64", "batch: 48"))
+        with pytest.raises(UserError, match="'grid'"):
+            plan(run_file)
 
 
 def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
