@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from submitit import JobEnvironment
@@ -21,7 +22,10 @@ def main() -> None:
         for stream, path in ((sys.stdout, paths.stdout), (sys.stderr, paths.stderr)):
             log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.dup2(log, stream.fileno())
-    submitit_main()
+    try:
+        submitit_main()
+    finally:  # while Python ends, it takes its handlers away: a warning that comes then would kill a task that is done
+        signal.signal(env._usr_sig(), signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import submitit
 
-MORE = 3  # what a second try counts
+MORE = 3  # what a later try counts
 OURS = ("pbs", "gridengine")
 LOGIN = 'it\'s; "odd" $HOME\nand of two lines'
 
@@ -33,7 +33,7 @@ def where() -> dict[str, Any]:
 
 
 class Counter(submitit.helpers.Checkpointable):
-    """Counts slowly until it is asked to checkpoint; in its second try it goes on from there, and ends."""
+    """Counts slowly until it is asked to checkpoint; a later try goes on from there, and ends after a few seconds."""
 
     def __init__(self) -> None:
         self.tries: list[dict[str, Any]] = []
@@ -116,15 +116,17 @@ def array(executor: submitit.AutoExecutor) -> None:
 
 
 def checkpoint(executor: submitit.AutoExecutor) -> None:
-    """It is asked to checkpoint before its limit of a minute, and finishes on its second try, alone or in an array."""
+    """It is asked to checkpoint before its limit of a minute, and finishes in a later try, alone or in an array."""
     tasks = spread(executor, tasks_per_node=1)
     jobs = [executor.submit(Counter())]
     with executor.batch():
         jobs += [executor.submit(Counter()), executor.submit(Counter())]
     for job in jobs:
         results = job.results()
-        for count, begins, tries in results:
-            assert len(tries) == 2 and 0 == begins[0] <= begins[1] == count - MORE, results
+        for count, begins, tries in results:  # on a busy machine a try may be asked again before it has begun
+            assert len(tries) > 1 and begins[0] == 0 and begins == sorted(begins) and count == begins[-1] + MORE, (
+                results
+            )
         check(job, tasks, told=[tries[-1] for _, _, tries in results])
 
 
