@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 BLOCK_BYTES = 1 << 16
-LOOKS_S = 1.0
+LOOKS_S = 0.5
 
 
 def relay(channel: Any, *, terminal: bool) -> int | None:
@@ -23,9 +23,13 @@ def relay(channel: Any, *, terminal: bool) -> int | None:
     Its exit code; None where the link broke. With `terminal` every key goes there as it is, and the size of the window.
     """
     inputs: list[Any] = [channel, *([sys.stdin.fileno()] if sys.stdin else [])]
-    with _ending(), _raw(channel) if terminal else _nothing():
+    resized: list[int] = []
+    with _ending(), _raw(resized) if terminal else _nothing():
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             ready, _, _ = select.select(inputs, [], [], LOOKS_S)
+            if resized:  # told here, for the signal may come while paramiko sends
+                resized.clear()
+                channel.resize_pty(*os.get_terminal_size())
             _show(channel)
             if any(source is not channel for source in ready):
                 inputs = inputs if _send(channel, inputs[1]) else [channel]
@@ -53,11 +57,11 @@ def _send(channel: Any, stream: int) -> bool:
 
 
 @contextmanager
-def _raw(channel: Any) -> Iterator[None]:
-    """Within, the terminal hands on every key, and the other side is told when its size changes."""
+def _raw(resized: list[int]) -> Iterator[None]:
+    """Within, the terminal hands on every key, and `resized` is filled when its size changes."""
 
     def resize(number: int, frame: FrameType | None) -> None:
-        channel.resize_pty(*os.get_terminal_size())
+        resized.append(number)
 
     stream = sys.stdin.fileno()
     before, handler = termios.tcgetattr(stream), signal.signal(signal.SIGWINCH, resize)

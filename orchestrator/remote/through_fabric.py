@@ -19,7 +19,8 @@ from orchestrator.remote.host import HostRefused, LinkLost, LoginHost
 from orchestrator.remote.link import CONNECT_S, SILENCE_S
 from orchestrator.remote.relay import relay
 
-GREETING_S, AUTHENTICATION_S = 30.0, 60.0  # of a login node that is busy
+GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # of a login node that is busy
+CUT_OFF = ("timeout", "transport shut down")  # what paramiko says of an authentication in which the link broke
 KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
                "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
 BLOCK_BYTES = 1 << 16
@@ -76,6 +77,8 @@ class ThroughFabric:
         except paramiko.BadHostKeyException as error:
             raise HostRefused(_changed(error)) from None
         except paramiko.AuthenticationException as error:
+            if any(words in str(error) for words in CUT_OFF):
+                raise LinkLost(f"{self._name}: the link broke: {error}") from None
             raise HostRefused(_not_let_in(self._name, error)) from None
         except ERRORS as error:
             raise LinkLost(f"{self._name} cannot be reached: {_words(error)}") from None
