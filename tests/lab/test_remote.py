@@ -317,9 +317,8 @@ def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) ->
     with laptop.on_terminal("shell", first) as terminal:
         at = terminal.until("$ ")
         terminal.resize(100, 30)
-        terminal.press("printf 'be%s\\n' gun; sleep 600\n")
-        at = terminal.until("begun", at)
-        time.sleep(1)  # the shell starts what ctrl-C is to end
+        terminal.press("sh -c 'printf be%s gun; exec sleep 600'\n")
+        at = terminal.until("begun", at)  # by what ctrl-C is to end, so it is in the foreground
         terminal.press("\x03")
         at = terminal.until("$ ", at)
         terminal.press("stty size; exit 5\n")
