@@ -13,9 +13,7 @@ import errno
 import os
 import signal
 import subprocess
-import termios
 import threading
-import tty
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from orchestrator import proc
+from orchestrator import proc, terminal
+from orchestrator.environment import clean_environment, safe
 from orchestrator.errors import SiteError
 
 CALLS: Counter[str] = Counter()
@@ -37,35 +36,6 @@ MODULE = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; "
     'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 )
-
-# SLURM_CONF and the other variables in KEPT say where the scheduler is. The rest describe the job around us.
-INHERITED = (
-    "SLURM_",
-    "SBATCH_",
-    "SRUN_",
-    "PBS_",
-    "SGE_",
-    "PE_",
-    "PMI_",
-    "PMIX_",
-    "OMPI_",
-    "PRTE_",
-    "SUBMITIT_",
-    "TORUSRUN_",
-)
-KEPT = {
-    "SLURM_CONF",
-    "SLURM_TIME_FORMAT",
-    "PBS_CONF_FILE",
-    "PBS_SERVER",
-    "PBS_EXEC",
-    "SGE_ROOT",
-    "SGE_CELL",
-    "SGE_CLUSTER_NAME",
-    "SGE_QMASTER_PORT",
-    "SGE_EXECD_PORT",
-    "TORUSRUN_RUNS",
-}
 
 
 class NoAnswer(SiteError):
@@ -94,26 +64,6 @@ class Finished:
 def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
     """The command that runs a module as `python -m` does, but never a module in the working directory."""
     return [str(python), "-u", "-c", MODULE, name, *map(str, arguments)]
-
-
-def absolute_only(path: str) -> str:
-    """A search path without empty and relative entries: these mean the working directory and folders in it."""
-    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
-
-
-def safe(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment, its PYTHONPATH without entries that depend on the working directory."""
-    kept = dict(environment)
-    if "PYTHONPATH" in kept:
-        kept["PYTHONPATH"] = absolute_only(kept["PYTHONPATH"])
-    return kept
-
-
-def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy of the environment (default: our own) without the variables of a job or an MPI launcher around us."""
-    base = os.environ if base is None else base
-    kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
-    return {**kept, "LC_ALL": "C"}
 
 
 def run(
@@ -196,19 +146,13 @@ def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = N
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
-    before = termios.tcgetattr(0) if raw else None
+    environment = {**safe(clean_environment()), **(variables or {})}
     try:
-        if raw:
-            tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
-        environment = {**safe(clean_environment()), **(variables or {})}
-        with subprocess.Popen(command, env=environment) as program, _interrupting(program):
+        with terminal.raw(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
             code = program.wait()
         return code if code >= 0 else 128 - code
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
-    finally:
-        if before is not None:
-            termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from orchestrator import process, schedulers
+from orchestrator.environment import absolute_only
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.request import request
 from orchestrator.runs.folder import Attempt
@@ -43,5 +44,5 @@ def script(
 
 def python_path() -> dict[str, str]:
     """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
-    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
+    path = absolute_only(os.environ.get("PYTHONPATH", ""))
     return {"PYTHONPATH": path} if path else {}

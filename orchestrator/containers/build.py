@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from orchestrator import private, process
+from orchestrator import private
 from orchestrator.containers import complaints, lint, lock, running
 from orchestrator.containers.build_secrets import Secrets
 from orchestrator.containers.build_secrets import read as read_secrets
@@ -26,6 +26,7 @@ from orchestrator.containers.inputs import Inputs, file_checksum
 from orchestrator.containers.package_lock import PackageLock
 from orchestrator.containers.requirements import BUILD_ONLY
 from orchestrator.containers.runtime import PREFIXES, Runtime, own_environment, temporary_folder
+from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import write_json
 
@@ -185,7 +186,7 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
     ours = tuple(f"{prefix}_" for prefix in PREFIXES)
     kept = {
         name: value
-        for name, value in own_environment(process.clean_environment()).items()
+        for name, value in own_environment(clean_environment()).items()
         if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
     }
     return {**kept, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}

@@ -14,6 +14,7 @@ from orchestrator.containers.definition import INSTALLED
 from orchestrator.containers.misfits import has_login
 from orchestrator.containers.package_lock import PackageLock, PythonPackage, SystemPackage
 from orchestrator.containers.runtime import own_environment
+from orchestrator.environment import clean_environment
 
 ASKING_S = 120.0
 
@@ -23,7 +24,7 @@ def packages(name: str, container: ContainerExec) -> PackageLock | None:
     script = Path(installed.__file__).read_text(encoding="utf-8")
     plain = ContainerExec(container.runtime, container.image, container.binds, directory="/")
     argv = inside(plain, ["python3", "-c", script, INSTALLED], {}, {}).argv
-    said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(process.clean_environment()))
+    said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
     return parse(name, said.stdout)
 
 

@@ -24,6 +24,7 @@ from orchestrator.containers.answers import (
 from orchestrator.containers.command import ContainerExec, inside
 from orchestrator.containers.known import ImageFacts
 from orchestrator.containers.runtime import own_environment
+from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError
 
 ASKING_S = 60.0
@@ -192,7 +193,7 @@ def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Fini
     # Without --nv: the questions need no GPU, and a login node has none.
     plain = asks.container.only_asked(asks.container.directory or "/")
     started = inside(plain, command, asks.variables, {})
-    shell = own_environment(asks.environment or process.clean_environment())
+    shell = own_environment(asks.environment or clean_environment())
     return process.run(started.argv, timeout_s=timeout_s, environment={**shell, **started.environment})
 
 

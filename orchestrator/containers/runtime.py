@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import process
+from orchestrator.environment import absolute_only
 from orchestrator.errors import SiteError
 
 Version = tuple[int, ...]
@@ -115,7 +116,7 @@ def parse_version(command: str, said: str) -> Runtime:
 
 def find(command: str | None = None) -> Runtime | None:
     """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one."""
-    places = process.absolute_only(os.environ.get("PATH", os.defpath))
+    places = absolute_only(os.environ.get("PATH", os.defpath))
     names = [command] if command else COMMANDS
     path = next((found for name in names if (found := shutil.which(str(name), path=places))), None)
     if path is None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import process, schedulers
+from orchestrator import schedulers
 from orchestrator.attempts import create
 from orchestrator.attempts.after import Awaited
 from orchestrator.attempts.submit import proposed
 from orchestrator.code.select import SelectedCode
 from orchestrator.containers.runtime import COMMANDS, Runtime
 from orchestrator.dryrun import assumed
+from orchestrator.environment import clean_environment
 from orchestrator.images.kept import Image
 from orchestrator.images.login import login
 from orchestrator.job import launch, stage
@@ -120,7 +121,7 @@ def _hosts(plan: Plan) -> list[str]:
 
 def _jobs_environment() -> Mapping[str, str]:
     """The variables that launchers pass on, which a job has as this process has them, or sets itself."""
-    return {**process.clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
+    return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
 
 
 def _contained(

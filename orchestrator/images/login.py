@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from orchestrator import process
 from orchestrator.containers.runtime import COMMANDS, Runtime, parse_version
+from orchestrator.environment import absolute_only, clean_environment
 from orchestrator.errors import SiteError
 from orchestrator.spec.site import Site
 
@@ -35,7 +36,7 @@ def login(site: Site) -> Login:
     """Load the modules in a shell of their own, and look for the site's runtime there."""
     environment, after, failed = _environment(site)
     names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
-    places = process.absolute_only(environment.get("PATH", os.defpath))
+    places = absolute_only(environment.get("PATH", os.defpath))
     path = next((found for name in names if (found := shutil.which(name, path=places))), None)
     if path is None:
         return Login(environment, None, f"{' and '.join(names)} looked for on PATH{after}: not found", failed)
@@ -48,7 +49,7 @@ def login(site: Site) -> Login:
 
 def _environment(site: Site) -> tuple[dict[str, str], str, str]:
     """(the environment with the site's modules, what was done for it in words, why that failed)."""
-    own = {**process.clean_environment(), **site.env}
+    own = {**clean_environment(), **site.env}
     if not site.modules and not site.purge_modules:
         return own, "", ""
     from orchestrator.render.environment import Text, render

@@ -6,10 +6,10 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
-from orchestrator import process
 from orchestrator.cluster.profile import node_type
 from orchestrator.containers import runtime
 from orchestrator.containers.own_training import TRAINING, own_training
+from orchestrator.environment import absolute_only
 from orchestrator.images.kept import Image
 from orchestrator.launchers.launcher import Launcher
 from orchestrator.placement.binding import beside
@@ -77,7 +77,7 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     own = plan.environment.get("PYTHONPATH")
     entries = [TRAINING] if image and image.bound_training else []
     if own or (plan.code and not image):
-        entries.append(process.absolute_only(own or os.environ.get("PYTHONPATH", "")))
+        entries.append(absolute_only(own or os.environ.get("PYTHONPATH", "")))
     if plan.code:
         entries.append(str(run.code))
     return os.pathsep.join(filter(None, entries))

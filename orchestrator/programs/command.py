@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from orchestrator import private, process
+from orchestrator import private
+from orchestrator.environment import absolute_only
 from orchestrator.errors import SiteError
 from orchestrator.plans.plan import Plan
 from orchestrator.programs.program import MetricsSource, Program
@@ -58,7 +59,7 @@ def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
     """The user's own PYTHONPATH, its relative entries below the code, or that of the job; then what scripts import."""
     own = plan.environment.get("PYTHONPATH")
     if own is None:
-        inherited = "" if plan.run.image else process.absolute_only(os.environ.get("PYTHONPATH", ""))
+        inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
         return os.pathsep.join(filter(None, (inherited, for_scripts)))
     return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), for_scripts])
 

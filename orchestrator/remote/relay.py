@@ -6,12 +6,12 @@ import os
 import select
 import signal
 import sys
-import termios
-import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from orchestrator.terminal import raw
 
 BLOCK_BYTES = 1 << 16
 LOOKS_S = 0.5
@@ -23,8 +23,7 @@ def relay(channel: Any, *, terminal: bool) -> int | None:
     Its exit code; None where the link broke. With `terminal` every key goes there as it is, and the size of the window.
     """
     inputs: list[Any] = [channel, *([sys.stdin.fileno()] if sys.stdin else [])]
-    resized: list[int] = []
-    with _ending(), _raw(resized) if terminal else _nothing():
+    with _ending(), raw(terminal) as resized:
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             ready, _, _ = select.select(inputs, [], [], LOOKS_S)
             if resized:  # told here, for the signal may come while paramiko sends
@@ -54,28 +53,6 @@ def _send(channel: Any, stream: int) -> bool:
     else:
         channel.shutdown_write()
     return bool(data)
-
-
-@contextmanager
-def _raw(resized: list[int]) -> Iterator[None]:
-    """Within, the terminal hands on every key, and `resized` is filled when its size changes."""
-
-    def resize(number: int, frame: FrameType | None) -> None:
-        resized.append(number)
-
-    stream = sys.stdin.fileno()
-    before, handler = termios.tcgetattr(stream), signal.signal(signal.SIGWINCH, resize)
-    try:
-        tty.setraw(stream, termios.TCSANOW)  # and what was typed before is kept
-        yield
-    finally:
-        termios.tcsetattr(stream, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGWINCH, handler)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import private, process
+from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError
 
 GIT_TIMEOUT_S = 20.0
@@ -71,7 +72,7 @@ def is_own(folder: Path) -> bool:
 
 def _ask(folder: Path, *words: str, fails: bool = False, undecodable: str = "replace") -> str:
     """What git says. `fails`: an error is no answer."""
-    environment = {name: value for name, value in process.clean_environment().items() if name not in ELSEWHERE}
+    environment = {name: value for name, value in clean_environment().items() if name not in ELSEWHERE}
     argv = ["git", *QUIET, "-C", str(folder), *words]
     said = process.run(argv, timeout_s=GIT_TIMEOUT_S, environment=environment, undecodable=undecodable)
     return said.stdout if fails else said.check("asking git").stdout

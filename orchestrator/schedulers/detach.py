@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator import private, process
+from orchestrator.environment import safe
 from orchestrator.schedulers.local import job_id_of
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     with _appended(script.parent / "job.out") as out, _appended(script.parent / "job.err") as err:
         job = subprocess.Popen(
             begin if awaited else ["bash", str(script), token],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=process.safe(os.environ),
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),
         )  # fmt: skip
     print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))
 

@@ -23,13 +23,13 @@ from orchestrator.launchers.openmpi import remote_words
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers import remote
 from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.cluster_job import ClusterJob
 from orchestrator.schedulers.environments import CONTINUES
 from orchestrator.schedulers.executors import Watcher
 from orchestrator.schedulers.gridengine import GridEngine
 from orchestrator.schedulers.interface import Request, filled
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.pbs import PBS
-from orchestrator.states import State
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -59,47 +59,6 @@ SHARED = {
     "gpus_per_node": 0,
     "stderr_to_stdout": False,
 }
-
-
-class ClusterJob(core.Job[core.R]):
-    """A job of submitit's; it may go on in another job of the scheduler's, which then stands for it."""
-
-    watcher: Watcher
-
-    def done(self, force_check: bool = False) -> bool:
-        self._follow()
-        return super().done(force_check)
-
-    @property
-    def state(self) -> str:
-        self._follow()
-        state: str = super().state
-        nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
-        if nobody_knows and all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
-            state = (State.FAILED if self.exception() else State.COMPLETED).value
-        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing. And a
-        # function that SIGTERM has interrupted leaves a failure as its result.
-        unsaid = state in (State.FAILED.value, State.LOST.value)
-        return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
-
-    def cancel(self, check: bool = True) -> None:
-        self._cancelled.touch()  # first: a job that finds it does not go on in another
-        self._follow()
-        self.watcher.client.cancel(self.watcher.known_as(self.job_id))
-
-    def _interrupt(self, timeout: bool = False) -> None:
-        """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
-        (self.paths.folder / f"{self.job_id}_interrupt").touch()
-
-    @property
-    def _cancelled(self) -> Path:
-        path: Path = self.paths.folder / f"{self.job_id}_cancelled"
-        return path
-
-    def _follow(self) -> None:
-        continued = self.paths.folder / f"{self.job_id}_continues_as"
-        if continued.exists():
-            self.watcher.stands_for(self.watcher.client.scheduler.job_id(continued.read_text()), self.job_id)
 
 
 class ClusterExecutor(core.PicklingExecutor):

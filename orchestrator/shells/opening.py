@@ -9,17 +9,16 @@ import select
 import signal
 import socket
 import sys
-import termios
 import threading
 import time
-import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.shells import request as requests
 from orchestrator.shells.connection import CODE, SIZE, Connection, Frame, proved
 from orchestrator.shells.request import ShellRequest
+from orchestrator.terminal import raw
 from training.addresses import RendezvousError, interface_address
 
 WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system
@@ -39,8 +38,8 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) 
         )
         with requests.left(asked, folder) as path:
             connection = _connected(listener, asked, path)
-    with _raw(connection, terminal):
-        return _joined(connection, host)
+    with raw(terminal) as resized:
+        return _joined(connection, host, resized)
 
 
 def addresses() -> tuple[str, ...]:
@@ -70,31 +69,9 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
     )
 
 
-@contextlib.contextmanager
-def _raw(connection: Connection, terminal: bool) -> Iterator[None]:
-    """Within, the terminal hands on every key as it is, and its new sizes are told."""
-    if not terminal:
-        yield
-        return
-    before, handler = termios.tcgetattr(0), signal.getsignal(signal.SIGWINCH)
-
-    def resized(*_: object) -> None:
-        size = os.get_terminal_size()
-        with contextlib.suppress(OSError):
-            connection.send(Frame.SIZE, SIZE.pack(size.lines, size.columns))
-
-    signal.signal(signal.SIGWINCH, resized)
-    try:
-        tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
-        yield
-    finally:
-        signal.signal(signal.SIGWINCH, handler)
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
-
-
-def _joined(connection: Connection, host: str) -> int:
+def _joined(connection: Connection, host: str, resized: list[int]) -> int:
     """Hand on what both sides write until the program has ended; its exit code."""
-    threading.Thread(target=_hand_on_input, args=(connection,), daemon=True).start()
+    threading.Thread(target=_hand_on_input, args=(connection, resized), daemon=True).start()
     to = {Frame.OUTPUT: sys.stdout.fileno(), Frame.ERRORS: sys.stderr.fileno()}
     try:
         while True:
@@ -109,10 +86,19 @@ def _joined(connection: Connection, host: str) -> int:
         connection.close()
 
 
-def _hand_on_input(connection: Connection) -> None:
+def _hand_on_input(connection: Connection, resized: list[int]) -> None:
+    """What is typed, and the new sizes of the window."""
     with contextlib.suppress(OSError):
-        while keys := os.read(0, CHUNK_BYTES):
-            connection.send(Frame.INPUT, keys)
+        while True:
+            typed = select.select([0], [], [], LOOK_S)[0]
+            if resized:
+                resized.clear()
+                size = os.get_terminal_size()
+                connection.send(Frame.SIZE, SIZE.pack(size.lines, size.columns))
+            if typed and not (keys := os.read(0, CHUNK_BYTES)):
+                break
+            if typed:
+                connection.send(Frame.INPUT, keys)
         connection.send(Frame.NO_MORE_INPUT)
 
 

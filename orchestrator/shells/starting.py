@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from orchestrator import process, schedulers
+from orchestrator.environment import safe
 from orchestrator.errors import SiteError
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Scheduler
@@ -43,7 +44,7 @@ class ShellStarter:
                     requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
-        own = process.safe(os.environ).get("PYTHONPATH", "")
+        own = safe(os.environ).get("PYTHONPATH", "")
         words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.shells.program", path)]
         try:
             host = requests.read(path).host

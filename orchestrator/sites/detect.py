@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator import process, schedulers
+from orchestrator import schedulers
+from orchestrator.environment import absolute_only
 from orchestrator.errors import SiteError, UserError
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.cluster_facts import ClusterFacts
@@ -56,5 +57,5 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
 
 
 def _on_path(programs: tuple[str, ...]) -> bool:
-    places = process.absolute_only(os.environ.get("PATH", os.defpath))
+    places = absolute_only(os.environ.get("PATH", os.defpath))
     return any(shutil.which(program, path=places) for program in programs)

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "version", "errors", "states", "proc", "process", "private", "defect", "launchers", "spec", "cluster", "cost",
+    "version", "errors", "states", "proc", "environment", "terminal", "process", "private", "defect", "launchers",
+    "spec", "cluster", "cost",
     "placement", "predict", "recipes", "render", "schedulers", "runs", "code", "shells",
     "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "handles", "api",
     "sites", "commands", "cli",

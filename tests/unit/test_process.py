@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import proc, process
+from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError
 
 
@@ -79,7 +80,7 @@ def test_what_an_enclosing_job_set_does_not_leak() -> None:
         "SLURM_CONF": "/etc/s.conf",
         "PATH": "/bin",
     }
-    assert process.clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
+    assert clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
 
 
 def test_calls_are_counted_by_program() -> None:

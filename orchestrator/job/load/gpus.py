@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator import process
+from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError
 from orchestrator.runs.node_load import GpuLoad
 
@@ -57,7 +58,7 @@ def answer() -> str:
     mine, its = os.pipe()
     with open(mine, "rb") as said:
         with open(its, "wb") as output:
-            environment = process.clean_environment()
+            environment = clean_environment()
             asked = process.start(
                 command(os.environ), environment=environment, output=output, parent_death=signal.SIGKILL
             )

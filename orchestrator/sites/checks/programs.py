@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orchestrator
 from orchestrator import process, schedulers
+from orchestrator.environment import absolute_only
 from orchestrator.errors import SiteError
 from orchestrator.images.login import Login
 from orchestrator.launchers import ASKED, KNOWN, named
@@ -67,7 +68,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
 
 def _path() -> list[str]:
     """PYTHONPATH as a job gets it."""
-    path = process.absolute_only(os.environ.get("PYTHONPATH", ""))
+    path = absolute_only(os.environ.get("PYTHONPATH", ""))
     return [f"PYTHONPATH={path}"] if path else []
 
 
@@ -81,7 +82,7 @@ def _launcher(site: Site, login: Login) -> Check:
     program = site.launcher
     if program == "spawn":
         return ok("launcher", "spawn starts the ranks itself")
-    places = process.absolute_only(login.environment.get("PATH", os.defpath))
+    places = absolute_only(login.environment.get("PATH", os.defpath))
     path = shutil.which(program, path=places)
     mend = "write into the site the module that brings it (modules), or another launcher"
     if path is None:

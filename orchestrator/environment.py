@@ -1,0 +1,55 @@
+"""The environment that other programs get: without the job around us, and without the working directory in a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+# SLURM_CONF and the other variables in KEPT say where the scheduler is. The rest describe the job around us.
+INHERITED = (
+    "SLURM_",
+    "SBATCH_",
+    "SRUN_",
+    "PBS_",
+    "SGE_",
+    "PE_",
+    "PMI_",
+    "PMIX_",
+    "OMPI_",
+    "PRTE_",
+    "SUBMITIT_",
+    "TORUSRUN_",
+)
+KEPT = {
+    "SLURM_CONF",
+    "SLURM_TIME_FORMAT",
+    "PBS_CONF_FILE",
+    "PBS_SERVER",
+    "PBS_EXEC",
+    "SGE_ROOT",
+    "SGE_CELL",
+    "SGE_CLUSTER_NAME",
+    "SGE_QMASTER_PORT",
+    "SGE_EXECD_PORT",
+    "TORUSRUN_RUNS",
+}
+
+
+def absolute_only(path: str) -> str:
+    """A search path without empty and relative entries: these mean the working directory and folders in it."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+
+
+def safe(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment, its PYTHONPATH without entries that depend on the working directory."""
+    kept = dict(environment)
+    if "PYTHONPATH" in kept:
+        kept["PYTHONPATH"] = absolute_only(kept["PYTHONPATH"])
+    return kept
+
+
+def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A copy of the environment (default: our own) without the variables of a job or an MPI launcher around us."""
+    base = os.environ if base is None else base
+    kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
+    return {**kept, "LC_ALL": "C"}

@@ -1,0 +1,51 @@
+"""A job of submitit's on a scheduler that submitit does not know: how it is followed, read and cancelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from submitit.core import core
+
+from orchestrator.schedulers.executors import Watcher
+from orchestrator.states import State
+
+
+class ClusterJob(core.Job[core.R]):
+    """A job of submitit's; it may go on in another job of the scheduler's, which then stands for it."""
+
+    watcher: Watcher
+
+    def done(self, force_check: bool = False) -> bool:
+        self._follow()
+        return super().done(force_check)
+
+    @property
+    def state(self) -> str:
+        self._follow()
+        state: str = super().state
+        nobody_knows = state in (State.LOST.value, State.UNKNOWN.value)  # PBS may keep no records of what is over
+        if nobody_knows and all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
+            state = (State.FAILED if self.exception() else State.COMPLETED).value
+        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing. And a
+        # function that SIGTERM has interrupted leaves a failure as its result.
+        unsaid = state in (State.FAILED.value, State.LOST.value)
+        return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
+
+    def cancel(self, check: bool = True) -> None:
+        self._cancelled.touch()  # first: a job that finds it does not go on in another
+        self._follow()
+        self.watcher.client.cancel(self.watcher.known_as(self.job_id))
+
+    def _interrupt(self, timeout: bool = False) -> None:
+        """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
+        (self.paths.folder / f"{self.job_id}_interrupt").touch()
+
+    @property
+    def _cancelled(self) -> Path:
+        path: Path = self.paths.folder / f"{self.job_id}_cancelled"
+        return path
+
+    def _follow(self) -> None:
+        continued = self.paths.folder / f"{self.job_id}_continues_as"
+        if continued.exists():
+            self.watcher.stands_for(self.watcher.client.scheduler.job_id(continued.read_text()), self.job_id)
