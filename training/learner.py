@@ -34,6 +34,7 @@ class Diverged(RuntimeError):
 class Learner:
     """One rank's replica, which has come as far as `progress`; all ranks hold the same bits.
 
+    `before` is where it was before the newest call of `step`.
     `course` says what holds where, and `trace` is told of every step.
     """
 
@@ -47,7 +48,7 @@ class Learner:
         self._members = Members(self.model, self._optimizer, self.check_alike)
         self._numbers = Late()
         self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
-        self.progress = Progress()
+        self.progress = self.before = Progress()
         self.last_rate = 0.0
 
     @property
@@ -88,7 +89,7 @@ class Learner:
 
         True on all ranks if any rank said `stop`: on a GPU one step later, for nothing here waits for the device.
         """
-        phase = self.course.phase_at(self.progress.samples)
+        self.before, phase = self.progress, self.course.phase_at(self.progress.samples)
         if not self.progress.steps:
             self._members.at_phase(None, phase)
         for _ in range(self._train.sync.every):
@@ -130,6 +131,7 @@ class Learner:
         """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
         return {
             "progress": asdict(self.progress),
+            "before": asdict(self.before),
             "train_samples": self.data.train_samples,
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
@@ -146,6 +148,7 @@ class Learner:
                 "bring back the files as they were, or submit a new run"
             )
         self.progress = Progress(**state["progress"])
+        self.before = Progress(**state.get("before", state["progress"]))
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         if self._backward.scale and "loss_scale" in state:

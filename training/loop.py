@@ -44,32 +44,32 @@ def _train(
     checkpoints: CheckpointFolder | None,
     stop: StopRequest,
 ) -> int:
-    train, meter, evaluation = config.train, Meter(), None
-    while not learner.finished:
-        before = learner.progress
+    train, meter = config.train, Meter()
+    while True:
+        reporter.epochs()  # what is due after a step is done by whoever goes on from there, be it a resumed attempt
+        if learner.finished:
+            break
+        if learner.course.evaluates(learner.before, learner.progress):
+            reporter.evaluation()
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
-        reporter.timed(before, meter.last_s)
-        finished, steps = learner.finished, learner.progress.steps
+        reporter.timed(meter.last_s)
+        finished, before, steps = learner.finished, learner.before.steps, learner.progress.steps
         handed_over = not finished and config.stretch is not None and learner.epochs >= config.stretch[1]
-        if _passed(train.log_every_steps, before.steps, steps):
+        if _passed(train.log_every_steps, before, steps):
             reporter.step(meter)
         if stopping or finished or handed_over:
             if not saver.save(checkpoints, learner, reporter, last=True):
                 return EXIT_NO_CHECKPOINT
-        elif _passed(train.checkpoint_every_steps, before.steps, steps):
+        elif _passed(train.checkpoint_every_steps, before, steps):
             saver.save(checkpoints, learner, reporter, last=False)
-        if stopping and not (finished or handed_over):
-            reporter.stop("SIGTERM")
-            return EXIT_STOPPED
-        reporter.epochs(before)
-        if learner.course.evaluates(before, learner.progress):
-            evaluation = reporter.evaluation()
         if handed_over:
             reporter.stop("the next phase wants another number of nodes")
             return EXIT_OTHER_NODES
-    if evaluation is None:  # resumed after the last step
-        evaluation = learner.evaluate()
+        if stopping and not finished:
+            reporter.stop("SIGTERM")
+            return EXIT_STOPPED
+    evaluation = reporter.evaluation()
     if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
     reporter.done(evaluation, meter, name_of(learner.progress.steps))

@@ -17,7 +17,6 @@ from training.meter import Meter
 from training.metrics import Metrics
 from training.mllog import MLLog, hyper_parameters
 from training.problems import Problems
-from training.progress import Progress
 from training.ranks import Ranks
 from training.step_times import StepTimes
 
@@ -37,8 +36,8 @@ class Reporter:
         for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
             self._mllog.event(key, value)
         self._mllog.start("run_start")
-        if not learner.finished:
-            self._mllog.start("epoch_start", epoch_num=int(learner.epochs) + 1)
+        if (begun := int(learner.before.epochs(learner.data.train_samples))) < self._config.train.epochs:
+            self._mllog.start("epoch_start", epoch_num=begun + 1)  # where that one has ended, `epochs` says so
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
@@ -54,10 +53,10 @@ class Reporter:
             torch=torch.__version__.split("+")[0],
         )
 
-    def timed(self, before: Progress, spent_s: float) -> None:
-        """The steps from `before` on took so long."""
+    def timed(self, spent_s: float) -> None:
+        """The newest steps took so long."""
         steps = self._learner.progress.steps
-        self._times.add(steps, steps - before.steps, spent_s, self._learner.waited_s())
+        self._times.add(steps, steps - self._learner.before.steps, spent_s, self._learner.waited_s())
 
     def step(self, meter: Meter) -> None:
         learner = self._learner
@@ -72,9 +71,10 @@ class Reporter:
             **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
         )
 
-    def epochs(self, before: Progress) -> None:
-        """Training has come from `before` to where it is, past the ends of some epochs or of none."""
-        first, now = (int(at.epochs(self._learner.data.train_samples)) for at in (before, self._learner.progress))
+    def epochs(self) -> None:
+        """The newest steps went past the ends of some epochs or of none."""
+        learner = self._learner
+        first, now = (int(at.epochs(learner.data.train_samples)) for at in (learner.before, learner.progress))
         last = self._config.train.epochs  # the last batch may reach beyond it
         for epoch in range(first + 1, min(now, last) + 1):
             self._mllog.stop("epoch_stop", epoch_num=epoch)

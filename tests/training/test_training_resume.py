@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched
+from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched, read_lines
 
-from training.exits import EXIT_CUT_OFF
+from training.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]
@@ -89,9 +89,22 @@ def test_torn_checkpoints_are_passed_over(undisturbed: Path, tmp_path: Path) -> 
 def test_a_finished_run_only_evaluates(tmp_path: Path) -> None:
     first = finish(config(tmp_path, **TINY)).events("done")[0]
     second = finish(config(tmp_path, attempt=2, **TINY))
-    assert [event["event"] for event in second.events()] == ["start", "done"], "nothing was left to train"
+    assert [event["event"] for event in second.events()] == ["start", "eval", "done"], "nothing was left to train"
     assert done_of(tmp_path, attempt=2) == {**done_of(tmp_path, attempt=1), "attempt": 2}
     assert second.events("done")[0]["accuracy"] == first["accuracy"], "the same weights must score the same"
+
+
+def test_an_attempt_evaluates_what_was_due_when_the_one_before_ended(undisturbed: Path, tmp_path: Path) -> None:
+    """Here an attempt ends at the very step that ends an epoch, for the next phase wants other nodes."""
+    keys = {**TINY, "mlperf_log": True}
+    with launched({**config(tmp_path, GRID, **keys), "stretch": [0.0, 1.0]}) as first:
+        assert set(first.codes()) == {EXIT_OTHER_NODES}, first.stderr_text
+    second = finish(config(tmp_path, GRID, attempt=2, **keys))
+    assert first.events("eval") == [], "the attempt that goes on evaluates"
+    assert [event["epoch"] for event in second.events("eval")] == [1.0, 2.0], "the evaluation of epoch 1 is missing"
+    expected = [event["accuracy"] for event in read_lines(undisturbed / "metrics.jsonl") if event["event"] == "eval"]
+    assert [event["accuracy"] for event in second.events("eval")] == expected, "another model was evaluated"
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, "handed over at the end of an epoch")
 
 
 def done_of(folder: Path, attempt: int) -> Any:
