@@ -73,7 +73,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
     assert (first["world"], second["world"], second["samples"]) == (2, 4, 90 * 32), "two epochs of 1,437 images"
     seen = [row["samples"] for row in metrics(run, "step")]
     assert seen == [*(32 * step for step in range(1, 91)), *(90 * 32 + 64 * step for step in range(1, 24))]
-    assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also the one due where the first attempt ended"
+    assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also where the first attempt ended"
 
 
 def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
