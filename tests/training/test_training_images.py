@@ -339,6 +339,35 @@ def test_shards_that_do_not_fit_are_not_copied(shards: Path, tmp_path: Path, mon
     assert not list(tmp_path.glob("disk/torusrun-*/data-*/*"))
 
 
+def test_copies_that_nobody_reads_make_room_for_others(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, sources = tmp_path / "disk", [tmp_path / name for name in ("old", "read", "new")]
+    for source in sources:
+        shutil.copytree(shards, source)
+
+    def stage(source: Path) -> Path:
+        """By a process that ends."""
+        command = [sys.executable, "-c", RANK, str(source), str(disk)]
+        told = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+        return Path(told.stdout.decode().strip())
+
+    old = stage(sources[0])
+    packed(sources[1], local=str(disk))  # read by this process
+    held = [path for path in disk.glob("torusrun-*/data-*/") if path != old]
+    usage = shutil.disk_usage(disk)
+    monkeypatch.setattr("training.data.images.local.SPARE_BYTES", 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0 if old.exists() else 1 << 40))
+    packed(sources[2], local=str(disk))
+    left = set(disk.glob("torusrun-*/data-*/"))
+    assert old not in left and len(left) == 2 and left.issuperset(held), f"left: {left}, in use: {held}"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0))
+    shutil.copytree(shards, tmp_path / "more")
+    with pytest.raises(ConfigError, match="GB free"):
+        packed(tmp_path / "more", local=str(disk))
+    assert left <= set(disk.glob("torusrun-*/data-*/")), "copies that are read must stay"
+
+
 def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path) -> None:
     def known(name: str, **options: Any) -> DataFacts | None:
         return data_facts(Train(data=DataKeys(name, options, size=32)))

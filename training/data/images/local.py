@@ -1,11 +1,13 @@
 """Shards copied to the disk of the node before the training begins, so that the shared file system is read once.
 
 FOLDER/torusrun-UID/data-ID/NAME.tar    the copies; ID stands for the shards' folder, names, sizes and times
-FOLDER/torusrun-UID/data-ID.lock        held by the process that copies
+FOLDER/torusrun-UID/data-ID.lock        held by the process that copies, or removes
+FOLDER/torusrun-UID/data-ID.used        held by all that read the copies; its time says when the newest of them came
 
 The first rank of the node copies, the others wait for it, and so do the ranks of another run with the same shards. A
 copy gets its name when all bytes are on the disk, so what a killed job left is made anew. Every node copies all
-shards: each epoch brings every rank samples of every shard.
+shards: each epoch brings every rank samples of every shard. Copies stay for later runs. Where others need the room,
+those that nobody reads go, the longest unread first.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ def staged(root: Path, stamps: Stamps, folder: str) -> Path:
         copies = mine / f"data-{hashlib.sha256(json.dumps([str(root), stamps]).encode()).hexdigest()[:16]}"
         with _locked(copies.with_suffix(".lock")):
             copies.mkdir(mode=0o700, exist_ok=True)
+            _hold(copies)
             _fill(root, stamps, copies)
     except OSError as error:
         where = error.filename or place
@@ -69,14 +72,33 @@ def _fill(root: Path, stamps: Stamps, copies: Path) -> None:
     for left in copies.glob(".*.part"):
         left.unlink(missing_ok=True)
     missing = [(name, size) for name, size, _ in stamps if _size(copies / name) != size]
-    needed, free = sum(size for _, size in missing), shutil.disk_usage(copies).free
-    if missing and needed + SPARE_BYTES > free:
+    needed = sum(size for _, size in missing)
+    if missing and not _room(copies, needed + SPARE_BYTES):
+        free = shutil.disk_usage(copies).free
         raise ConfigError(
             f"{KEY}: {copies.parent} on {socket.gethostname()} has {free / 1e9:.1f} GB free, and the shards need "
             f"{needed / 1e9:.1f} GB and 1.1 GB to spare; name a larger disk, or leave the key out"
         )
     with ThreadPoolExecutor(COPIES) as threads:
         list(threads.map(partial(_copy, root, copies), missing))
+
+
+def _hold(copies: Path) -> None:
+    """Tell others that this process reads the copies, until it ends."""
+    used = _opened(copies.with_suffix(".used"))  # left open
+    fcntl.flock(used, fcntl.LOCK_SH)
+    os.utime(used)
+
+
+def _room(copies: Path, needed: int) -> bool:
+    """Whether so many bytes are free, once copies of other shards that nobody reads are removed as far as needed."""
+    others = sorted(copies.parent.glob("data-*.used"), key=lambda path: path.stat().st_mtime_ns)
+    for used in others:
+        if shutil.disk_usage(copies).free >= needed:
+            break
+        with suppress(BlockingIOError), _locked(used.with_suffix(".lock"), wait=False), _locked(used, wait=False):
+            shutil.rmtree(used.with_suffix(""), ignore_errors=True)
+    return shutil.disk_usage(copies).free >= needed
 
 
 def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
@@ -103,10 +125,15 @@ def _size(path: Path) -> int:
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _locked(place: Path, *, wait: bool = True) -> Iterator[None]:
+    """Raises BlockingIOError where another holds it and nobody is to wait."""
+    descriptor = _opened(place)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(descriptor)
+
+
+def _opened(place: Path) -> int:
+    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
