@@ -25,6 +25,9 @@ class Layout(Protocol):
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
         """The all-reduce over a grid of all these ranks."""
 
+    def first(self, ranks: int) -> Layout:
+        """So many ranks after each other from the first on, or as many more as fill their nodes."""
+
     def leaders(self, group: int) -> Layout:
         """Every `group`-th rank alone."""
 

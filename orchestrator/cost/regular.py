@@ -72,6 +72,10 @@ class RegularLayout:
         """As `hierarchical.Layout.torus`."""
         return all_reduce(self.network, dims, self.backend)
 
+    def first(self, ranks: int) -> RegularLayout:
+        """As `hierarchical.Layout.first`."""
+        return replace(self, network=self.network.holding(ranks))
+
     def leaders(self, group: int) -> RegularLayout:
         """As `hierarchical.Layout.leaders`; units are rounded up where groups end inside them."""
         levels, apart = list[Level](), group

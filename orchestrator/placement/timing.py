@@ -53,6 +53,11 @@ class HostsLayout:
         """As `hierarchical.Layout.torus`. Raises SiteError for unknown hosts."""
         return timing(Rings(tuple(dims), self.ranks_per_node), self.cluster, self.names, self.backend)
 
+    def first(self, ranks: int) -> HostsLayout:
+        """As `hierarchical.Layout.first`."""
+        each = min(ranks, self.ranks_per_node)
+        return replace(self, names=self.names[: -(-ranks // each)], ranks_per_node=each)
+
     def leaders(self, group: int) -> HostsLayout:
         """As `hierarchical.Layout.leaders`; where groups end inside hosts, as if leaders filled the first hosts."""
         left = self.ranks // group

@@ -11,6 +11,7 @@ from orchestrator.cluster.model import Cluster
 from orchestrator.cost import regular
 from orchestrator.cost.algorithms import cost_of
 from orchestrator.cost.all_reduce import Backend
+from orchestrator.cost.hierarchical import Layout
 from orchestrator.cost.network import Level, Network
 from orchestrator.errors import UserError
 from orchestrator.placement.arrange import arrange
@@ -23,6 +24,7 @@ from orchestrator.plans.stretches import Stretch, stretches
 from orchestrator.predict.compute import Device, device, device_for, measured
 from orchestrator.predict.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
 from orchestrator.predict.networks import network, with_ranks_per_node
+from orchestrator.predict.step import norms_s
 from orchestrator.predict.workload import Workload, workload, workload_of
 from training.recipe.train import Train
 from training.schedule.phases import Course
@@ -105,8 +107,9 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
     used = links.holding(plan.ranks)
     sync = plan.run.train.sync
     fastest = regular.best(used, trained.gradient_bytes, backend, sync)
-    all_reduce_s = cost_of(sync, regular.RegularLayout(used, backend), plan.grid.dims)
-    return Communication(all_reduce_s, *fastest, "ranks in node order")
+    layout = regular.RegularLayout(used, backend)
+    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
+    return Communication(all_reduce_s, *fastest, "ranks in node order", _norms_s(layout, trained))
 
 
 def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
@@ -118,9 +121,18 @@ def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backe
         order, known = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, hosts.cluster).hosts, hosts.cluster
         placed = hosts.assumed
     sync = plan.run.train.sync
-    all_reduce_s = cost_of(sync, HostsLayout(known, order, plan.ranks_per_node, backend), plan.grid.dims)
+    layout = HostsLayout(known, order, plan.ranks_per_node, backend)
+    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
     chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend, sync=sync)
-    return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed)
+    return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed, _norms_s(layout, trained))
+
+
+def _norms_s(layout: Layout, trained: Workload) -> float:
+    """What the batch norms exchange in a step, in groups of ranks after each other."""
+    if not trained.norms:
+        return 0.0
+    group = layout.first(trained.norm_ranks)
+    return norms_s(trained.norms, group.torus((group.ranks,)))
 
 
 def _links(plan: Plan) -> Network:

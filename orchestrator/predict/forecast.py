@@ -15,17 +15,22 @@ from orchestrator.predict.workload import Workload
 SCHEMA = 1
 GROUPED = "gradients go in the groups of the exact plan while backward runs"
 SIZES = "an image takes time in proportion to its area"
+NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
 AT_ONCE = "gradients go all at once after backward"
 
 
 @dataclass(frozen=True)
 class Communication:
-    """The all-reduce of a run, the fastest grid with the time for all gradients there, and where the ranks are."""
+    """The all-reduce of a run, the fastest grid with the time for all gradients there, and where the ranks are.
+
+    `norms_s` is what its batch norms exchange in a step.
+    """
 
     all_reduce_s: Cost
     best_grid: tuple[int, ...]
     best_s: float
     placed: str
+    norms_s: float
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Forecast:
     backward_s: float
     fixed_s: float
     exposed_s: float
+    norms_s: float
     all_reduce_s: float
     best_grid_all_reduce_s: float
     groups: tuple[int, ...]
@@ -114,6 +120,7 @@ def forecast(asked: Asked) -> Forecast:
         backward_s=local * image_s * BACKWARD_SHARE,
         fixed_s=asked.device.fixed_s,
         exposed_s=one.exposed_s,
+        norms_s=one.norms_s,
         all_reduce_s=asked.communication.all_reduce_s(asked.workload.gradient_bytes),
         best_grid_all_reduce_s=asked.communication.best_s,
         groups=one.buckets,
@@ -138,6 +145,7 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
         network=asked.workload.layers,
         bytes_per_parameter=asked.workload.bytes_per_parameter,
         overlap=asked.workload.overlaps,
+        norms_s=asked.communication.norms_s,
     )
 
 
@@ -151,12 +159,15 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
         f"{level.name} {level.bandwidth_bytes_per_s / 1e9:g} GB/s and {level.latency_s * 1e6:g} us"
         for level in asked.network.levels
     )
+    trained = asked.workload
+    norms = (f"batch norm over {trained.norm_ranks} ranks: {NORMS}",) if trained.norms else ()
     sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
         f"links: {links}; {asked.communication.placed}; nobody else on them",
         f"{GROUPED if asked.workload.overlaps else AT_ONCE}; validation passes: {asked.evaluations}",
+        *norms,
         *sizes,
         "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
         "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",

@@ -1,7 +1,12 @@
-"""One step of training: compute, and the communication that does not overlap with it."""
+"""One step of training: compute, and the communication that does not overlap with it.
+
+What batch norms over several ranks exchange (training/norm/over_ranks.py): two float64 per channel in the forward pass
+and two float32 in the backward pass, an all-reduce for each layer. Nothing computes meanwhile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,11 +26,12 @@ class Step:
 
     compute_s: float
     exposed_s: float
+    norms_s: float  # exchanging the statistics of batch norms
     buckets: tuple[int, ...]  # how many gradients each holds
 
     @property
     def total_s(self) -> float:
-        return self.compute_s + self.exposed_s
+        return self.compute_s + self.exposed_s + self.norms_s
 
 
 def step(
@@ -37,6 +43,7 @@ def step(
     bytes_per_parameter: float = 2.0,
     grouping: Grouping = EXACT,
     overlap: bool = True,
+    norms_s: float = 0.0,
 ) -> Step:
     """A step of `batch` images on `device`, whose gradients are reduced in `cost_s(bytes)` seconds for each bucket."""
     layers = network or tensors.resnet50()
@@ -44,7 +51,12 @@ def step(
     backward_s = device.backward_s(batch)
     ready = tensors.ready_s(layers, backward_s) if overlap else [0.0] * len(sizes)
     buckets = _buckets(ready, sizes, cost_s, grouping)
-    return Step(device.step_s(batch), exact.exposed_s(ready, sizes, cost_s, buckets), buckets)
+    return Step(device.step_s(batch), exact.exposed_s(ready, sizes, cost_s, buckets), norms_s, buckets)
+
+
+def norms_s(channels: Sequence[int], cost_s: Cost) -> float:
+    """What batch norms of so many channels exchange in a step, each in `cost_s(bytes)` seconds."""
+    return sum(cost_s(2 * 8 * each) + cost_s(2 * 4 * each) for each in channels)
 
 
 def _buckets(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:

@@ -17,7 +17,10 @@ BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and wh
 
 @dataclass(frozen=True)
 class Workload:
-    """A network with its data set. `overlaps`: gradients go in groups during backward, else all at once after it."""
+    """A network with its data set. `overlaps`: gradients go in groups during backward, else all at once after it.
+
+    `norms` are the channels of the batch norms that `norm_ranks` ranks have in common; none where each has its own.
+    """
 
     name: str
     layers: tuple[Tensor, ...]
@@ -26,6 +29,8 @@ class Workload:
     bytes_per_parameter: float
     overlaps: bool
     side: int | None = None  # of an image, in pixels; None where its samples are none
+    norms: tuple[int, ...] = ()
+    norm_ranks: int = 1
 
     @property
     def image_work(self) -> float:
@@ -67,11 +72,18 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
     statistics = model.statistics if train.norm.statistics == "moving" else 0
     beside = Tensor(statistics + BESIDE_GRADIENTS, 0)
     layers = (*reversed(model.tensors), beside)
-    wire_bytes = 4.0 if train.sync.wire == "fp32" else 2.0
     alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)
-    overlaps = train.sync.all_reduce == "ddp" or not alone
-    side = data.shape[-1] if len(data.shape) > 1 else None
-    return Workload(train.model.name, layers, data.train_samples, data.test_samples, wire_bytes, overlaps, side)
+    return Workload(
+        name=train.model.name,
+        layers=layers,
+        images=data.train_samples,
+        test_images=data.test_samples,
+        bytes_per_parameter=4.0 if train.sync.wire == "fp32" else 2.0,
+        overlaps=train.sync.all_reduce == "ddp" or not alone,
+        side=data.shape[-1] if len(data.shape) > 1 else None,
+        norms=model.norms if train.norm.ranks > 1 else (),
+        norm_ranks=train.norm.ranks,
+    )
 
 
 def _known() -> str:

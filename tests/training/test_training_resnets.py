@@ -70,7 +70,7 @@ def test_resnet50_has_the_size_of_the_published_one() -> None:
     assert len(told.tensors) == 161
     assert sum(tensor.parameters for tensor in told.tensors) == 25_557_032
     assert sum(tensor.work for tensor in told.tensors) == pytest.approx(4.09e9, rel=1e-3)
-    assert told.statistics == 53_120
+    assert told.statistics == 53_120 and len(told.norms) == 53
 
 
 def multiplied(model: nn.Module, shape: tuple[int, ...]) -> int:
@@ -107,6 +107,8 @@ def check(model: nn.Module, data: DataFacts, keys: ModelKeys) -> None:
     told = model_facts(Train(model=keys), data)
     assert told is not None
     assert [tensor.parameters for tensor in told.tensors] == [p.numel() for p in model.parameters()]
+    channels = [module.num_features for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert sorted(told.norms) == sorted(channels)
     assert told.statistics == sum(buffer.numel() for buffer in model.buffers() if buffer.is_floating_point())
     assert sum(tensor.work for tensor in told.tensors) == multiplied(model, data.shape)
 

@@ -71,7 +71,7 @@ class Architecture:
                 if before != side or inputs != outputs:
                     tensors += convolution(inputs, outputs, 1, positions)
                 inputs = outputs
-        return ModelFacts((*tensors, *linear(inputs, data.classes)), statistics=_statistics(tensors))
+        return ModelFacts((*tensors, *linear(inputs, data.classes)), norms=_norms(tensors))
 
     def _image(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) != 3:
@@ -94,6 +94,6 @@ def _halved(image: list[int]) -> list[int]:
     return [-(-pixels // 2) for pixels in image]
 
 
-def _statistics(tensors: list[Tensor]) -> int:
-    """A mean and a variance for each scale and shift: the tensors that multiply nothing."""
-    return sum(tensor.parameters for tensor in tensors if not tensor.work)
+def _norms(tensors: list[Tensor]) -> tuple[int, ...]:
+    """The channels of each batch norm. Its scale and its shift are the tensors that multiply nothing."""
+    return tuple(tensor.parameters for tensor in tensors if not tensor.work)[::2]

@@ -40,7 +40,7 @@ def facts(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] =
     each = _checked(widths)
     (height, width), inputs = data.shape[-2:], each[0]
     tensors = [*convolution(1, inputs, 3, height * width)]
-    normalized = inputs
+    norms = [inputs]
     for number, outputs in enumerate(each):
         projected = number > 0
         if projected:
@@ -48,9 +48,9 @@ def facts(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] =
         positions = height * width
         tensors += [*convolution(inputs, outputs, 3, positions), *convolution(outputs, outputs, 3, positions)]
         tensors += convolution(inputs, outputs, 1, positions) if projected else ()
-        normalized += (3 if projected else 2) * outputs
+        norms += [outputs] * (3 if projected else 2)
         inputs = outputs
-    return ModelFacts((*tensors, *linear(inputs, data.classes)), statistics=2 * normalized)
+    return ModelFacts((*tensors, *linear(inputs, data.classes)), norms=tuple(norms))
 
 
 def _checked(widths: Sequence[float]) -> tuple[int, ...]:

@@ -36,10 +36,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """`tensors` in the order of the model's parameters, and how many numbers its running statistics are."""
+    """`tensors` in the order of the model's parameters, and the channels of each of its batch norms, `norms`."""
 
     tensors: tuple[Tensor, ...]
-    statistics: int
+    norms: tuple[int, ...]
+
+    @property
+    def statistics(self) -> int:
+        """How many numbers the running statistics are: a mean and a variance for each channel."""
+        return 2 * sum(self.norms)
 
 
 def data_facts(train: Train) -> DataFacts | None:

@@ -46,7 +46,8 @@ class RunForecast:
                 else "the best grid"
             ),
             "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
-            f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}",
+            f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}"
+            + (f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""),
             "groups": f"{len(f.groups)}, of {first} tensors",
             "throughput": f"{f.images_per_s:,.0f} images/s on {f.ranks} ranks",
             "time": f"{duration(f.total_s)}: {f.steps} steps {duration(f.train_s)}, "

@@ -37,7 +37,7 @@ def test_a_run_in_words_and_as_json(home: Path, capsys: Said) -> None:
     for word in ("step", "throughput", "node-hours", "assumed: not modelled", "to 75.9 %"):
         assert word in said
     found = answer(capsys, "predict", DIGITS, *BIG, "--workload", "resnet50")
-    parts = sum(float(str(found[part])) for part in ("forward_s", "backward_s", "fixed_s", "exposed_s"))
+    parts = sum(float(str(found[part])) for part in ("forward_s", "backward_s", "fixed_s", "exposed_s", "norms_s"))
     assert parts == pytest.approx(float(str(found["step_s"])))
     assert (found["ranks"], found["grid"], found["steps"]) == (64, [8, 8], 12_512)
 
@@ -73,6 +73,21 @@ def test_smaller_images_take_less_of_a_gpu_and_reach_no_published_accuracy(home:
     assert 0 < float(str(small["forward_s"])) < float(str(whole["forward_s"])) / 100
     assert whole["epochs_to_target"] and small["epochs_to_target"] is None
     assert "of the work at 224 x 224" in str(small["assumptions"])
+
+
+def test_batch_norm_over_ranks_takes_two_all_reduces_for_each_layer(home: Path, capsys: Said) -> None:
+    words = ["predict", str(ROOT / "examples/recipes/imagenet.yaml"), "--set", "train.norm.ranks={}"]
+    alone, four, eight = (
+        answer(capsys, *(word.format(ranks) for word in words), "--set", "train.recipe=google-77s")
+        for ranks in (1, 4, 8)
+    )
+    assert alone["norms_s"] == 0 and not any("batch norm" in line for line in alone["assumptions"])  # type: ignore[attr-defined]
+    assert any(line.startswith("batch norm over 4 ranks") for line in four["assumptions"])  # type: ignore[attr-defined]
+    spent_s = [float(str(found["norms_s"])) for found in (four, eight)]
+    # 53 layers twice; a ring of four V100 on NVLink takes some 20 us for a few KB, and over two nodes it takes longer
+    assert 106 * 10e-6 < spent_s[0] < spent_s[1] < 106 * 100e-6
+    grown_s = float(str(four["step_s"])) - float(str(alone["step_s"]))
+    assert grown_s == pytest.approx(spent_s[0])
 
 
 def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
