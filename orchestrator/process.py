@@ -22,9 +22,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from orchestrator import proc, terminal
+from orchestrator import proc
 from orchestrator.environment import clean_environment, safe
 from orchestrator.errors import SiteError
+from orchestrator.terminal.raw import raw as raw_terminal
 
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
@@ -148,7 +149,7 @@ def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = N
     CALLS[Path(command[0]).name] += 1
     environment = {**safe(clean_environment()), **(variables or {})}
     try:
-        with terminal.raw(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
+        with raw_terminal(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
             code = program.wait()
         return code if code >= 0 else 128 - code
     except OSError as error:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a measuring run that is COMPLETED: that of --from, or of a new one, which is waited for."""
     from orchestrator.api import State, open_run, plan, submit
-    from orchestrator.watch import live
+    from orchestrator.screen import live
 
     settings = [*args.settings, "program=measure"]
     asked.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")

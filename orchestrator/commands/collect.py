@@ -42,6 +42,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    from orchestrator.watch.plain import plain
+    from orchestrator.terminal.plain import plain
 
     print(f"torusrun: {plain(text)}", file=sys.stderr)

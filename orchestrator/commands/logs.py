@@ -27,8 +27,8 @@ from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.watch.reading import Reading
-    from orchestrator.watch.source import LogLine
+    from orchestrator.logs.reading import Reading
+    from orchestrator.logs.source import LogLine
 
 ALL = 0
 NO_TIME = "-" * len("2026-11-01T14:30:00")
@@ -72,10 +72,10 @@ def _options(args: argparse.Namespace) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.logs.reading import Filter, Reading
     from orchestrator.remote import verbs
     from orchestrator.runs.index import find
     from orchestrator.watch import selection
-    from orchestrator.watch.reading import Filter, Reading
 
     if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
         return code

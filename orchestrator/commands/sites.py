@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.private import plain
     from orchestrator.sites.listing import listed
-    from orchestrator.watch.columns import EMPTY, Column, TableRow, table
-    from orchestrator.watch.terminal import width
+    from orchestrator.terminal.columns import EMPTY, Column, TableRow, table
+    from orchestrator.terminal.output import width
 
     found = listed()
     if args.json:

@@ -65,9 +65,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
     elif found:
-        from orchestrator.watch import listing, terminal
+        from orchestrator.terminal import output
+        from orchestrator.watch import listing
 
-        print("\n".join(listing.listing(found, terminal.width(sys.stdout), long=args.long)))
+        print("\n".join(listing.listing(found, output.width(sys.stdout), long=args.long)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if not all_asked and len(runs) < len(known):

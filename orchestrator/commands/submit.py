@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:
     """What would be submitted, as the login node of the run's site tells it."""
     from orchestrator.remote import known, of_file
-    from orchestrator.remote.host import of
+    from orchestrator.remote.links.host import of
 
     flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
     options = [f"--{name}" for name, given in flags.items() if given]

@@ -27,8 +27,8 @@ from orchestrator.states import State
 if TYPE_CHECKING:
     from orchestrator.remote.known import Known
     from orchestrator.runs.folder import RunFolder
+    from orchestrator.screen.watched import WatchedRuns
     from orchestrator.watch.view import View
-    from orchestrator.watch.watched import WatchedRuns
 
 MOST_ROWS = 40  # of the table that is left on a terminal
 
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 def _watch_there(away: Sequence[Known]) -> int:
     """Watch runs of a login node: on a terminal they are drawn here, else what is printed there appears here."""
     from orchestrator.remote import verbs
-    from orchestrator.watch import terminal
+    from orchestrator.terminal import output
 
-    if not terminal.drawable(sys.stderr):
+    if not output.drawable(sys.stderr):
         return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
     from orchestrator.remote.feed import Feed
 
@@ -85,13 +85,13 @@ def _at_work() -> list[RunFolder]:
 
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from orchestrator.watch import terminal
-    from orchestrator.watch.watched import WatchedHere
+    from orchestrator.screen.watched import WatchedHere
+    from orchestrator.terminal import output
 
     watched = WatchedHere(runs)
-    if terminal.drawable(sys.stderr):
+    if output.drawable(sys.stderr):
         return _on_screen(watched)
-    from orchestrator.watch import printed
+    from orchestrator.screen import printed
 
     views = printed.show(runs)
     _table(watched, views)
@@ -99,7 +99,7 @@ def _follow(runs: Sequence[RunFolder]) -> list[View]:
 
 
 def _on_screen(watched: WatchedRuns) -> list[View]:
-    from orchestrator.watch.screen import Screen
+    from orchestrator.screen.screen import Screen
 
     screen = Screen(watched)
     try:
@@ -112,14 +112,16 @@ def _on_screen(watched: WatchedRuns) -> list[View]:
 
 
 def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
-    from orchestrator.watch import listing, report, terminal
+    from orchestrator.screen import report
+    from orchestrator.terminal import output
+    from orchestrator.watch import listing
 
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
         return
     from orchestrator.watch.attention import counts, ordered
 
-    width = terminal.width(sys.stdout)
+    width = output.width(sys.stdout)
     shown = views if width is None else ordered(views)[:MOST_ROWS]
     print("\n".join(listing.listing(shown, width)))
     if len(shown) < len(views):
@@ -128,7 +130,7 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
 
 def follow_to_end(folder: RunFolder) -> int:
     """Show one run in a line until it is over, then its table; the exit code that its outcome means."""
-    from orchestrator.watch import live, report
+    from orchestrator.screen import live, report
 
     view = live.show(folder)
     report.show(report.rows(folder, view), view.state)

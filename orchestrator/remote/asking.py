@@ -69,7 +69,7 @@ def answer(link: Lasting, request: Mapping[str, Any], name: str = "") -> dict[st
     """
     kept, name = bool(name), name or secrets.token_hex(12)
     out, err = bytearray(), bytearray()
-    code = call(link, ["orchestrator.remote.there"], request, out.extend, err.extend, name)
+    code = call(link, ["orchestrator.remote.there.actions"], request, out.extend, err.extend, name)
     if not kept:
         link.ask({"ask": "forget", "call": name})
     said = err.decode(errors="replace").strip()

@@ -15,8 +15,8 @@ from orchestrator.containers import source
 from orchestrator.errors import UserError
 from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.plan import Plan
-from orchestrator.remote import sent
 from orchestrator.remote.session import Lasting
+from orchestrator.remote.there import sent
 from orchestrator.runs import provenance
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute

@@ -12,8 +12,8 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.private import OTHERS_WRITE, open_regular
 from orchestrator.remote import asking
 from orchestrator.remote.known import Known
-from orchestrator.remote.sent import SentEntry, checksum
 from orchestrator.remote.session import Lasting
+from orchestrator.remote.there.sent import SentEntry, checksum
 from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.runs.collect import give_name
 from orchestrator.spec.paths import absolute

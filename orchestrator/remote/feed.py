@@ -18,14 +18,14 @@ from orchestrator.remote.known import Known
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.values import record_of
 from orchestrator.remote.verbs import PATIENCE_S
-from orchestrator.watch.detail import Detail
+from orchestrator.screen.detail import Detail
 from orchestrator.watch.follow import aged
 from orchestrator.watch.view import View
 
 LOOK_S = 0.25
 WAITS_S = 0.5  # for what is told, before the next question
 LEAVES_S = 3.0  # for a link that answers; else the other side ends by itself
-TELLING = "orchestrator.remote.telling"
+TELLING = "orchestrator.remote.there.telling"
 
 
 class Feed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator import private
 from orchestrator.errors import SiteError, UserError
-from orchestrator.remote.host import LoginHost
+from orchestrator.remote.links.host import LoginHost
 from orchestrator.runs import index
 from orchestrator.runs.files import read_object, write_json
 from orchestrator.spec.paths import state_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.plans.plan import Plan
 from orchestrator.remote import asking, carried
-from orchestrator.remote.host import LoginHost, of
+from orchestrator.remote.links.host import LoginHost, of
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.spec.load import load

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SiteError
-from orchestrator.remote import frames, wheels
-from orchestrator.remote.connecting import connect
-from orchestrator.remote.frames import Frame, Unpacker
-from orchestrator.remote.host import HostRefused, LinkLost, LoginHost
-from orchestrator.remote.link import Channel
+from orchestrator.remote import wheels
+from orchestrator.remote.links import frames
+from orchestrator.remote.links.channel import Channel
+from orchestrator.remote.links.connecting import connect
+from orchestrator.remote.links.frames import Frame, Unpacker
+from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
@@ -42,7 +43,7 @@ class Session:
             raise
 
     def _begin(self) -> None:
-        program = (Path(__file__).parent / "boot.py").read_bytes()
+        program = (Path(__file__).parent / "there" / "boot.py").read_bytes()
         needed = wheels.all_wheels()
         listing = frames.packed({"wheels": [wheel.as_json() for wheel in needed]})
         try:

@@ -11,8 +11,8 @@ from typing import Any
 
 from orchestrator.errors import TorusrunError
 from orchestrator.remote import known
-from orchestrator.remote.host import LoginHost
 from orchestrator.remote.known import Known
+from orchestrator.remote.links.host import LoginHost
 from orchestrator.states import State
 from orchestrator.watch.pace import short
 from orchestrator.watch.view import View

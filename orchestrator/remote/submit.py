@@ -17,8 +17,8 @@ from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.plans.plan import Plan
 from orchestrator.remote import asking, carried, known
 from orchestrator.remote.asking import Gone
-from orchestrator.remote.host import LinkLost, LoginHost, of
 from orchestrator.remote.known import Known
+from orchestrator.remote.links.host import LinkLost, LoginHost, of
 from orchestrator.remote.session import Lasting
 from orchestrator.spec.load import Loaded, load
 

@@ -18,7 +18,7 @@ from orchestrator.errors import SiteError
 from orchestrator.shells import request as requests
 from orchestrator.shells.connection import CODE, SIZE, Connection, Frame, proved
 from orchestrator.shells.request import ShellRequest
-from orchestrator.terminal import raw
+from orchestrator.terminal.raw import raw
 from training.addresses import RendezvousError, interface_address
 
 WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system

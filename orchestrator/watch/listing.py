@@ -9,9 +9,9 @@ from orchestrator.cluster.hostlist import fold
 from orchestrator.errors import SiteError
 from orchestrator.placement.grid import Grid
 from orchestrator.states import State
-from orchestrator.watch.columns import EMPTY, Column, TableRow, table
+from orchestrator.terminal.columns import EMPTY, Column, TableRow, table
+from orchestrator.terminal.plain import plain
 from orchestrator.watch.pace import short
-from orchestrator.watch.plain import plain
 from orchestrator.watch.view import View
 
 COLUMNS = (

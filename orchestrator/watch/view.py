@@ -18,8 +18,8 @@ from orchestrator.runs.outcome import resolve
 from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End, is_done
 from orchestrator.states import State, Status
+from orchestrator.terminal.plain import plain
 from orchestrator.watch.evidence import suspicion
-from orchestrator.watch.plain import plain
 from orchestrator.watch.progress import progress
 
 TAIL_BYTES = 16_384

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from orchestrator.states import State
+from orchestrator.terminal.plain import plain
 from orchestrator.watch.listing import number, percent, steps
 from orchestrator.watch.pace import short
-from orchestrator.watch.plain import plain
 from orchestrator.watch.view import View
 
 

@@ -18,11 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "version", "errors", "states", "proc", "environment", "terminal", "process", "private", "defect", "launchers",
-    "spec", "cluster", "cost",
-    "placement", "predict", "recipes", "render", "schedulers", "runs", "code", "shells",
-    "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "remote", "handles", "api",
-    "sites", "commands", "cli",
+    "version", "errors", "states", "proc", "environment", "private", "terminal", "process", "defect",
+    "launchers", "spec", "cluster", "cost", "placement", "predict", "recipes", "render", "schedulers", "runs",
+    "code", "shells", "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "logs",
+    "screen", "remote", "handles", "api", "sites", "commands", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",

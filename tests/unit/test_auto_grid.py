@@ -28,11 +28,11 @@ from orchestrator.runs.changes import Changes
 from orchestrator.runs.events import Event, Started, Submitted, Submitting
 from orchestrator.runs.files import write_json
 from orchestrator.runs.folder import RunFolder
+from orchestrator.screen.report import rows
 from orchestrator.spec.site import Site
 from orchestrator.spec.topology import Topology
 from orchestrator.watch.listing import listing
 from orchestrator.watch.poll import views
-from orchestrator.watch.report import rows
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.watch import curve as module
-from orchestrator.watch.curve import Losses, curve
+from orchestrator.screen import curve as module
+from orchestrator.screen.curve import Losses, curve
 from training.metrics import Metrics
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import UserError
+from orchestrator.logs.files import logs
+from orchestrator.logs.reading import Filter, Reading
+from orchestrator.logs.source import BLOCK_BYTES, FollowedFile
+from orchestrator.logs.tail import newest_line, tail
 from orchestrator.runs import ledger
 from orchestrator.runs.events import Submitted
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
-from orchestrator.watch.logs import logs
-from orchestrator.watch.reading import Filter, Reading
-from orchestrator.watch.source import BLOCK_BYTES, FollowedFile
-from orchestrator.watch.tail import newest_line, tail
 from tests.unit.run_folders import make, write_specs
 
 Said = pytest.CaptureFixture[str]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.logs.failures import MOST_BLOCKS, MOST_LINES
+from orchestrator.logs.failures import tracebacks as tracebacks_of
+from orchestrator.logs.source import LogLine
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.states import State
-from orchestrator.watch.failures import MOST_BLOCKS, MOST_LINES
-from orchestrator.watch.failures import tracebacks as tracebacks_of
-from orchestrator.watch.source import LogLine
 from tests.unit.run_folders import make, write_specs
 
 CHAINED = """

@@ -15,7 +15,7 @@ from orchestrator.cli import main
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
-from orchestrator.watch.plain import plain
+from orchestrator.terminal.plain import plain
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_watch import FOLLOW
 

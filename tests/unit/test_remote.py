@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import SiteError, UserError
-from orchestrator.remote import asking, connecting, known, sent, session, status, store, wheels
-from orchestrator.remote.frames import Unpacker, packed
-from orchestrator.remote.host import LinkLost, LoginHost
+from orchestrator.remote import asking, known, session, status, wheels
 from orchestrator.remote.known import Known
+from orchestrator.remote.links import connecting
+from orchestrator.remote.links.frames import Unpacker, packed
+from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.session import Lasting
+from orchestrator.remote.there import sent, store
 from orchestrator.states import State
 from tests.unit.far import HERE, Pipe
 
@@ -219,7 +221,7 @@ def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
-    from orchestrator.remote.host import of
+    from orchestrator.remote.links.host import of
     from orchestrator.spec.load import load_site
 
     page = (Path(__file__).parents[2] / "docs" / "remote.md").read_text()

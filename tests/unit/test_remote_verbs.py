@@ -9,8 +9,8 @@ from orchestrator import api
 from orchestrator.cli import main
 from orchestrator.errors import UserError
 from orchestrator.remote import known
-from orchestrator.remote.host import LoginHost
 from orchestrator.remote.known import Known
+from orchestrator.remote.links.host import LoginHost
 from orchestrator.runs.records import End
 from orchestrator.states import State
 from tests.unit.far import HERE

@@ -15,8 +15,8 @@ from orchestrator.remote.values import record_of
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.schedulers.local import job_id_of
+from orchestrator.screen.detail import Detail
 from orchestrator.states import State
-from orchestrator.watch.detail import Detail
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.states import State
-from orchestrator.watch.columns import EMPTY, Column, TableRow, table
+from orchestrator.terminal.columns import EMPTY, Column, TableRow, table
+from orchestrator.terminal.width import display_width, wrapped
 from orchestrator.watch.listing import COLUMNS, LAST, listing, number
 from orchestrator.watch.pace import short
 from orchestrator.watch.view import View
-from orchestrator.watch.width import display_width, wrapped
 
 NAME = "digits-20261121-120000-a1b2"
 KILLED = "rank 3 (node2, local rank 1) was killed by SIGKILL after step 57"

@@ -19,11 +19,12 @@ from rich.console import Console
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
+from orchestrator.screen import live, report
+from orchestrator.screen.bar import Line
 from orchestrator.states import State
-from orchestrator.watch import live, report, terminal
-from orchestrator.watch.bar import Line
+from orchestrator.terminal import output
+from orchestrator.terminal.width import display_width
 from orchestrator.watch.view import View
-from orchestrator.watch.width import display_width
 from orchestrator.watch.words import words
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
@@ -242,7 +243,7 @@ class Screen:
 def test_a_remark_is_printed_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [replace(FAST, pause=f"no step for {n} min, usual 0.2 s") for n in (4, 5, 6)]
     seen += [FAST, seen[0], replace(FAST, state=State.COMPLETED, reason="all 4 ranks ended well", eta_s=None)]
-    monkeypatch.setattr("orchestrator.watch.live.follow", lambda run: iter(seen))
+    monkeypatch.setattr("orchestrator.screen.live.follow", lambda run: iter(seen))
     screen = Screen(monkeypatch, "stderr")
     assert live.show(run) == seen[-1]
     shown = screen.closed()
@@ -259,7 +260,7 @@ def test_a_line_follows_the_width_of_its_terminal(run: RunFolder, monkeypatch: p
             monkeypatch.setattr("os.get_terminal_size", lambda fd, columns=columns: os.terminal_size((columns, 24)))
             yield FAST
 
-    monkeypatch.setattr("orchestrator.watch.live.follow", resized)
+    monkeypatch.setattr("orchestrator.screen.live.follow", resized)
     live.show(run)
     shown = screen.closed()
     assert bare(shown.split(ERASED)[0]) == line(FAST, 120) and kept_lines(shown) == [line(FAST, 40)]
@@ -316,11 +317,11 @@ def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     keeper, there = pty.openpty()
     with os.fdopen(there, "w") as stream:
-        assert terminal.width(stream) == 80, "a terminal of no size"
+        assert output.width(stream) == 80, "a terminal of no size"
         monkeypatch.setenv("COLUMNS", "132")
-        assert terminal.width(stream) == 132
+        assert output.width(stream) == 132
         monkeypatch.setenv("COLUMNS", "wide")
-        assert terminal.width(stream) == 80
+        assert output.width(stream) == 80
     os.close(keeper)
     with open(os.devnull, "w") as stream:
-        assert terminal.width(stream) is None
+        assert output.width(stream) is None

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
+from orchestrator.screen import printed
 from orchestrator.states import State
-from orchestrator.watch import printed
 from orchestrator.watch.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import PENDING, RUNNING, view

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.watch.nodes import NodeHeard, lines, ordered, remark, seconds, size
+from orchestrator.screen.nodes import NodeHeard, lines, ordered, remark, seconds, size
 
 GIB = 2.0**30
 

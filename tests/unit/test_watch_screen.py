@@ -21,15 +21,15 @@ from orchestrator.runs.allocation import KeeperState
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.records import End, RankEnd
+from orchestrator.screen import many, one
+from orchestrator.screen.detail import Detail, Details, at_work, first_error, nodes
+from orchestrator.screen.many import Window
+from orchestrator.screen.nodes import NodeHeard
 from orchestrator.states import State
-from orchestrator.watch import many, one
+from orchestrator.terminal.keys import Keys
+from orchestrator.terminal.width import display_width
 from orchestrator.watch.attention import counts, ordered
-from orchestrator.watch.detail import Detail, Details, at_work, first_error, nodes
-from orchestrator.watch.keys import Keys
-from orchestrator.watch.many import Window
-from orchestrator.watch.nodes import NodeHeard
 from orchestrator.watch.view import View
-from orchestrator.watch.width import display_width
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view

@@ -1,0 +1,72 @@
+"""Our standard streams, joined to those of a program on the login node; a terminal that is as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from orchestrator.terminal.raw import raw
+
+BLOCK_BYTES = 1 << 16
+LOOKS_S = 0.5
+
+
+def relay(channel: Any, *, terminal: bool) -> int | None:
+    """Carry bytes both ways until the program at the other end of a paramiko channel has ended.
+
+    Its exit code; None where the link broke. With `terminal` every key goes there as it is, and the size of the window.
+    """
+    inputs: list[Any] = [channel, *([sys.stdin.fileno()] if sys.stdin else [])]
+    with _ending(), raw(terminal) as resized:
+        while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
+            ready, _, _ = select.select(inputs, [], [], LOOKS_S)
+            if resized:  # told here, for the signal may come while paramiko sends
+                resized.clear()
+                channel.resize_pty(*os.get_terminal_size())
+            _show(channel)
+            if any(source is not channel for source in ready):
+                inputs = inputs if _send(channel, inputs[1]) else [channel]
+        _show(channel)
+    return channel.exit_status if channel.exit_status_ready() and channel.exit_status >= 0 else None
+
+
+def _show(channel: Any) -> None:
+    streams = (channel.recv_ready, channel.recv, 1), (channel.recv_stderr_ready, channel.recv_stderr, 2)
+    for ready, receive, stream in streams:
+        while ready():
+            left = memoryview(receive(BLOCK_BYTES))
+            while left:
+                left = left[os.write(stream, left) :]
+
+
+def _send(channel: Any, stream: int) -> bool:
+    """Hand on what was typed; False at its end."""
+    data = os.read(stream, BLOCK_BYTES)
+    if data:
+        channel.sendall(data)
+    else:
+        channel.shutdown_write()
+    return bool(data)
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP raise SystemExit, so that the terminal is restored."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {
+        number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

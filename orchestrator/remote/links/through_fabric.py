@@ -1,0 +1,172 @@
+"""A link that fabric makes: it reads ~/.ssh/config, finds keys and the agent, and goes through jump hosts.
+
+fabric would accept any host key, of jump hosts too; here every key must be in a file of known hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from fabric import Connection
+
+from orchestrator.remote.links.channel import CONNECT_S, SILENCE_S
+from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.relay import relay
+
+GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # of a login node that is busy
+CUT_OFF = ("timeout", "transport shut down")  # what paramiko says of an authentication in which the link broke
+KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
+               "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
+BLOCK_BYTES = 1 << 16
+ALIVE_S = 10.0
+ERRORS = (OSError, EOFError, paramiko.SSHException)
+
+
+class Verified(Connection):  # type: ignore[misc]
+    """A fabric connection, through its jump hosts, to a host whose key is known."""
+
+    def __init__(self, address: str, gateway: Any = None) -> None:
+        times = {"banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S}
+        super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=times)
+        self.client.set_missing_host_key_policy(Refuse())
+        for key, default in KNOWN_HOSTS.items():
+            for name in str(self.ssh_config.get(key, default)).split():
+                if (path := Path(os.path.expanduser(name))).is_file():
+                    self.client.load_system_host_keys(str(path))
+
+    def get_gateway(self) -> Any:
+        """The nearest jump host, reached through those before it; they are verified like the host itself."""
+        jumps = self.ssh_config.get("proxyjump", "none")
+        if jumps == "none":
+            return super().get_gateway() if "proxyjump" not in self.ssh_config else None
+        nearest = None
+        for jump in jumps.split(","):
+            nearest = Verified(jump.strip().removeprefix("ssh://"), nearest)
+        return nearest
+
+
+class Refuse(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+    """An unknown key ends the connection."""
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise HostRefused(
+            f"{hostname}: its host key is not known here: {key.get_name()} {key.fingerprint}. Compare this with "
+            f"what the site publishes; if it is the same, run `ssh` to this host once and answer yes"
+        )
+
+
+class ThroughFabric:
+    """The streams of one command, over one connection."""
+
+    def __init__(self, host: LoginHost, command: str) -> None:
+        self._name = host.address
+        try:
+            self._connection = Verified(host.address)
+            self._connection.open()
+            self._channel = self._connection.create_session()
+            self._channel.settimeout(SILENCE_S)
+            self._channel.exec_command(command)
+        except HostRefused:
+            raise
+        except paramiko.BadHostKeyException as error:
+            raise HostRefused(_changed(error)) from None
+        except paramiko.AuthenticationException as error:
+            if any(words in str(error) for words in CUT_OFF):
+                raise LinkLost(f"{self._name}: the link broke: {error}") from None
+            raise HostRefused(_not_let_in(self._name, error)) from None
+        except ERRORS as error:
+            raise LinkLost(f"{self._name} cannot be reached: {_words(error)}") from None
+        except (ValueError, KeyError) as error:  # what fabric says of a configuration that it cannot use
+            raise HostRefused(f"{self._name}: the ssh configuration cannot be used: {error}") from None
+
+    def send(self, data: bytes) -> None:
+        # paramiko waits without limit for a socket that takes no more; closing it ends the wait.
+        guard = threading.Timer(SILENCE_S, self._connection.client.close)
+        guard.start()
+        try:
+            for begin in range(0, len(data), BLOCK_BYTES):
+                self._channel.sendall(data[begin : begin + BLOCK_BYTES])
+        except ERRORS as error:
+            raise self._ended(f"the link broke: {_words(error)}") from None
+        finally:
+            guard.cancel()
+
+    def receive(self) -> bytes:
+        try:
+            data = self._channel.recv(BLOCK_BYTES)
+        except ERRORS as error:
+            raise LinkLost(f"{self._name}: the link broke: {_words(error)}") from None
+        if not data:
+            raise self._ended("the connection ended")
+        return bytes(data)
+
+    def interact(self, command: str, *, terminal: bool) -> int:
+        ended = threading.Event()
+        try:
+            channel = self._connection.create_session()
+            if terminal:
+                channel.get_pty(os.environ.get("TERM", "dumb"), *os.get_terminal_size())
+            channel.exec_command(command)
+            threading.Thread(target=self._look_alive, args=(ended,), daemon=True).start()
+            code = relay(channel, terminal=terminal)
+        except ERRORS as error:
+            raise LinkLost(f"{self._name}: the link broke: {_words(error)}") from None
+        finally:
+            ended.set()
+        if code is None:
+            raise LinkLost(f"{self._name}: the link broke, and ended what ran there")
+        return code
+
+    def _look_alive(self, ended: threading.Event) -> None:
+        """Close the connection once it does not answer any more."""
+        while not ended.wait(ALIVE_S):
+            guard = threading.Timer(SILENCE_S, self._connection.client.close)
+            guard.start()
+            with contextlib.suppress(*ERRORS):
+                self._connection.transport.global_request("keepalive@openssh.com", wait=True)
+            guard.cancel()
+
+    def _ended(self, how: str) -> LinkLost:
+        """With what the program on the other side said last, and its exit code, if it has ended."""
+        said, code = b"", None
+        with contextlib.suppress(*ERRORS):
+            while self._channel.recv_stderr_ready() and len(said) < BLOCK_BYTES:
+                said += self._channel.recv_stderr(BLOCK_BYTES)
+            if self._channel.exit_status_ready() and self._channel.exit_status >= 0:
+                code = self._channel.exit_status
+        last = said.decode(errors="replace").strip()
+        return LinkLost(f"{self._name}: {last or how}", code)
+
+    def close(self) -> None:
+        nearest: Any = self._connection
+        while isinstance(nearest, Connection):
+            nearest.client.close()
+            nearest = nearest.gateway
+
+
+def _changed(error: paramiko.BadHostKeyException) -> str:
+    return (
+        f"{error.hostname}: its host key has CHANGED: it is {error.key.get_name()} {error.key.fingerprint}, known is "
+        f"{error.expected_key.fingerprint}. Somebody may stand between; ask the site. If it has a new key indeed, "
+        f"`ssh-keygen -R '{error.hostname}'`, and `ssh` to it once"
+    )
+
+
+def _not_let_in(name: str, error: paramiko.AuthenticationException) -> str:
+    return (
+        f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks "
+        "for a password or a second factor, let OpenSSH keep a connection that torusrun shares: ControlMaster, "
+        "ControlPath and ControlPersist in ~/.ssh/config (docs/remote.md), then `ssh` to it once"
+    )
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, (socket.timeout, TimeoutError)):
+        return f"no answer within {SILENCE_S:g} s"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

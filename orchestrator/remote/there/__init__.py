@@ -1,0 +1,1 @@
+"""The side of a session that runs on the login node, and the programs that it starts there."""

@@ -1,0 +1,57 @@
+"""What a screen shows: runs that are looked at again and again, and the details of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchestrator.runs.folder import RunFolder
+from orchestrator.screen import report
+from orchestrator.screen.detail import Detail, Details
+from orchestrator.watch.follow import Followed
+from orchestrator.watch.view import View
+
+
+class OneWatched(Protocol):
+    """One run, looked at again and again."""
+
+    def look(self, view: View) -> Detail: ...
+
+
+class WatchedRuns(Protocol):
+    """Runs, wherever they are. `note` is what a user should know of the way there, else ''."""
+
+    @property
+    def note(self) -> str: ...
+
+    @property
+    def over(self) -> bool:
+        """Whether no run will change by itself; False before the first look."""
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait before the next look."""
+
+    def look(self) -> list[View]: ...
+
+    def details(self, folder: str) -> OneWatched:
+        """The run whose views have this folder."""
+
+    def rows(self, view: View) -> list[tuple[str, str]]:
+        """The table at the end of a run."""
+
+
+class WatchedHere(Followed):
+    """Runs whose folders are here."""
+
+    note = ""
+
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        super().__init__(runs)
+        self._by_folder = {str(run.folder): run for run in runs}
+
+    def details(self, folder: str) -> Details:
+        return Details(self._by_folder[folder])
+
+    def rows(self, view: View) -> list[tuple[str, str]]:
+        return report.rows(self._by_folder[view.folder], view)

@@ -1,0 +1,1 @@
+"""The terminal: its keys, its width, its colours, and text that is safe and fits."""
