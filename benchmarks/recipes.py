@@ -1,14 +1,16 @@
 """The ten recipes on the digits, with many seeds: at a small and at a large batch, and with each technique left out.
 
-`python -m benchmarks.recipes [--epochs E] [--seeds 5] [--only large,small,ablations] [NAME ...]`
+`python -m benchmarks.recipes [--epochs E] [--seeds 5] [--batch 360] [--only large,small,ablations]
+                              [--leave-out warm-up,LARS] [NAME ...]`
 
 Four ranks as four processes, which stay for all trainings. The largest batch of a recipe is 360, a quarter of the
-training set, or 64 at the small batch. The reference is plain SGD at the small batch (rate 0.1, warm-up of one epoch,
-cosine, label smoothing 0.1) for 30 epochs, or E. The keys of a recipe are those that `torusrun submit` would give the
-ranks: its own epochs unless E is given, all else by the rules of training/recipe/published.py. The rate of a recipe
-without LARS is meant for ImageNet (0.1 for 256 samples): its `optimizer.lr` is given, the reference's in proportion to
-the batch. The goal is to be no more than half a point below the same recipe at the small batch where that is run, else
-below the reference. A difference is shown where it is more than twice its standard error.
+training set, or what `--batch` says, and 64 at the small batch. The reference is plain SGD at the small batch (rate
+0.1, warm-up of one epoch, cosine, label smoothing 0.1) for 30 epochs, or E. The keys of a recipe are those that
+`torusrun submit` would give the ranks: its own epochs unless E is given, all else by the rules of
+training/recipe/published.py. The rate of a recipe without LARS is meant for ImageNet (0.1 for 256 samples): its
+`optimizer.lr` is given, the reference's in proportion to the batch. The goal is to be no more than half a point below
+the same recipe at the small batch where that is run, else below the reference. A difference is shown where it is more
+than twice its standard error.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from benchmarks.recipe_ablations import ablations
+from benchmarks.recipe_ablations import TECHNIQUES, ablations
 from training.config import SCHEMA, Config
 from training.learner import Learner
 from training.parts import build_parts, settle
@@ -43,7 +45,7 @@ from training.recipe.train import OptimizerKeys, Train
 RANKS = 4
 GRID = (2, 2)
 CPU = torch.device("cpu")
-SMALL, LARGE = 64, 360
+SMALL, QUARTER = 64, 360
 RATE = 0.1  # of the reference
 GOAL = 0.5  # points below the reference
 
@@ -55,6 +57,7 @@ class Case:
     recipe: str
     what: str
     train: Train
+    beside: str = ""  # what the case of the same recipe is called that this one is held against; else the reference
     accuracies: list[float] = field(default_factory=list)
     members: list[list[float]] = field(default_factory=list)  # of the ensemble, the last is its own
     spent_s: float = 0.0
@@ -69,8 +72,10 @@ class Case:
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
 
 
-def cases(names: Iterable[str], epochs: int | None, parts: Sequence[str]) -> list[Case]:
-    """All that is to be run."""
+def cases(
+    names: Iterable[str], epochs: int | None, parts: Sequence[str], batch: int, left_out: Sequence[str]
+) -> list[Case]:
+    """All that is to be run; `left_out` are the techniques of the ablations, or all where there are none."""
     plain = Train(
         device="cpu", epochs=epochs or 30, batch=SMALL, optimizer=OptimizerKeys(lr=RATE), log_every_steps=10**6
     )
@@ -78,11 +83,12 @@ def cases(names: Iterable[str], epochs: int | None, parts: Sequence[str]) -> lis
     for name in names:
         if "small" in parts:
             found.append(Case(name, f"batch {SMALL}", _resolved(name, epochs, SMALL)))
-        whole = _resolved(name, epochs, LARGE)
+        whole = Case(name, f"batch {batch}", _resolved(name, epochs, batch), f"batch {SMALL}")
         if "large" in parts or "ablations" in parts:
-            found.append(Case(name, f"batch {LARGE}", whole))
+            found.append(whole)
         if "ablations" in parts:
-            found += [Case(name, f"without {what}", train) for what, train in ablations(whole)]
+            without = (each for each in ablations(whole.train) if not left_out or each[0] in left_out)
+            found += [Case(name, f"without {what}", train, whole.what) for what, train in without]
     return found
 
 
@@ -147,13 +153,11 @@ def line(case: Case, found: Sequence[Case]) -> str:
     told = f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f}"
     if case is reference:
         return told
-    leaves_out = case.what.startswith("without")
-    wanted = f"batch {LARGE}" if leaves_out else f"batch {SMALL}"
-    same = [other for other in found if (other.recipe, other.what) == (case.recipe, wanted) and other is not case]
+    same = [other for other in found if (other.recipe, other.what) == (case.recipe, case.beside)]
     other = same[0] if same else reference
     difference = case.mean - other.mean
     error = math.hypot(case.spread, other.spread) / math.sqrt(len(case.accuracies))
-    if leaves_out:
+    if case.what.startswith("without"):
         shown = "yes" if abs(difference) > 2 * error else "no"
     else:
         shown = "within the goal" if difference >= -GOAL else "BELOW THE GOAL"
@@ -178,9 +182,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=QUARTER)
     parser.add_argument("--only", default="large,small,ablations")
+    parser.add_argument("--leave-out", default="")
     chosen = parser.parse_args()
-    found = cases(chosen.names or published.names(), chosen.epochs, chosen.only.split(","))
+    left_out = [each for each in chosen.leave_out.split(",") if each]
+    if unknown := [each for each in left_out if each not in TECHNIQUES]:
+        parser.error(f"--leave-out {unknown[0]}: it is none of {', '.join(TECHNIQUES)}")
+    names = chosen.names or published.names()
+    found = cases(names, chosen.epochs, chosen.only.split(","), chosen.batch, left_out)
     started_s = time.perf_counter()
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     print(f"{date.today()}  torch {torch.__version__}, {machine}; digits, {RANKS} ranks as processes,")
