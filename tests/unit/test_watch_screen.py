@@ -311,7 +311,7 @@ def test_a_view_that_is_suspended_leaves_the_screen_and_comes_back(running: RunF
 
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
-    broken = WATCH.replace("import sys", "import sys\nfrom orchestrator.watch import one\none.lines = None", 1)
+    broken = WATCH.replace("import sys", "import sys\nfrom orchestrator.screen import one\none.lines = None", 1)
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored
         assert "torusrun: " in bare(terminal.written).splitlines()[-1]
