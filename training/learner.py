@@ -132,7 +132,7 @@ class Learner:
         return {
             "progress": asdict(self.progress),
             "before": asdict(self.before),
-            "train_samples": self.data.train_samples,
+            "data": self._data_facts(),
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
@@ -141,12 +141,16 @@ class Learner:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a `state`. Raises ConfigError where the data set has become another: so would every epoch."""
-        had, has = state.get("train_samples", self.data.train_samples), self.data.train_samples
+        has = self._data_facts()
+        had = state.get("data", has)
         if had != has:
-            raise ConfigError(
-                f"train.data: there are {has} training samples, and {had} were there when the run began; "
-                "bring back the files as they were, or submit a new run"
+            now, then = (
+                "{train_samples} training samples of {classes} classes".format(**facts) for facts in (has, had)
             )
+            others = f"there are {now}, and {then} were there when the run began"
+            if now == then:
+                others = f"there are {now}, as when the run began, but not the same ones"
+            raise ConfigError(f"train.data: {others}; bring back the files as they were, or submit a new run")
         self.progress = Progress(**state["progress"])
         self.before = Progress(**state.get("before", state["progress"]))
         self.model.load_state_dict(state["model"])
@@ -178,6 +182,11 @@ class Learner:
         if self._ranks.rank in others:
             raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
         raise PeerLost(what)
+
+    def _data_facts(self) -> dict[str, Any]:
+        """What a resumed run must find again."""
+        facts = {"train_samples": self.data.train_samples, "classes": self.data.classes}
+        return {**facts, "identity": getattr(self.data, "identity", "")}
 
     def _step(self, stop: bool) -> None:
         course, before = self.course, self.progress

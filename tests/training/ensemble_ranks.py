@@ -35,9 +35,10 @@ def samples(count: int, classes: int = 7) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 4, generator=draw), torch.randint(classes, (count,), generator=draw)
 
 
-def refused(rank: int, counts: list[tuple[int, int, int]]) -> str:
-    """What is said where rank r found a data set of the numbers counts[r]."""
-    found = SimpleNamespace(**dict(zip(("train_samples", "test_samples", "classes"), counts[rank], strict=True)))
+def refused(rank: int, facts: list[tuple[Any, ...]]) -> str:
+    """What is said where rank r found a data set of the numbers, and of the identity, facts[r]."""
+    names = "train_samples", "test_samples", "classes", "identity"
+    found = SimpleNamespace(**dict(zip(names, facts[rank], strict=False)))
     try:
         check_alike(found, CPU)
     except ConfigError as error:

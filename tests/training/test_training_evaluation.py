@@ -76,3 +76,8 @@ def test_ranks_that_find_other_data_sets_say_so_alike(three: RankPool) -> None:
     said = set(three.ask(ensemble_ranks.refused, [(36, 15, 3), (36, 15, 3), (35, 15, 3)]))
     assert len(said) == 1
     assert said.pop().startswith("train.data: rank 2 found 35 samples, 15 test samples and 3 classes, and rank 0 36 sa")
+    assert three.ask(ensemble_ranks.refused, [(36, 15, 3, "one")] * 3) == [""] * 3
+    said = set(three.ask(ensemble_ranks.refused, [(36, 15, 3, "one"), (36, 15, 3, "other"), (36, 15, 3, "one")]))
+    assert (
+        len(said) == 1 and "rank 1 found 36 samples, 15 test samples and 3 classes as rank 0, and not the" in said.pop()
+    )

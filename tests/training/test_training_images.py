@@ -182,6 +182,16 @@ def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytes
     assert folder(tree).train_samples == TRAIN - 1, "a damaged index is made again"
 
 
+def test_samples_of_other_classes_are_another_data_set(tree: Path, shards: Path, tmp_path: Path) -> None:
+    first = folder(tree).identity
+    copy = shutil.copytree(tree, tmp_path / "copy")
+    assert folder(copy).identity == first, "it does not matter where the files lie"
+    for half in ("train", "val"):
+        (copy / half / "china").rename(copy / half / "zz")
+    assert folder(copy).identity != first, "now every class has another number"
+    assert packed(shards).identity == packed(shutil.copytree(shards, tmp_path / "shards-copy")).identity
+
+
 def test_where_no_index_can_be_kept_it_is_made_each_time(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

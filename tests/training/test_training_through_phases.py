@@ -90,7 +90,10 @@ def test_a_run_does_not_resume_on_a_data_set_that_has_changed(group: None, tmp_p
     learning, watched = learner(tmp_path)
     learning.step(stop=False)
     state, watched.train_samples = learning.state(), SAMPLES - 1
-    with pytest.raises(ConfigError, match=rf"there are {SAMPLES - 1} training samples, and {SAMPLES} were there"):
+    with pytest.raises(ConfigError, match=rf"there are {SAMPLES - 1} training samples of .*, and {SAMPLES} .* were "):
+        learning.restore(state)
+    watched.train_samples, watched.identity = SAMPLES, "other files"
+    with pytest.raises(ConfigError, match="as when the run began, but not the same ones"):
         learning.restore(state)
 
 

@@ -29,6 +29,8 @@ class DataSet(Protocol):
 
     `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. It may also have:
 
+    `identity: str`: a digest of which sample is which, and of which class. A run resumes with no other one.
+
     `look(view: View) -> None`: how images look from the next batch on (`training.data.view`); called before the first
     step and whenever the view changes. Without it a recipe may not change the view.
 

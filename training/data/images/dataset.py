@@ -66,6 +66,7 @@ class Images:
         self._seed, self._settings, self._view = seed, settings, View()
         self.classes, self.shape = halves.classes, (CHANNELS, SIDE, SIDE)
         self.train_samples, self.test_samples = len(self._train), len(self._test)
+        self.identity = self._train.identity()
         self._problems: list[str] = []
         share, lines = settings.max_corrupt, self._problems
         self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))

@@ -7,6 +7,7 @@ which shard an image begins, so samples are read in any order and nothing is unp
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import resource
 import tarfile
@@ -56,6 +57,10 @@ class Shards:
         except OSError:
             return f"{shard}: byte {self._begins[sample]}"
         return f"{shard}: {os.fsdecode(header.split(bytes(1))[0])}"
+
+    def identity(self) -> str:
+        """A digest of the classes of the images and of their sizes in bytes, in order."""
+        return hashlib.sha256(self._labels.tobytes() + self._sizes.tobytes()).hexdigest()
 
     def read(self, sample: int, most: int = -1) -> bytes:
         """The image's bytes, or the first `most` of them. Raises OSError."""

@@ -28,6 +28,9 @@ class Stored(Protocol):
     def name(self, sample: int) -> str:
         """Where it is, for messages."""
 
+    def identity(self) -> str:
+        """A digest of which sample is which, and of which class; the same wherever the files lie."""
+
     def read(self, sample: int, most: int = -1) -> bytes:
         """The file's bytes, or the first `most` of them. Raises OSError."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from array import array
 from bisect import bisect_right
@@ -41,6 +43,11 @@ class Tree:
         """Its file."""
         begin = self._ends[sample - 1] if sample else 0
         return f"{self.root}/{self._classes[self.label(sample)]}/{os.fsdecode(self._names[begin : self._ends[sample]])}"
+
+    def identity(self) -> str:
+        """A digest of the names, in order, and of the classes."""
+        parts = json.dumps(self._classes).encode(), array("Q", self._class_ends).tobytes(), self._ends.tobytes()
+        return hashlib.sha256(b"".join((*parts, self._names))).hexdigest()
 
     def read(self, sample: int, most: int = -1) -> bytes:
         """The file's bytes, or the first `most` of them. Raises OSError."""
