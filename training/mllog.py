@@ -7,6 +7,7 @@ device, so that run_stop and eval_stop are true.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -45,7 +46,7 @@ class MLLog:
                 "time_ms": int(time.time() * 1000),
                 "event_type": kind,
                 "key": key,
-                "value": value,
+                "value": None if isinstance(value, float) and not math.isfinite(value) else value,  # as JSON has it
                 "metadata": metadata,
             }
             sys.stdout.flush()

@@ -83,7 +83,7 @@ class Reporter:
 
     def evaluation(self) -> Evaluation:
         """See the test set; all ranks must call it together."""
-        epoch = int(self._learner.epochs)
+        epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._mllog.start("eval_start", epoch_num=epoch)
         found = self._learner.evaluate()
         self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
