@@ -19,6 +19,7 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from training.recipe import fits as recipe
+from training.recipe import options
 from training.recipe.names import SCHEDULES
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
@@ -62,6 +63,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
     if not run.command:
         yield from _schedule(run.train)
+        yield from (Misfit(key, message) for key, message in options.complaints(run.train))
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",

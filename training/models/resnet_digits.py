@@ -30,14 +30,22 @@ def build(
     """
     from training.models.small_resnet import small_resnet
 
-    if len(shape) != 3 or shape[0] != 1:
-        raise ConfigError(f"train.model: resnet-digits takes samples of shape (1, height, width), not {shape}")
+    _check(shape)
     return small_resnet(classes, _checked(widths), seed, zero_gamma)
+
+
+def _check(shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or shape[0] != 1:
+        raise ConfigError(
+            f"train.model: resnet-digits takes samples of shape (1, height, width), not {shape}; resnet18 and resnet50 "
+            "take images in colours"
+        )
 
 
 def facts(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] = DEFAULT_WIDTHS) -> ModelFacts:
     """A convolution, one block of two convolutions per width, and a linear layer; all but the first block halve."""
     each = _checked(widths)
+    _check(data.shape)
     (height, width), inputs = data.shape[-2:], each[0]
     tensors = [*convolution(1, inputs, 3, height * width)]
     norms = [inputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from training.data.images.stored import ROOT, Split, Stored
 from training.recipe.facts import DataFacts
@@ -31,6 +31,21 @@ class ImageSettings(NamedTuple):
         if type(self.draft) is not bool:
             raise _wrong("draft", "true or false", self.draft)
         return self
+
+
+def check_options(data: DataKeys) -> None:
+    """Raises ConfigError where the options of image files are wrong wherever the files may be; none is looked at.
+
+    A folder with variables is known to the ranks alone.
+    """
+    options: dict[str, Any] = dict(data.options)
+    ImageSettings(**{name: options[name] for name in ImageSettings._fields if name in options}).checked()
+    root = options.get("root")
+    if root and not (isinstance(root, str) and "$" in root):
+        folder_of(root)
+    for name in COUNTS:
+        if (count := options.get(name)) is not None and (type(count) is not int or count < 1):
+            raise _wrong(name, "a whole number from 1 on", count)
 
 
 def folder_of(root: str) -> Path:

@@ -1,0 +1,67 @@
+"""The options of built-ins, checked before the job waits in the queue: nothing is built, and torch is not imported."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Literal
+
+from training.data.images.asked import check_options, facts_of
+from training.recipe.facts import DataFacts, data_facts, model_facts
+from training.recipe.fits import OF_FILES
+from training.recipe.names import DATA_SETS, MODELS
+from training.recipe.reading import ConfigError
+from training.recipe.train import Train
+
+OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
+GIVEN = {"data": {"seed"}, "model": {"classes", "shape", "seed"}}  # to every builder, beside the options
+
+
+def complaints(train: Train) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong with it) for options of built-ins; what is the user's own is known to the ranks alone."""
+    data, model, optimizer = train.data, train.model, train.optimizer
+    unknown = [
+        *_unknown("train.data", data.name, data.options, _taken("data", data.name)),
+        *_unknown("train.model", model.name, model.options, _taken("model", model.name)),
+        *_unknown("train.optimizer", optimizer.name, optimizer.options, OF_OPTIMIZERS.get(optimizer.name)),
+    ]
+    yield from unknown
+    if unknown:
+        return
+    try:
+        if data.name in OF_FILES:
+            check_options(data)
+    except ConfigError as error:
+        yield "train.data.options", str(error)
+    try:
+        if facts := _facts(train):
+            model_facts(train, facts)
+    except ConfigError as error:
+        yield "train.model", str(error)
+
+
+def _taken(kind: Literal["data", "model"], name: str) -> tuple[str, ...] | None:
+    """The options of a built-in; None for what is not one."""
+    target = (DATA_SETS if kind == "data" else MODELS).known.get(name)
+    if target is None:
+        return None
+    module, _, function = target.partition(":")
+    builder = getattr(importlib.import_module(module), function)
+    return tuple(each for each in inspect.signature(builder).parameters if each not in GIVEN[kind])
+
+
+def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
+    if taken is None:
+        return
+    for option in options:
+        if option not in taken:
+            near = get_close_matches(option, taken, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(taken) or 'none'}"
+            yield f"{key}.options", f"{key}.options.{option}: {name} has no such option; {advice}"
+
+
+def _facts(train: Train) -> DataFacts | None:
+    """What one sample is. Files are not listed for it."""
+    return facts_of(train.data, 1, 1, 1) if train.data.name in OF_FILES else data_facts(train)
