@@ -47,7 +47,7 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits` where images are smaller than 32 pixels |
+| model | the recipe's; `resnet-digits` where images have one channel and are smaller than 32 pixels |
 | image size | in proportion to the size of the data set's own images and not above it, or to `data.size` where it is given: for the digits 8 where the recipe has 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
 | epochs | as published; where `epochs` is given, the ends of all phases in proportion |
 | batch | samples per rank as published; where `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |

@@ -19,10 +19,21 @@ NAMES = st.sampled_from(names())
 RANKS = st.integers(1, 5000)
 
 
-def fitted(name: str, ranks: int, gpus: bool = True, data: str = "digits", **given: object) -> Resolved:
-    """A recipe as in a run file that says `given`."""
-    held = {"recipe": name, "data": {"name": data}, **given}
+def fitted(name: str, ranks: int, gpus: bool = True, data: object = "digits", **given: object) -> Resolved:
+    """A recipe as in a run file that says `given`; `data` is a name, or all of the section."""
+    held = {"recipe": name, "data": {"name": data} if isinstance(data, str) else data, **given}
     return resolve(as_train(held), frozenset({"recipe", "data.name", *given}), ranks, gpus=gpus)
+
+
+def test_why_a_batch_changes_is_told() -> None:
+    def why(data: dict[str, object]) -> str:
+        (found,) = (each for each in fitted("nvidia-80s", 100, data=data).changes if each.key == "batch")
+        return found.reason
+
+    counts = {"root": "/data", "test_samples": 10, "classes": 3}
+    assert why({"name": "imagefolder", "options": {**counts, "samples": 100_000}}).startswith("samples per rank")
+    assert why({"name": "imagefolder", "options": {**counts, "samples": 1000}}) == "the training set has 1,000"
+    assert why({"name": "tar-shards", "options": {"root": "/none"}}).endswith("data.options.samples tells it")
 
 
 @given(NAMES, RANKS, st.none() | st.integers(1, 400), st.none() | st.integers(1, 50), st.integers(1, 3), st.booleans())

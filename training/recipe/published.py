@@ -3,7 +3,7 @@
 What the user wrote wins. What else changes follows these rules, and each change says which:
 
 data        the run's own; a recipe names none
-model       the recipe's, but resnet-digits where images are too small for the recipe's network
+model       the recipe's, but resnet-digits where images of one channel are too small for the recipe's network
 images      in proportion to the size of the data set's own and not above it, or to the `data.size` that is given;
             a data set of the user's own keeps its images unless that is given
 epochs      as published; where `epochs` is given, all ends of phases in proportion, and what else is in epochs
@@ -82,11 +82,11 @@ def _data(run: Fitting) -> None:
 
 def _model(run: Fitting) -> None:
     model, given = run.held["model"], run.user.model.name if run.has("model.name") else None
-    small = run.data is not None and min(run.data.shape[1:]) < SMALLEST
+    small = run.data is not None and run.data.shape[0] == 1 and min(run.data.shape[1:]) < SMALLEST
     name = given or ("resnet-digits" if small else model["name"])
     kept = OPTIONS.get(name, set())
     options = {key: value for key, value in model["options"].items() if kept is None or key in kept}
-    reason = "given" if given else f"images below {SMALLEST} pixels are too small for it"
+    reason = "given" if given else f"images of one channel below {SMALLEST} pixels are too small for it"
     run.change("model", _shown(model["name"], model["options"]), _shown(name, options), reason)
     run.held["model"] = {"name": name, "options": options}
 
@@ -161,12 +161,19 @@ def _batch(run: Fitting) -> None:
         most = max(most, run.user.batch)  # else one that is above the training set would fall where the recipe's rises
     if run.has("batch") and run.phases and run.phases[0].get("batch") == published:
         run.phases[0].pop("batch")  # it is train.batch, as it is given
+    wanted = 0.0
     for place in (run.held, *run.phases):
         if "batch" in place:
+            wanted = max(wanted, round(place["batch"] * by / parts) * parts)
             place["batch"] = int(max(parts, min(round(place["batch"] * by / parts) * parts, most)))
     if run.has("batch"):
         run.held["batch"] = run.user.batch
-    reason = "given" if run.has("batch") else f"samples per rank as published, on {run.ranks} ranks"
+    reason = f"samples per rank as published, on {run.ranks} ranks"
+    if wanted > most and run.data:
+        reason = f"the training set has {run.data.train_samples:,}"
+    elif run.data is None:
+        reason += "; the size of the training set is not known here: data.options.samples tells it"
+    reason = "given" if run.has("batch") else reason
     run.change("batch", before, run.span("batch", run.held["batch"]), reason)
     if not run.has("optimizer.lr"):
         _rates(run)
