@@ -13,7 +13,7 @@ import resource
 import tarfile
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from training.recipe.reading import ConfigError
 HALVES = ("train", "val")
 HEADER_BYTES = 512
 NAME_BYTES = 100
+LONGEST_PADDING_BYTES = 1 << 20  # tar fills its last record with zeros: 10,240 bytes, if --blocking-factor is not set
 LARGEST_CLASS = 1_000_000
 Stamps = list[tuple[str, int, int]]
 """(name of the shard, its size in bytes, the time of its last change)."""
@@ -152,14 +153,37 @@ def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
         size = shard.stat().st_size
         try:
             with tarfile.open(shard, "r:") as tar:
-                plain = (member for member in tar if member.isreg())
+                plain = (member for member in tar if _is_file(shard, member))
                 for key, members in groupby(plain, key=lambda member: _key(member.name)):
-                    yield _sample(tar, shard, key, {_suffix(member.name): member for member in members}, size)
-                _check_end(tar)
+                    yield _sample(tar, shard, key, _by_suffix(shard, members), size)
+                _check_end(tar, shard, size)
         except (tarfile.TarError, EOFError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{ROOT}: {shard} is no whole tar file ({error}); make or copy it again") from None
+
+
+def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
+    """Raises ConfigError for a link: its image would be missing without a word."""
+    if member.issym() or member.islnk():
+        raise ConfigError(
+            f"{ROOT}: {shard}: {member.name} is a link to {member.linkname}, and no file; make the shard again "
+            "with the files themselves (GNU tar: --dereference --hard-dereference)"
+        )
+    return member.isreg()
+
+
+def _by_suffix(shard: Path, members: Iterable[tarfile.TarInfo]) -> dict[str, tarfile.TarInfo]:
+    """The members of a key. Raises ConfigError where two have the same extension."""
+    found: dict[str, tarfile.TarInfo] = {}
+    for member in members:
+        first = found.setdefault(_suffix(member.name), member)
+        if first is not member:
+            raise ConfigError(
+                f"{ROOT}: {shard}: {member.name} follows {first.name}, with the same key and extension; "
+                "give every sample a key of its own"
+            )
+    return found
 
 
 def _sample(
@@ -174,12 +198,26 @@ def _sample(
     return images[0].offset_data, images[0].size, _label(tar, shard, members[".cls"])
 
 
-def _check_end(tar: tarfile.TarFile) -> None:
-    """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end, too."""
+def _check_end(tar: tarfile.TarFile, shard: Path, size: int) -> None:
+    """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end, too.
+
+    Raises ConfigError where more follows than the zeros that fill a record: its images would be missing.
+    """
     assert tar.fileobj
     tar.fileobj.seek(tar.offset)
-    if tar.fileobj.read(HEADER_BYTES) != bytes(HEADER_BYTES):
+    rest = tar.fileobj.read(LONGEST_PADDING_BYTES)
+    if len(rest) < HEADER_BYTES or any(rest[:HEADER_BYTES]):
         raise tarfile.ReadError(f"no header at byte {tar.offset}")
+    if any(rest):
+        raise ConfigError(
+            f"{ROOT}: {shard} goes on after the end of its archive at byte {tar.offset}, as tar files do that were "
+            "joined by cat; join them by 'tar --concatenate', or make each a shard"
+        )
+    if size - tar.offset > LONGEST_PADDING_BYTES:
+        raise ConfigError(
+            f"{ROOT}: {shard} has {size - tar.offset} bytes after the end of its archive at byte {tar.offset}, as a "
+            "copy has that is not complete; copy or make it again"
+        )
 
 
 def _label(tar: tarfile.TarFile, shard: Path, member: tarfile.TarInfo) -> int:
