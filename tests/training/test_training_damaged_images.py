@@ -23,7 +23,7 @@ from training.data.pack import pack
 from training.data.view import View
 from training.recipe.reading import ConfigError
 
-TRAIN = 9
+TRAIN, TEST = 9, 6
 
 
 @pytest.fixture
@@ -71,6 +71,24 @@ def test_the_sizes_of_images_are_measured_once_wherever_the_copies_are(shards: P
         images = tar_shards.build(seed=1, root=str(shards), local=str(tmp_path / disk))
         images.look(View(rectangular=True))
     assert len(list(index.folder().glob("sizes-*.index"))) == 1
+
+
+@pytest.mark.parametrize("old", ["a picture", "no picture"])
+def test_a_test_image_that_has_another_size_than_was_measured_is_an_error_once(tree: Path, old: str) -> None:
+    def tested() -> int:
+        images = imagefolder.build(seed=1, root=str(tree))
+        images.look(View(test_size=16, rectangular=True))
+        return sum(len(labels) for rank in range(2) for _, labels in images.test_batches(rank, 2))
+
+    path, listed = tree / "val/flower/001.jpg", (tree / "val/flower").stat().st_mtime_ns
+    if old == "no picture":
+        path.write_bytes(b"")
+    assert tested() == (TEST if old == "a picture" else TEST - 1)
+    Image.new("RGB", (90, 30)).save(path)
+    assert (tree / "val/flower").stat().st_mtime_ns == listed
+    with pytest.raises(ConfigError, match=r"val/flower/001\.jpg is 90 x 30 pixels and was .* resume the run"):
+        tested()
+    assert tested() == TEST
 
 
 def test_a_copy_that_fails_leaves_no_part_on_the_disk(shards: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,17 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from training.data.images import crops, decode, index, rectangles
+from training.data.images import crops, decode, rectangles
 from training.data.images.ahead import Ahead, Samples
 from training.data.images.asked import SIDE, ImageSettings
 from training.data.images.corrupt import Register
-from training.data.images.rectangles import Cut
+from training.data.images.rectangles import Cut, Middle
+from training.data.images.sizes import Sizes
 from training.data.images.stored import Split, Stored
 from training.data.view import View
 
 CHANNELS = 3
 MOST_WORKERS = 8  # where the recipe does not say; ranks of a node share its cores
-HEAD_BYTES = 1 << 15
 Batch = tuple[Tensor, Tensor]
 
 
@@ -70,6 +69,7 @@ class Images:
         self._problems: list[str] = []
         share, lines = settings.max_corrupt, self._problems
         self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))
+        self._sizes = Sizes(self._test)
         self._ahead = Ahead(self._start)
         self.use(None)
 
@@ -84,7 +84,7 @@ class Images:
             self._ahead.drop()
         self._view, self.shape = view, (CHANNELS, *(view.size or SIDE,) * 2)
         if view.rectangular:
-            self._sizes()  # now: the first evaluation should not wait for it
+            self._sizes.measured(self._threads)  # now: the first evaluation should not wait for it
 
     def prefetch(self, samples: Samples) -> None:
         """Begin to decode these."""
@@ -141,8 +141,12 @@ class Images:
 
     def _decode_test(self, cut: Cut, size: int, images: decode.Pixels, labels: decode.Pixels, at: int) -> None:
         sample = cut.samples[at]
+
+        def middle_of(width: int, height: int) -> Middle:
+            self._sizes.check(sample, width, height)
+            return rectangles.middle(width, height, cut, size)
+
         try:
-            middle_of = partial(rectangles.middle, cut=cut, size=size)
             decode.test_pixels(self._test.read(sample), middle_of, images[at])
             labels[at] = self._test.label(sample)
         except decode.Corrupt as error:
@@ -151,27 +155,6 @@ class Images:
 
     def _cuts(self) -> list[Cut]:
         if self._view.rectangular:
-            return rectangles.rectangles(self._sizes(), self._test_size, self._settings.test_batch)
+            sizes = self._sizes.measured(self._threads)
+            return rectangles.rectangles(sizes, self._test_size, self._settings.test_batch)
         return rectangles.squares(self.test_samples, self._test_size, self._settings.test_batch)
-
-    def _sizes(self) -> list[tuple[int, int]]:
-        """(width, height) of every test image, by the headers; read once, and kept in the index."""
-        stored = self._test
-        found = index.kept("sizes", stored.root, stored.stamps, lambda: _measured(stored, self._threads))
-        return list(zip(found.numbers["width"], found.numbers["height"], strict=True))
-
-
-def _measured(stored: Stored, threads: ThreadPoolExecutor) -> index.Index:
-    sizes = list(threads.map(partial(_size, stored), range(len(stored))))
-    width, height = (array("I", column) for column in zip(*sizes, strict=True))
-    return index.Index(numbers={"width": width, "height": height})
-
-
-def _size(stored: Stored, sample: int) -> tuple[int, int]:
-    """(1, 1) for what is no image: it is left out when it is decoded."""
-    for most in (HEAD_BYTES, -1):
-        try:
-            return decode.size_of(stored.read(sample, most))
-        except decode.Corrupt:
-            continue
-    return 1, 1

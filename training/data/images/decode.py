@@ -23,6 +23,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from training.data.images.crops import Box
+from training.recipe.reading import ConfigError
 
 if TYPE_CHECKING:
     from training.data.images.rectangles import Middle
@@ -68,10 +69,15 @@ def train_pixels(data: bytes, box_of: Callable[[int, int], Box], flip: bool, dra
 
 
 def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixels) -> None:
-    """The middle of an image, at its scale, in the middle of `into`; black around it. Raises Corrupt."""
+    """The middle of an image, at its scale, in the middle of `into`; black around it.
+
+    Raises Corrupt, and a ConfigError of `middle_of`.
+    """
     height, width = into.shape[1:]
     try:
         image = _part(data, middle_of, draft=False)
+    except ConfigError:
+        raise
     except Exception as error:
         raise Corrupt(_why(error)) from None
     if image.size != (width, height):

@@ -65,6 +65,12 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
         return made
 
 
+def forget(kind: str, root: Path) -> None:
+    """Let the next to ask make this index anew."""
+    with suppress(OSError, RuntimeError):
+        _place(kind, root).unlink()
+
+
 def _unkept(index: Index, error: Exception) -> Index:
     print(f"training: the index of the data set cannot be kept for the next run: {error}", file=sys.stderr, flush=True)
     return index
