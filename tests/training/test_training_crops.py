@@ -87,6 +87,13 @@ def test_rectangles_follow_the_mean_aspect_ratio_of_their_batch(
     assert rectangles(sizes, size, 2) == [Cut([0, 1], *shape)]
 
 
+def test_a_line_of_pixels_makes_no_batch_longer_than_four_squares() -> None:
+    ordinary = [(500, 375)] * 3
+    assert rectangles([*ordinary, (60_000, 1)], 288, 4) == [Cut([0, 1, 2, 3], 576, 288)]  # (3 * 4 / 3 + 4) / 4
+    assert rectangles([(1, 60_000), (60_000, 1)], 288, 1) == [Cut([0], 288, 1152), Cut([1], 1152, 288)]
+    assert rectangles([(400, 101), (101, 400)], 100, 1) == [Cut([1], 100, 392), Cut([0], 392, 100)]
+
+
 @given(
     sizes=st.lists(st.tuples(SIDES, SIDES), min_size=1, max_size=60), batch=st.integers(1, 9), world=st.integers(1, 20),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * 1.14) pixels.
 Of that the middle is cut: size x size, or a rectangle of the mean aspect ratio of the batch, whose longer side is a
-multiple of 8.
+multiple of 8. Ratios beyond WIDEST, which fast.ai's rule does not know, count as WIDEST.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from training.data.images.crops import MARGIN, Box
+
+WIDEST = 4.0  # as of no ordinary photograph; one line of pixels, 60,000 x 1, would make its whole batch as long
 
 
 class Cut(NamedTuple):
@@ -41,8 +43,9 @@ def rectangles(sizes: Sequence[tuple[int, int]], size: int, batch: int) -> list[
     """
     ratios = [width / height for width, height in sizes]
     order = sorted(range(len(sizes)), key=lambda sample: (ratios[sample], sample))
+    counted = [min(max(ratio, 1 / WIDEST), WIDEST) for ratio in ratios]
     chunks = [order[n : n + batch] for n in range(0, len(order), batch)]
-    return [Cut(chunk, *_cut(sum(ratios[sample] for sample in chunk) / len(chunk), size)) for chunk in chunks]
+    return [Cut(chunk, *_cut(sum(counted[sample] for sample in chunk) / len(chunk), size)) for chunk in chunks]
 
 
 def of_rank(batches: Sequence[Cut], rank: int, world: int) -> Iterator[Cut]:
