@@ -328,10 +328,17 @@ def test_ranks_of_a_node_that_stage_at_once_share_the_copies(shards: Path, tmp_p
     assert all((copies / each.name).read_bytes() == each.read_bytes() for each in shards.iterdir())
 
 
-def test_shards_that_cannot_be_copied_are_one_line(shards: Path, tmp_path: Path) -> None:
+def test_shards_that_cannot_be_copied_are_one_line(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = "train.data.options.local: "
     with pytest.raises(ConfigError, match="names a variable that is not set"):
         packed(shards, local="$NOT_SET_ANYWHERE/x")
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("scratch", "./scratch", 5, 0, ["/scratch"]):
+        with pytest.raises(ConfigError, match=r"train\.data\.options\.local.* must be the absolute path") as raised:
+            packed(shards, local=wrong)
+        assert "\n" not in str(raised.value) and not (tmp_path / "scratch").exists()
     other = tmp_path / "disk" / f"torusrun-{os.geteuid()}"
     other.mkdir(parents=True)
     other.chmod(0o777)

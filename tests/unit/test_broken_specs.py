@@ -71,6 +71,12 @@ BROKEN = [
     ("batch that does not divide", GOOD + "train: {batch: 30}\n", "3:16", "does not divide by 4 ranks; try 32"),
     ("one area", GOOD + "train: {data: {area: [0.1]}}\n", "3:22", "'train.data.area' must have 2 values, not 1"),
     ("no images", GOOD + "train: {data: imagefolder}\n", "3:15", "needs a folder; write it as 'root'"),
+    (
+        "copies on a relative path",
+        GOOD + "train: {data: {name: tar-shards, options: {root: /images, local: here}}}\n",
+        "3:43",
+        "'train.data.options' must have as 'local' the absolute path of a folder on each node, not 'here'",
+    ),
     ("an empty area", GOOD + "train: {data: {area: [0.5, 0.1]}}\n", "3:22", "write [0.1, 0.5]"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),
     ("long warm-up", GOOD + "train: {epochs: 1, schedule: {warmup_epochs: 2}}\n", "3:46", "longer than the 1 epochs"),

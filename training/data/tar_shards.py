@@ -37,7 +37,8 @@ def build(
     settings = ImageSettings(max_corrupt, test_batch, draft).checked()
     halves = open_shards(folder_of(root))
     check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
-    folder = staged(halves.train.root, halves.train.stamps, local) if local else halves.train.root
+    source = halves.train
+    folder = source.root if local is None or local == "" else staged(source.root, source.stamps, local)
     for half in (halves.train, halves.test):
         half.read_from(folder)
     return Images(halves, seed, settings)

@@ -35,9 +35,7 @@ SPARE_BYTES = 1 << 30  # left free beside the copies
 
 def staged(root: Path, stamps: Stamps, folder: str) -> Path:
     """The folder on this node with a copy of every shard. Raises ConfigError where they cannot be copied."""
-    place = Path(os.path.expandvars(os.path.expanduser(folder)))
-    if "$" in str(place):
-        raise ConfigError(f"{KEY}: {folder!r} names a variable that is not set on {socket.gethostname()}")
+    place = _place(folder)
     try:
         mine = _own(place)
         copies = mine / f"data-{hashlib.sha256(json.dumps([str(root), stamps]).encode()).hexdigest()[:16]}"
@@ -51,6 +49,18 @@ def staged(root: Path, stamps: Stamps, folder: str) -> Path:
             f"{KEY}: {where} on {socket.gethostname()}: the shards cannot be copied there: {error.strerror}"
         ) from None
     return copies
+
+
+def _place(folder: str) -> Path:
+    """Raises ConfigError unless it is an absolute path, for a relative one leads into the run's shared folder."""
+    if not isinstance(folder, str):
+        raise ConfigError(f"{KEY} must be the absolute path of a folder on the node, not {folder!r}")
+    place = Path(os.path.expandvars(os.path.expanduser(folder)))
+    if "$" in str(place):
+        raise ConfigError(f"{KEY}: {folder!r} names a variable that is not set on {socket.gethostname()}")
+    if not place.is_absolute():
+        raise ConfigError(f"{KEY}: {folder!r} must be the absolute path of a folder on the node")
+    return place
 
 
 def _own(folder: Path) -> Path:
