@@ -115,6 +115,20 @@ def test_a_tree_is_packed_whole_or_not_at_all(tree: Path, tmp_path: Path, capsys
     assert len(open_shards(tmp_path / "shards").train) == TRAIN
 
 
+def test_a_class_that_is_a_link_to_nowhere_is_an_error_and_no_class_less(tree: Path) -> None:
+    for half in ("train", "val"):
+        moved = (tree / half / "china").rename(tree.parent / half)
+        (tree / half / "china").symlink_to(moved)
+    (tree / "train/README").symlink_to(tree / "val/flower/000.jpg")  # a link to a file is no class
+    assert imagefolder.build(seed=1, root=str(tree)).classes == 3
+    for half in ("train", "val"):
+        (tree.parent / half).rename(tree.parent / f"{half}-elsewhere")
+    with pytest.raises(
+        ConfigError, match=r"root: \S*/tree/train/china is a link to \S*/train, which is not there; mend"
+    ):
+        imagefolder.build(seed=1, root=str(tree))
+
+
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
 def test_images_of_16_bits_are_refused_and_not_white(kind: str) -> None:
     written = io.BytesIO()

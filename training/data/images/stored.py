@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,11 @@ def telling(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
+        if path.is_symlink():
+            raise ConfigError(
+                f"{ROOT}: {path} is a link to {os.readlink(path)}, which is not there; mend or remove the link "
+                "(if the ranks run in an image, bind the folder to which it leads)"
+            ) from None
         raise ConfigError(
             f"{ROOT}: there is no {path}; name the folder as the ranks see it (bind it, if they run in an image)"
         ) from None

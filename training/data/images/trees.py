@@ -67,12 +67,20 @@ def _stamps(root: Path) -> Stamps:
     stamps: Stamps = []
     for half in HALVES:
         with telling(root / half), os.scandir(root / half) as entries:
-            folders = [each for each in entries if not each.name.startswith(".") and each.is_dir()]
+            folders = [each for each in entries if not each.name.startswith(".") and _is_folder(each)]
             found = sorted((half, each.name, each.stat().st_mtime_ns) for each in folders)
         if not found:
             raise ConfigError(f"{ROOT}: {root / half} has no folders; make one for each class, with its images")
         stamps += found
     return stamps
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Raises ConfigError for a link that leads nowhere: a class would be missing without a word."""
+    with telling(Path(entry.path)):
+        if entry.is_symlink():
+            entry.stat()
+        return entry.is_dir()
 
 
 def _listed(root: Path, stamps: Stamps) -> Index:
