@@ -252,6 +252,11 @@ def tar(path: Path, *members: tuple[str, bytes]) -> None:
             file.addfile(member, io.BytesIO(content))
 
 
+def dangling(root: Path) -> None:
+    (root / "val-000000.tar").unlink()
+    (root / "val-000000.tar").symlink_to("/not/there")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -259,6 +264,7 @@ def tar(path: Path, *members: tuple[str, bytes]) -> None:
         (lambda root: (root / "val-000000.tar").rename(root / "other.tar"), ""),
         (lambda root: [each.unlink() for each in root.glob("val-*")], "{root} has no val-*.tar; name the folder"),
         (lambda root: tar(root / "train-000000.tar"), ""),
+        (dangling, "{root}/val-000000.tar is a link to /not/there, which is not there; mend or remove the link"),
         (
             lambda root: (root / "train-000000.tar").write_bytes(b"x" * 2000),
             "{root}/train-000000.tar is no whole tar file",
@@ -405,6 +411,8 @@ def test_counts_in_the_options_are_checked(tree: Path) -> None:
     folder(tree, samples=TRAIN, test_samples=TEST, classes=3)
     with pytest.raises(ConfigError, match=r"^train\.data\.options\.classes: it says 1000, and .* has 3"):
         folder(tree, classes=1000)
+    with pytest.raises(ConfigError, match=rf"^train\.data\.options\.samples must be a whole number, not '{TRAIN}'$"):
+        folder(tree, samples=str(TRAIN))
     with pytest.raises(ConfigError, match="must be the absolute path"):
         folder(Path("here"))
     with pytest.raises(ConfigError, match=r"^train\.data\.options\.root is missing"):

@@ -61,6 +61,8 @@ def folder_of(root: str) -> Path:
 def check_counts(found: Split[Stored], **asked: int | None) -> None:
     """Raises ConfigError where an option says other numbers than there are; None says nothing."""
     for (name, count), real in zip(asked.items(), counts(found), strict=True):
+        if count is not None and type(count) is not int:
+            raise _wrong(name, "a whole number", count)
         if count is not None and count != real:
             raise ConfigError(f"train.data.options.{name}: it says {count}, and {found.train.root} has {real}; mend it")
 

@@ -108,11 +108,17 @@ def stamps_of(root: Path) -> Stamps:
     """The shards at `root`, those to train on first. Raises ConfigError."""
     with telling(root), os.scandir(root) as entries:
         tars = [each for each in entries if each.name.endswith(".tar")]
-        found = sorted((each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in tars)
+        found = sorted(_stamp(each) for each in tars)
     for half in HALVES:
         if not _of(half, found):
             raise ConfigError(f"{ROOT}: {root} has no {half}-*.tar; name the folder in which the shards are")
     return [each for half in HALVES for each in _of(half, found)]
+
+
+def _stamp(shard: os.DirEntry[str]) -> tuple[str, int, int]:
+    with telling(Path(shard.path)):
+        found = shard.stat()
+    return shard.name, found.st_size, found.st_mtime_ns
 
 
 def _of(half: str, stamps: Stamps) -> Stamps:
