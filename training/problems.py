@@ -8,6 +8,9 @@ import torch
 import torch.distributed as dist
 
 from training.recipe.protocols import DataSet
+from training.recipe.reading import ConfigError
+
+SHOWN = 3
 
 
 class Problems:
@@ -28,3 +31,11 @@ class Problems:
         total = torch.tensor([self._told], device=self._device)
         dist.all_reduce(total)
         return int(total)
+
+    def none_tested(self, test_samples: int) -> ConfigError:
+        """The error of an evaluation that had no good sample; it names the newest of this rank's bad ones."""
+        newest = "; ".join((self._ask() if self._ask else [])[-SHOWN:])
+        return ConfigError(
+            f"train.data: none of the {test_samples} test samples can be read, so there is no accuracy: "
+            f"{newest or 'the logs of other ranks name them'}; copy these files again"
+        )

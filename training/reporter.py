@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import asdict
 
@@ -82,13 +83,18 @@ class Reporter:
                 self._mllog.start("epoch_start", epoch_num=epoch + 1)
 
     def evaluation(self) -> Evaluation:
-        """See the test set; all ranks must call it together."""
+        """See the test set; all ranks must call it together.
+
+        Raises ConfigError where no sample of it was good: each rank alone may have met few enough bad ones.
+        """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._mllog.start("eval_start", epoch_num=epoch)
         found = self._learner.evaluate()
+        lost, test_samples = self._problems.tell(), self._learner.data.test_samples
+        if lost and test_samples and math.isnan(found.model.accuracy):
+            raise self._problems.none_tested(test_samples)
         self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
         self._mllog.stop("eval_stop", epoch_num=epoch)
-        lost = self._problems.tell()
         self._write("eval", epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
         return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_runs import config, finish, read_lines
+from training_runs import config, finish, launched, read_lines
 
 from tests.images_tree import write_tree
 from training.data import imagefolder
@@ -51,6 +51,22 @@ def test_two_ranks_learn_from_jpeg_files_of_changing_size(tmp_path: Path, monkey
     with torch.inference_mode():
         right = sum(int((model(batch).argmax(1) == labels).sum()) for batch, labels in batches)
     assert run.events("done")[0]["accuracy"] == pytest.approx(right / 15, abs=1e-4), "as one process tests all images"
+
+
+def test_a_test_set_without_a_good_image_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "own.py").write_text(OWN)
+    root = write_tree(tmp_path / "tree", train=2, test=2)  # three test images for a rank: fewer than are always allowed
+    for image in root.glob("val/*/*.jpg"):
+        image.write_bytes(b"")
+    document = config(
+        tmp_path, (2, 1), model=ModelKeys("own:tiny"), data=DataKeys("imagefolder", {"root": str(root)}, size=16),
+        schedule=ScheduleKeys(warmup_epochs=0), epochs=1, batch=6,
+    )  # fmt: skip
+    with launched(document) as run:
+        assert 0 not in run.codes()
+    assert "none of the 6 test samples can be read" in run.stderr_text and "Traceback" not in run.stderr_text
+    assert f"{root}/val/china/000.jpg: not an image" in run.stderr_text and not run.events("done")
 
 
 def own_model(path: Path) -> torch.nn.Module:
