@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -59,4 +60,16 @@ def test_what_follows_the_end_of_a_shard_is_an_error_and_not_left_out(root: Path
 def test_a_key_with_the_same_extension_twice_is_an_error(root: Path) -> None:
     write(root / "val-0.tar", "x/a.jpg", "x/a.cls", "x/a.JPG", "x/a.cls")
     with pytest.raises(ConfigError, match=r"/val-0\.tar: x/a\.JPG follows x/a\.jpg, with the same key and extension"):
+        open_shards(root)
+
+
+def test_a_file_that_is_stored_with_holes_is_an_error(root: Path) -> None:
+    folder = root.parent / "files"
+    folder.mkdir()
+    (folder / "c.cls").write_text("0")
+    with open(folder / "c.jpg", "wb") as image:
+        image.write(b"begin")
+        image.truncate(1 << 20)
+    subprocess.run(["tar", "--sparse", "-cf", root / "train-1.tar", "-C", folder, "c.jpg", "c.cls"], check=True)
+    with pytest.raises(ConfigError, match=r"/train-1\.tar: c\.jpg is stored without its zeros"):
         open_shards(root)

@@ -170,11 +170,15 @@ def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
-    """Raises ConfigError for a link: its image would be missing without a word."""
+    """Raises ConfigError for a link, whose image would be missing without a word, and for a file with holes."""
     if member.issym() or member.islnk():
         raise ConfigError(
             f"{ROOT}: {shard}: {member.name} is a link to {member.linkname}, and no file; make the shard again "
             "with the files themselves (GNU tar: --dereference --hard-dereference)"
+        )
+    if member.issparse():
+        raise ConfigError(
+            f"{ROOT}: {shard}: {member.name} is stored without its zeros; make the shard without --sparse"
         )
     return member.isreg()
 
