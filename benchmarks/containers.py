@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator.containers import runtime
-from orchestrator.containers.build import COMPRESSIONS
+from orchestrator.containers.builds.build import COMPRESSIONS
 from orchestrator.containers.command import ContainerExec, inside
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.apptainer.images import requirements

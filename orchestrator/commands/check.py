@@ -14,7 +14,7 @@ from orchestrator.commands import asked
 from orchestrator.errors import DONE, USER_MISTAKE
 
 if TYPE_CHECKING:
-    from orchestrator.containers.findings import Finding
+    from orchestrator.containers.checks.findings import Finding
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

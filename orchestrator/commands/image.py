@@ -21,7 +21,7 @@ from orchestrator.errors import DONE, SITE_FAILED, SiteError, UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.containers.cache import Cache, CachedImage
+    from orchestrator.containers.builds.cache import Cache, CachedImage
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
-    from orchestrator.containers import package_lock
+    from orchestrator.containers.definitions import package_lock
     from orchestrator.images import sbom
 
     there = cache.packages(entry.key).exists()

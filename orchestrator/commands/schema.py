@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.containers.image_file import ImageFile
+    from orchestrator.containers.definitions.image_file import ImageFile
     from orchestrator.spec.run import RunSpec
     from orchestrator.spec.schema import schema
     from orchestrator.spec.site import Site

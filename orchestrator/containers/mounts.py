@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.containers.command import Bind
-from orchestrator.containers.definition import HOST_MPI
-from orchestrator.containers.own_training import TRAINING, own_training
+from orchestrator.containers.definitions.definition import HOST_MPI
+from orchestrator.containers.definitions.own_training import TRAINING, own_training
 
 
 def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...]:

@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from orchestrator.containers import build as builds
-from orchestrator.containers import contents, convert, facts, image_file, registry, runtime
-from orchestrator.containers import prepare as preparing
+from orchestrator.containers import runtime
 from orchestrator.containers import source as sources
-from orchestrator.containers.cache import Cache, CachedImage
+from orchestrator.containers.builds import build as builds
+from orchestrator.containers.builds import contents, convert, registry
+from orchestrator.containers.builds.cache import Cache, CachedImage
+from orchestrator.containers.checks import facts
 from orchestrator.containers.command import ContainerExec
-from orchestrator.containers.definition import Variant
-from orchestrator.containers.inputs import Inputs
+from orchestrator.containers.definitions import image_file
+from orchestrator.containers.definitions import prepare as preparing
+from orchestrator.containers.definitions.definition import Variant
+from orchestrator.containers.definitions.inputs import Inputs
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images.login import login
 from orchestrator.spec.paths import absolute, expanded

@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import schedulers
-from orchestrator.containers import architecture, check, facts, image_facts, source
+from orchestrator.containers import architecture, source
+from orchestrator.containers.checks import check, facts, image_facts
+from orchestrator.containers.checks.findings import Finding
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 from orchestrator.containers.command import Bind, ContainerExec
-from orchestrator.containers.definition import HOST_MPI
-from orchestrator.containers.findings import Finding
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.own_training import TRAINING
+from orchestrator.containers.definitions.definition import HOST_MPI
+from orchestrator.containers.definitions.own_training import TRAINING
 from orchestrator.containers.runtime import Runtime
 from orchestrator.containers.shared import is_shared
-from orchestrator.containers.wanted import Wanted
 from orchestrator.errors import UserError
 from orchestrator.images import login, run_image
 from orchestrator.images.kept import Image

@@ -7,8 +7,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from orchestrator.containers.cache import Cache, CachedImage, remove_tree
-from orchestrator.containers.inputs import file_checksum
+from orchestrator.containers.builds.cache import Cache, CachedImage, remove_tree
+from orchestrator.containers.definitions.inputs import file_checksum
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import write_json, write_text
 

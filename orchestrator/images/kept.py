@@ -46,7 +46,9 @@ def kept(run: RunFolder) -> Image | None:
 
 def changed(image: Image) -> str | None:
     """How the file of an image differs from what it was, in words; None when it is the same."""
-    from orchestrator.containers.inputs import file_checksum  # with all that makes images; jobs without one wait for it
+    from orchestrator.containers.definitions.inputs import (
+        file_checksum,  # with all that makes images; jobs without one wait for it
+    )
 
     try:
         found = file_checksum(Path(image.path))

@@ -6,10 +6,12 @@ import os
 import shlex
 from pathlib import Path
 
-from orchestrator.containers import convert, image_file, mounts, prepare, runtime, source
-from orchestrator.containers.cache import CachedImage
+from orchestrator.containers import mounts, runtime, source
+from orchestrator.containers.builds import convert
+from orchestrator.containers.builds.cache import CachedImage
 from orchestrator.containers.command import Bind, ContainerExec, words_needed
-from orchestrator.containers.inputs import file_checksum
+from orchestrator.containers.definitions import image_file, prepare
+from orchestrator.containers.definitions.inputs import file_checksum
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images.building import cache
 from orchestrator.images.kept import Image

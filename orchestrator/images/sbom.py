@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from orchestrator.containers.cache import CachedImage
-from orchestrator.containers.package_lock import PackageLock
+from orchestrator.containers.builds.cache import CachedImage
+from orchestrator.containers.definitions.package_lock import PackageLock
 from orchestrator.version import __version__
 
 UNKNOWN = "NOASSERTION"  # SPDX's word

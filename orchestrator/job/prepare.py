@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.cluster.profile import node_type
 from orchestrator.containers import runtime
-from orchestrator.containers.own_training import TRAINING, own_training
+from orchestrator.containers.definitions.own_training import TRAINING, own_training
 from orchestrator.environment import absolute_only
 from orchestrator.images.kept import Image
 from orchestrator.launchers.launcher import Launcher

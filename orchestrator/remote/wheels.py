@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator
-from orchestrator.containers.image_file import shipped
+from orchestrator.containers.definitions.image_file import shipped
 from orchestrator.errors import SiteError
 from orchestrator.render.templates import templates
 from orchestrator.version import __version__

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import process
-from orchestrator.containers import facts
-from orchestrator.containers.answers import MpiLibrary
+from orchestrator.containers.checks import facts
+from orchestrator.containers.checks.answers import MpiLibrary
 from orchestrator.containers.runtime import Runtime, find
 from orchestrator.errors import SiteError
 from orchestrator.render.templates import templates

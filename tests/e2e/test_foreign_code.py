@@ -13,9 +13,10 @@ import pytest
 from submitit.core import utils
 
 from orchestrator import process
-from orchestrator.containers import lint, prepare, probe
-from orchestrator.containers.definition import PYTHON, Variant, render
-from orchestrator.containers.image_file import find, load
+from orchestrator.containers.checks import probe
+from orchestrator.containers.definitions import lint, prepare
+from orchestrator.containers.definitions.definition import PYTHON, Variant, render
+from orchestrator.containers.definitions.image_file import find, load
 from orchestrator.schedulers import remote
 from tests.e2e.places import ROOT, Local
 

@@ -133,7 +133,7 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
     place.put("precious", "kept")
     program = (
         "import sys; from pathlib import Path; from orchestrator.job.stage import copied, place\n"
-        "from orchestrator.containers.inputs import file_checksum\n"
+        "from orchestrator.containers.definitions.inputs import file_checksum\n"
         "print(copied(Path(sys.argv[1]), sys.argv[2], file_checksum(Path(sys.argv[1])), Path('/attempt')).read_text())"
     )
     argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared)]

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from orchestrator import schedulers
 from orchestrator.attempts import script as scripts
-from orchestrator.containers import image_file, lint
-from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.image_file import ImageFile
+from orchestrator.containers.definitions import image_file, lint
+from orchestrator.containers.definitions.definition import Variant, render
+from orchestrator.containers.definitions.image_file import ImageFile
 from orchestrator.errors import UserError
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.plan import Plan, plan

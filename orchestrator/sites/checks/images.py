@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator import private
-from orchestrator.containers import facts
+from orchestrator.containers.checks import facts
 from orchestrator.errors import SiteError
 from orchestrator.images.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.answers import (
+from orchestrator.containers.checks.answers import (
     Library,
     MpiLibrary,
     family_of,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import complaints
-from orchestrator.containers.build import BuildFailed, Options, build, command
-from orchestrator.containers.cache import Cache
-from orchestrator.containers.definition import Variant
-from orchestrator.containers.image_file import load
-from orchestrator.containers.inputs import Inputs
-from orchestrator.containers.prepare import prepare
+from orchestrator.containers.builds import complaints
+from orchestrator.containers.builds.build import BuildFailed, Options, build, command
+from orchestrator.containers.builds.cache import Cache
+from orchestrator.containers.definitions.definition import Variant
+from orchestrator.containers.definitions.image_file import load
+from orchestrator.containers.definitions.inputs import Inputs
+from orchestrator.containers.definitions.prepare import prepare
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import building

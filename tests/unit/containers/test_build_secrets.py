@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.containers.build_secrets import HIDDEN, SHORTEST, Redactor, Secrets, read
+from orchestrator.containers.definitions.build_secrets import HIDDEN, SHORTEST, Redactor, Secrets, read
 from orchestrator.errors import UserError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import lock
-from orchestrator.containers.cache import Cache, CachedImage
-from orchestrator.containers.inputs import file_checksum
+from orchestrator.containers.builds import lock
+from orchestrator.containers.builds.cache import Cache, CachedImage
+from orchestrator.containers.definitions.inputs import file_checksum
 from orchestrator.errors import SiteError, UserError
 
 KEY = "a" * 64

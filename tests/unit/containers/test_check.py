@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.containers.answers import Library
-from orchestrator.containers.check import check, refused
-from orchestrator.containers.image_file import Base, ImageFile
-from orchestrator.containers.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.answers import Library
+from orchestrator.containers.checks.check import check, refused
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.definitions.image_file import Base, ImageFile
 from orchestrator.containers.runtime import Runtime
 from tests.unit.containers.recorded_facts import (
     BY_MPIRUN,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import compat
+from orchestrator.containers.checks import compat
 
 
 @pytest.mark.parametrize(

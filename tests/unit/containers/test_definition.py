@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers import lint
-from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.image_file import Base, ImageFile, ImageMpi, find, load, shipped
-from orchestrator.containers.inputs import file_checksum
-from orchestrator.containers.requirements import brought
+from orchestrator.containers.definitions import lint
+from orchestrator.containers.definitions.definition import Variant, render
+from orchestrator.containers.definitions.image_file import Base, ImageFile, ImageMpi, find, load, shipped
+from orchestrator.containers.definitions.inputs import file_checksum
+from orchestrator.containers.definitions.requirements import brought
 from orchestrator.errors import UserError
 from orchestrator.render.environment import templates
 

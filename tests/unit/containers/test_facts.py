@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import architecture, facts, probe, questions
-from orchestrator.containers.answers import parse_probe, parse_questions
-from orchestrator.containers.image_facts import complaint, not_started
-from orchestrator.containers.known import ImageFacts
+from orchestrator.containers import architecture
+from orchestrator.containers.checks import facts, probe, questions
+from orchestrator.containers.checks.answers import parse_probe, parse_questions
+from orchestrator.containers.checks.image_facts import complaint, not_started
+from orchestrator.containers.checks.known import ImageFacts
 from orchestrator.containers.shared import file_system, is_shared
 
 # The beginning of a SIF that Apptainer 1.4.5 built on x86_64.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.image_file import ImageFile, find, load, shipped
+from orchestrator.containers.definitions.image_file import ImageFile, find, load, shipped
 from orchestrator.errors import UserError
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.schema import schema

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.containers.inputs import file_checksum
+from orchestrator.containers.definitions.inputs import file_checksum
 from orchestrator.errors import SiteError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image

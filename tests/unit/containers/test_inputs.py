@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.image_file import Base, File, ImageFile, Python
-from orchestrator.containers.inputs import Inputs, base_checksum, checksum_of_tree, collect
+from orchestrator.containers.definitions.image_file import Base, File, ImageFile, Python
+from orchestrator.containers.definitions.inputs import Inputs, base_checksum, checksum_of_tree, collect
 from orchestrator.errors import UserError
 
 

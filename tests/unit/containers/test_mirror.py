@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.image_file import Base, ImageFile
-from orchestrator.containers.mirror import completed, own
+from orchestrator.containers.definitions.image_file import Base, ImageFile
+from orchestrator.containers.definitions.mirror import completed, own
 from orchestrator.errors import UserError
 
 OLD = (

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.containers.answers import Library, MpiLibrary
-from orchestrator.containers.check import check
-from orchestrator.containers.findings import KINDS, Finding
-from orchestrator.containers.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.answers import Library, MpiLibrary
+from orchestrator.containers.checks.check import check
+from orchestrator.containers.checks.findings import KINDS, Finding
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 from orchestrator.containers.runtime import Runtime
-from orchestrator.containers.wanted import Wanted
 from tests.unit.containers.recorded_facts import (
     BOUND,
     BUSYBOX,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.definition import Variant
-from orchestrator.containers.prepare import prepare, sources, text
+from orchestrator.containers.definitions.definition import Variant
+from orchestrator.containers.definitions.prepare import prepare, sources, text
 from orchestrator.errors import UserError
 
 OWN = """Bootstrap: localimage

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import lint, package_lock
-from orchestrator.containers.cache import Cache, CachedImage
-from orchestrator.containers.contents import parse
-from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.image_file import Base, ImageFile, Python
-from orchestrator.containers.package_lock import PackageLock, PythonPackage, SystemPackage
-from orchestrator.containers.prepare import prepare
-from orchestrator.containers.requirements import Brought
+from orchestrator.containers.builds.cache import Cache, CachedImage
+from orchestrator.containers.builds.contents import parse
+from orchestrator.containers.definitions import lint, package_lock
+from orchestrator.containers.definitions.definition import Variant, render
+from orchestrator.containers.definitions.image_file import Base, ImageFile, Python
+from orchestrator.containers.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
+from orchestrator.containers.definitions.prepare import prepare
+from orchestrator.containers.definitions.requirements import Brought
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import export, sbom
 from orchestrator.runs.files import write_json

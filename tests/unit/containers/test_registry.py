@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.containers.registry import Reference, parse, parse_challenge, pinned
+from orchestrator.containers.builds.registry import Reference, parse, parse_challenge, pinned
 from orchestrator.errors import SiteError
 
 DIGEST = "sha256:" + "0" * 64

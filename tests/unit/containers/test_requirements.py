@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.image_file import Python
-from orchestrator.containers.requirements import brought, gather
+from orchestrator.containers.definitions.image_file import Python
+from orchestrator.containers.definitions.requirements import brought, gather
 from orchestrator.errors import UserError
 
 

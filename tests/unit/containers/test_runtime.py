@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.containers.checks.compat import runs_on
 from orchestrator.containers.command import ContainerExec, inside, start_instance, stop_instance
-from orchestrator.containers.compat import runs_on
 from orchestrator.containers.runtime import SINCE, Runtime
 from orchestrator.errors import SiteError, UserError
 from orchestrator.images import checking, run_image

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import convert, source
-from orchestrator.containers.build import Options, command
+from orchestrator.containers import source
+from orchestrator.containers.builds import convert
+from orchestrator.containers.builds.build import Options, command
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import UserError
 

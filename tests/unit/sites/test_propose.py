@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers.answers import MpiLibrary
+from orchestrator.containers.checks.answers import MpiLibrary
 from orchestrator.containers.runtime import Runtime
 from orchestrator.errors import UserError
 from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.containers.findings import Finding, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.findings import Finding, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 

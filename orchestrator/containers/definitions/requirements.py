@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from orchestrator.containers.image_keys import Python
-from orchestrator.containers.misfits import LOGIN_MEND, has_login
+from orchestrator.containers.definitions.image_keys import Python
+from orchestrator.containers.definitions.misfits import LOGIN_MEND, has_login
 from orchestrator.errors import UserError
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.containers.compat import OLDEST_RUNTIME
-from orchestrator.containers.findings import Finding, fits, unknown
-from orchestrator.containers.image_file import ImageFile
-from orchestrator.containers.known import HostFacts
+from orchestrator.containers.checks.compat import OLDEST_RUNTIME
+from orchestrator.containers.checks.findings import Finding, fits, unknown
+from orchestrator.containers.checks.known import HostFacts
+from orchestrator.containers.checks.wanted import Wanted
+from orchestrator.containers.definitions.image_file import ImageFile
 from orchestrator.containers.runtime import Runtime, own_environment
-from orchestrator.containers.wanted import Wanted
 
 ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the site can name its path"
 

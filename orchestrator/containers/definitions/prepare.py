@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.containers import lint, own_definition, package_lock
-from orchestrator.containers.definition import Variant, render
-from orchestrator.containers.image_file import load
-from orchestrator.containers.image_keys import ImageFile
-from orchestrator.containers.inputs import Inputs, base_checksum, collect
-from orchestrator.containers.mirror import completed
-from orchestrator.containers.package_lock import PackageLock
-from orchestrator.containers.requirements import brought
+from orchestrator.containers.definitions import lint, own_definition, package_lock
+from orchestrator.containers.definitions.definition import Variant, render
+from orchestrator.containers.definitions.image_file import load
+from orchestrator.containers.definitions.image_keys import ImageFile
+from orchestrator.containers.definitions.inputs import Inputs, base_checksum, collect
+from orchestrator.containers.definitions.mirror import completed
+from orchestrator.containers.definitions.package_lock import PackageLock
+from orchestrator.containers.definitions.requirements import brought
 from orchestrator.errors import UserError
 
 ONLINE_BASES = ("docker", "oras", "debootstrap")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from orchestrator.containers import build_secrets
-from orchestrator.containers.image_keys import ImageFile
+from orchestrator.containers.definitions import build_secrets
+from orchestrator.containers.definitions.image_keys import ImageFile
 
 BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
 REGISTRIES = ("docker", "oras")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.containers.findings import Finding, Severity, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.findings import Finding, Severity, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5_0 is driven by mlx5; other names may be anything
 

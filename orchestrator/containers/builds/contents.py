@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import process
-from orchestrator.containers import installed
+from orchestrator.containers.builds import installed
 from orchestrator.containers.command import ContainerExec, inside
-from orchestrator.containers.definition import INSTALLED
-from orchestrator.containers.misfits import has_login
-from orchestrator.containers.package_lock import PackageLock, PythonPackage, SystemPackage
+from orchestrator.containers.definitions.definition import INSTALLED
+from orchestrator.containers.definitions.misfits import has_login
+from orchestrator.containers.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
 from orchestrator.containers.runtime import own_environment
 from orchestrator.environment import clean_environment
 

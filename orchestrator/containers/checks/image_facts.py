@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import private, process
-from orchestrator.containers import architecture, probe, questions
-from orchestrator.containers.answers import (
+from orchestrator.containers import architecture
+from orchestrator.containers.checks import probe, questions
+from orchestrator.containers.checks.answers import (
     Library,
     MpiLibrary,
     parse_glibc,
@@ -21,8 +22,8 @@ from orchestrator.containers.answers import (
     parse_probe,
     parse_questions,
 )
+from orchestrator.containers.checks.known import ImageFacts
 from orchestrator.containers.command import ContainerExec, inside
-from orchestrator.containers.known import ImageFacts
 from orchestrator.containers.runtime import own_environment
 from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError

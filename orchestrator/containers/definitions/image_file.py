@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.containers.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
-from orchestrator.containers.misfits import misfits
+from orchestrator.containers.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
+from orchestrator.containers.definitions.misfits import misfits
 from orchestrator.errors import UserError
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded
@@ -18,7 +18,7 @@ __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "l
 
 def shipped() -> Path:
     """The folder of image files that come with torusrun: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     installed = package / "data" / "containers"
     return installed if installed.is_dir() else package.parent / "containers"
 

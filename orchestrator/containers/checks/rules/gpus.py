@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.containers.compat import oldest_driver, runs_on, version
-from orchestrator.containers.findings import Finding, Severity, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.compat import oldest_driver, runs_on, version
+from orchestrator.containers.checks.findings import Finding, Severity, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 
 def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.containers.findings import Finding
-from orchestrator.containers.image_file import ImageFile
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.rules import bound, file, gpus, machine, mpi, network, software
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.findings import Finding
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.rules import bound, file, gpus, machine, mpi, network, software
+from orchestrator.containers.checks.wanted import Wanted
+from orchestrator.containers.definitions.image_file import ImageFile
 
 OF_MACHINE = (machine.runtime, machine.modules, machine.shell_variables, machine.binds)
 OF_FILE = (file.readable, file.shared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.containers.answers import Library, MpiLibrary
+from orchestrator.containers.checks.answers import Library, MpiLibrary
 from orchestrator.containers.runtime import Runtime
 
 NOT_ASKED = "nobody was asked"

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.containers.image_keys import ImageFile
+from orchestrator.containers.definitions.image_keys import ImageFile
 from orchestrator.errors import UserError
 
 SOURCES = Path("/etc/apt")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.containers.answers import Library
-from orchestrator.containers.compat import version
-from orchestrator.containers.findings import Finding, Severity, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.answers import Library
+from orchestrator.containers.checks.compat import version
+from orchestrator.containers.checks.findings import Finding, Severity, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 
 def host_mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

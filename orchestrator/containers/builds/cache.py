@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import private, process
-from orchestrator.containers import lock
-from orchestrator.containers.inputs import stream_checksum
+from orchestrator.containers.builds import lock
+from orchestrator.containers.definitions.inputs import stream_checksum
 from orchestrator.errors import SiteError, UserError
 from orchestrator.runs.files import damaged, read_object, required, write_json
 

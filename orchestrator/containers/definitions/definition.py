@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator import process
-from orchestrator.containers import build_secrets
-from orchestrator.containers.image_keys import ImageFile
-from orchestrator.containers.misfits import MPI_CHECKSUM_MISSING
-from orchestrator.containers.own_training import TRAINING
-from orchestrator.containers.package_lock import PackageLock
-from orchestrator.containers.quoting import export, line, shell
-from orchestrator.containers.requirements import BUILD_ONLY, Brought
+from orchestrator.containers.definitions import build_secrets
+from orchestrator.containers.definitions.image_keys import ImageFile
+from orchestrator.containers.definitions.misfits import MPI_CHECKSUM_MISSING
+from orchestrator.containers.definitions.own_training import TRAINING
+from orchestrator.containers.definitions.package_lock import PackageLock
+from orchestrator.containers.definitions.quoting import export, line, shell
+from orchestrator.containers.definitions.requirements import BUILD_ONLY, Brought
 from orchestrator.errors import UserError
 from orchestrator.render.environment import Text
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.containers.answers import MpiLibrary, family_of
-from orchestrator.containers.compat import HYDRA, PMIX_MEETS, SLURM_PMI, version
-from orchestrator.containers.findings import Finding, Severity, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.answers import MpiLibrary, family_of
+from orchestrator.containers.checks.compat import HYDRA, PMIX_MEETS, SLURM_PMI, version
+from orchestrator.containers.checks.findings import Finding, Severity, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator import private
-from orchestrator.containers import complaints, lint, lock, running
-from orchestrator.containers.build_secrets import Secrets
-from orchestrator.containers.build_secrets import read as read_secrets
-from orchestrator.containers.cache import Cache, CachedImage, remove_tree
-from orchestrator.containers.convert import PULLED
-from orchestrator.containers.definition import WHEELHOUSE
-from orchestrator.containers.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
-from orchestrator.containers.inputs import Inputs, file_checksum
-from orchestrator.containers.package_lock import PackageLock
-from orchestrator.containers.requirements import BUILD_ONLY
+from orchestrator.containers.builds import complaints, lock, running
+from orchestrator.containers.builds.cache import Cache, CachedImage, remove_tree
+from orchestrator.containers.builds.convert import PULLED
+from orchestrator.containers.definitions import lint
+from orchestrator.containers.definitions.build_secrets import Secrets
+from orchestrator.containers.definitions.build_secrets import read as read_secrets
+from orchestrator.containers.definitions.definition import WHEELHOUSE
+from orchestrator.containers.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
+from orchestrator.containers.definitions.inputs import Inputs, file_checksum
+from orchestrator.containers.definitions.package_lock import PackageLock
+from orchestrator.containers.definitions.requirements import BUILD_ONLY
 from orchestrator.containers.runtime import PREFIXES, Runtime, own_environment, temporary_folder
 from orchestrator.environment import clean_environment
 from orchestrator.errors import SiteError, UserError

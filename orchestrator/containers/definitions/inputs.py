@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator import private
-from orchestrator.containers.image_keys import ImageFile
-from orchestrator.containers.own_training import own_training
-from orchestrator.containers.requirements import Brought
+from orchestrator.containers.definitions.image_keys import ImageFile
+from orchestrator.containers.definitions.own_training import own_training
+from orchestrator.containers.definitions.requirements import Brought
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded
 

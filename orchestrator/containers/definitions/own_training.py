@@ -11,7 +11,7 @@ TRAINING = "/opt/torusrun"  # the folder of images that holds the package `train
 
 def own_training() -> Path:
     """The training package that goes into images, or is bound."""
-    package = Path(__file__).resolve().parents[2] / "training"
+    package = Path(__file__).resolve().parents[3] / "training"
     if (package / "__main__.py").is_file():
         return package
     raise UserError(f"{package}: the training package is not here; install torusrun whole")

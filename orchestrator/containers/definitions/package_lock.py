@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.containers.requirements import BUILD_ONLY
+from orchestrator.containers.definitions.requirements import BUILD_ONLY
 from orchestrator.errors import UserError
 from orchestrator.runs.files import damaged, read_object, required
 

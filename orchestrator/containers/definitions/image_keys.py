@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orchestrator.containers import kinds
+from orchestrator.containers.definitions import kinds
 from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.containers import lint
-from orchestrator.containers.inputs import Inputs, base_checksum, there
-from orchestrator.containers.misfits import LOGIN_MEND, has_login
+from orchestrator.containers.definitions import lint
+from orchestrator.containers.definitions.inputs import Inputs, base_checksum, there
+from orchestrator.containers.definitions.misfits import LOGIN_MEND, has_login
 from orchestrator.errors import UserError
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator import process
-from orchestrator.containers import compat, probe
-from orchestrator.containers.answers import (
+from orchestrator.containers.checks import compat, probe
+from orchestrator.containers.checks.answers import (
     MpiLibrary,
     parse_glibc,
     parse_gpus,
@@ -23,8 +23,8 @@ from orchestrator.containers.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.containers.image_facts import image
-from orchestrator.containers.known import HostFacts
+from orchestrator.containers.checks.image_facts import image
+from orchestrator.containers.checks.known import HostFacts
 from orchestrator.containers.runtime import PREFIXES, Runtime
 from orchestrator.errors import SiteError
 

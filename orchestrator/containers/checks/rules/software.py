@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.containers.compat import OLDEST_PYTHON, OLDEST_TORCH, version
-from orchestrator.containers.findings import Finding, fits, unknown
-from orchestrator.containers.known import HostFacts, ImageFacts
-from orchestrator.containers.wanted import Wanted
+from orchestrator.containers.checks.compat import OLDEST_PYTHON, OLDEST_TORCH, version
+from orchestrator.containers.checks.findings import Finding, fits, unknown
+from orchestrator.containers.checks.known import HostFacts, ImageFacts
+from orchestrator.containers.checks.wanted import Wanted
 
 
 def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

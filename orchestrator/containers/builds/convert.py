@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import private
-from orchestrator.containers.inputs import Inputs, base_checksum, file_checksum
+from orchestrator.containers.definitions.inputs import Inputs, base_checksum, file_checksum
 from orchestrator.containers.source import TAG, NamedImage
 from orchestrator.errors import UserError
 
