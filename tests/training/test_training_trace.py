@@ -97,9 +97,12 @@ def test_the_log_of_mlperf_pairs_the_epochs_of_a_batch_that_is_longer(
         reporter.start(None, CPU)
         learning.step(stop=False)
         reporter.epochs()
+        reporter.evaluation()
         reporter.start("step-00000001", CPU)  # an attempt that goes on from a checkpoint of this step
         reporter.epochs()
-    epochs = [json.loads(line[9:]) for line in capfd.readouterr().out.splitlines() if '"epoch_' in line]
+    told = [json.loads(line[9:]) for line in capfd.readouterr().out.splitlines()]
+    assert {event["metadata"]["epoch_num"] for event in told if event["key"].startswith("eval_a")} == {EPOCHS}
+    epochs = [event for event in told if event["key"].startswith("epoch_")]
     once = [("epoch_start", 1), ("epoch_stop", 1), ("epoch_start", 2), ("epoch_stop", 2)]
     assert [(event["key"], event["metadata"]["epoch_num"]) for event in epochs] == once * 4
 
@@ -113,6 +116,11 @@ def test_the_log_of_mlperf_has_the_rates_of_the_phases() -> None:
     constant = replace(train, phases=(PhaseKeys(2, lr=(3.0,)),))
     told = dict(hyper_parameters(constant, Course(constant, SAMPLES), 360))
     assert told["opt_learning_rate_warmup_epochs"] == 0.0 and told["opt_end_learning_rate"] == 3.0
+
+
+def test_the_log_of_mlperf_has_no_numbers_that_json_has_not(capfd: pytest.CaptureFixture[str]) -> None:
+    MLLog(active=True).event("eval_accuracy", float("nan"))
+    assert '"value": null' in capfd.readouterr().out
 
 
 def test_a_full_disk_costs_lines_of_the_log_of_mlperf(monkeypatch: pytest.MonkeyPatch) -> None:

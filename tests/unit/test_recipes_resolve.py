@@ -25,6 +25,13 @@ def fitted(name: str, ranks: int, gpus: bool = True, data: object = "digits", **
     return resolve(as_train(held), frozenset({"recipe", "data.name", *given}), ranks, gpus=gpus)
 
 
+def test_small_images_in_colours_keep_the_network() -> None:
+    counts = {"root": "/data", "samples": 100, "test_samples": 10, "classes": 3}
+    data = {"name": "imagefolder", "size": 24, "options": counts}
+    assert fitted("sony-224s", 2, data=data).train.model.name == "resnet50"
+    assert fitted("sony-224s", 2).train.model.name == "resnet-digits"
+
+
 def test_why_a_batch_changes_is_told() -> None:
     def why(data: dict[str, object]) -> str:
         (found,) = (each for each in fitted("nvidia-80s", 100, data=data).changes if each.key == "batch")
