@@ -75,7 +75,7 @@ BROKEN = [
         "copies on a relative path",
         GOOD + "train: {data: {name: tar-shards, options: {root: /images, local: here}}}\n",
         "3:43",
-        "'train.data.options' must have as 'local' the absolute path of a folder on each node, not 'here'",
+        "train.data.options.local must be the absolute path of a folder on each node, from / or from a variable",
     ),
     ("an empty area", GOOD + "train: {data: {area: [0.5, 0.1]}}\n", "3:22", "write [0.1, 0.5]"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),

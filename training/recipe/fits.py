@@ -8,7 +8,7 @@ from training.recipe import fits_phases
 from training.recipe.misfit import Misfit, of_batch, of_range
 from training.recipe.misfit import undivided as undivided
 from training.recipe.names import OPTIMIZERS
-from training.recipe.train import DataKeys, LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys, Train
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys, Train
 
 OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
@@ -25,7 +25,6 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
     yield from of_range("train.data.aspect", train.data.aspect)
     if train.data.name in OF_FILES and not train.data.options.get("root"):
         yield Misfit("train.data.name", f"{train.data.name} needs a folder", "write it as 'root' in train.data.options")
-    yield from _local(train.data)
     yield from fits_phases.misfits(train, ranks, stretch)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
@@ -46,16 +45,6 @@ def shards_fit(train: Train) -> bool:
     sync = train.sync
     fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
     return train.optimizer.lars.form != "sharded" or fits
-
-
-def _local(data: DataKeys) -> Iterator[Misfit]:
-    """The folder of the copies of shards; variables and ~ are those of the nodes."""
-    local = data.options.get("local")
-    if data.name != "tar-shards" or local is None or local == "":
-        return
-    if not isinstance(local, str) or not local.startswith(("/", "~", "$")):
-        what = f"must have as 'local' the absolute path of a folder on each node, not {local!r}"
-        yield Misfit("train.data.options", what, "begin it with / or with a variable, as $TORUSRUN_SCRATCH")
 
 
 def _norm(train: Train, ranks: int) -> Iterator[Misfit]:

@@ -34,15 +34,19 @@ class ImageSettings(NamedTuple):
 
 
 def check_options(data: DataKeys) -> None:
-    """Raises ConfigError where the options of image files are wrong wherever the files may be; none is looked at.
+    """Raises ConfigError for options that are wrong wherever the files are; no file is looked at.
 
-    A folder with variables is known to the ranks alone.
+    What the variables in a folder stand for is known to the ranks alone.
     """
     options: dict[str, Any] = dict(data.options)
     ImageSettings(**{name: options[name] for name in ImageSettings._fields if name in options}).checked()
     root = options.get("root")
     if root and not (isinstance(root, str) and "$" in root):
         folder_of(root)
+    local = options.get("local")
+    if local not in (None, "") and not (isinstance(local, str) and local.startswith(("/", "~", "$"))):
+        wanted = "the absolute path of a folder on each node, from / or from a variable as $TORUSRUN_SCRATCH on"
+        raise _wrong("local", wanted, local)
     for name in COUNTS:
         if (count := options.get(name)) is not None and (type(count) is not int or count < 1):
             raise _wrong(name, "a whole number from 1 on", count)
