@@ -161,19 +161,17 @@ def _batch(run: Fitting) -> None:
         most = max(most, run.user.batch)  # else one that is above the training set would fall where the recipe's rises
     if run.has("batch") and run.phases and run.phases[0].get("batch") == published:
         run.phases[0].pop("batch")  # it is train.batch, as it is given
-    wanted = 0.0
-    for place in (run.held, *run.phases):
-        if "batch" in place:
-            wanted = max(wanted, round(place["batch"] * by / parts) * parts)
-            place["batch"] = int(max(parts, min(round(place["batch"] * by / parts) * parts, most)))
-    if run.has("batch"):
-        run.held["batch"] = run.user.batch
+    places = [place for place in (run.held, *run.phases) if "batch" in place]
+    wanted = [round(place["batch"] * by / parts) * parts for place in places]
+    for place, batch in zip(places, wanted, strict=True):
+        place["batch"] = int(max(parts, min(batch, most)))
     reason = f"samples per rank as published, on {run.ranks} ranks"
-    if wanted > most and run.data:
-        reason = f"the training set has {run.data.train_samples:,}"
+    if run.has("batch"):
+        run.held["batch"], reason = run.user.batch, "given"
     elif run.data is None:
         reason += "; the size of the training set is not known here: data.options.samples tells it"
-    reason = "given" if run.has("batch") else reason
+    elif max(wanted) > most:
+        reason = f"the training set has {run.data.train_samples:,}"
     run.change("batch", before, run.span("batch", run.held["batch"]), reason)
     if not run.has("optimizer.lr"):
         _rates(run)
