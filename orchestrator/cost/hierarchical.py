@@ -26,7 +26,7 @@ class Layout(Protocol):
         """The all-reduce over a grid of all these ranks."""
 
     def first(self, ranks: int) -> Layout:
-        """So many ranks after each other from the first on, or as many more as fill their nodes."""
+        """The first `ranks` ranks, and the others of their last node."""
 
     def leaders(self, group: int) -> Layout:
         """Every `group`-th rank alone."""

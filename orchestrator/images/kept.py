@@ -46,9 +46,8 @@ def kept(run: RunFolder) -> Image | None:
 
 def changed(image: Image) -> str | None:
     """How the file of an image differs from what it was, in words; None when it is the same."""
-    from orchestrator.containers.definitions.inputs import (
-        file_checksum,  # with all that makes images; jobs without one wait for it
-    )
+    # It comes with all that makes images; jobs without one need not wait for that.
+    from orchestrator.containers.definitions.inputs import file_checksum
 
     try:
         found = file_checksum(Path(image.path))
