@@ -59,7 +59,7 @@ class Bench:
             f"scheduler_args: [{', '.join(FURTHER.get(self.cluster, ()))}]\n"
         )
         path = self.folder / "run.yaml"
-        path.write_text("name: bench\nsite: site.yaml\ntime: 5m\n")
+        path.write_text("name: bench\nsite: site.yaml\ntime: 5m\ntrain: {}\n")
         return path
 
     def torusrun(self) -> str:

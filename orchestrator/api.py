@@ -37,7 +37,7 @@ def submit(
     It runs in the held allocation `held`, or in a job of its own. Raises UserError for what is written wrong, SiteError
     for what is refused.
     """
-    planned = plan(path, site=site, settings=settings)
+    planned = plan(path, site=site, settings=settings, later=bool(after or after_any or held))
     return submit_planned(planned, path, site=site, settings=settings, after=after, after_any=after_any, held=held)
 
 
@@ -78,7 +78,7 @@ def hold(
     It is held for `time` ('2h'; default: the file's), and given back after `idle` without an attempt at work. Raises as
     `submit` does.
     """
-    planned = plan(path, site=site, settings=settings)
+    planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
         from orchestrator.remote.submit import hold as hold_there
@@ -96,9 +96,11 @@ def dry_run(
     after_any: Sequence[str] = (),
 ) -> DryRun:
     """What `submit` would submit and what its job would run; nothing is written. Raises as `submit` does."""
-    planned = plan(path, site=site, settings=settings)
+    planned = plan(path, site=site, settings=settings, later=bool(after or after_any))
     if planned.site.host:
-        raise UserError(f"{planned.site.host} tells what it would do: `torusrun submit {path} --dry-run` asks it")
+        raise UserError(
+            f"the site is reached through {planned.site.host}: use `torusrun submit {path} --dry-run`, which runs there"
+        )
     return look_ahead(planned, to_wait_for(planned.site.scheduler, after, after_any))
 
 

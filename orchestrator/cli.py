@@ -25,11 +25,12 @@ import io
 from collections.abc import Sequence
 
 from orchestrator import private
+from orchestrator.environment import safe
 from orchestrator.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError
 from orchestrator.version import __version__
 
 VERBS = {
-    "init": "write the file of a site from what this login node tells",
+    "init": "write the file of a site from what this login node and its scheduler report",
     "doctor": "check everything that a run needs of a site, and say how to mend it",
     "sites": "list the sites that --site can name",
     "build": "build a container image, unless the cache has it",
@@ -61,6 +62,7 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the s
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code."""
+    os.environ.update(safe(os.environ))  # for libraries that start programs, as fabric does for a ProxyCommand
     os.umask(private.UMASK)  # whatever is written from here on is its user's alone
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):  # a terminal may not be able to show what a name holds
@@ -76,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("torusrun: interrupted; what was submitted goes on", file=sys.stderr)
+        print("torusrun: interrupted; submitted runs continue", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,11 +117,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.print_help()
         raise SystemExit(USER_MISTAKE if argv else DONE)
     if top.verb not in VERBS:
-        import difflib
+        from training.recipe.near import did_you_mean
 
-        near = difflib.get_close_matches(top.verb, VERBS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        parser.error(f"there is no verb {top.verb!r}{hint} (verbs: {', '.join(VERBS)})")
+        parser.error(f"there is no verb {top.verb!r}{did_you_mean(top.verb, VERBS)} (verbs: {', '.join(VERBS)})")
     module = importlib.import_module(f"orchestrator.commands.{top.verb}")
     verb = argparse.ArgumentParser(
         prog=f"torusrun {top.verb}",

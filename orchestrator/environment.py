@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 
 # SLURM_CONF and the other variables in KEPT say where the scheduler is. The rest describe the job around us.
@@ -41,11 +42,24 @@ def absolute_only(path: str) -> str:
 
 
 def safe(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment, its PYTHONPATH without entries that depend on the working directory."""
+    """The environment, its PATH and PYTHONPATH without entries that depend on the working directory."""
     kept = dict(environment)
     if "PYTHONPATH" in kept:
         kept["PYTHONPATH"] = absolute_only(kept["PYTHONPATH"])
+    if "PATH" in kept:
+        kept["PATH"] = _programs(kept)
     return kept
+
+
+def which(*names: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """The path of the first of these programs that lies in a folder of PATH (default: our own), None without one."""
+    places = _programs(os.environ if environment is None else environment)
+    return next((path for name in names if (path := shutil.which(name, path=places))), None)
+
+
+def _programs(environment: Mapping[str, str]) -> str:
+    # An empty PATH means the working directory, too.
+    return absolute_only(environment.get("PATH", "")) or os.defpath
 
 
 def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.attempts.beside import shell
 from orchestrator.attempts.cancel import cancel
@@ -18,6 +18,7 @@ from orchestrator.plans.kept import read_plan
 from orchestrator.plans.plan import Plan
 from orchestrator.remote import known as known_runs
 from orchestrator.remote.known import Known
+from orchestrator.remote.replies import HeldThere, Nothing, Resumed, Rows
 from orchestrator.runs import metrics
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import RunFolder
@@ -26,6 +27,8 @@ from orchestrator.watch.fresh import look, once_held
 from orchestrator.watch.poll import views
 from orchestrator.watch.view import View, read_record
 from training.checkpoint.manifest import Checkpoint, newest_complete
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,10 @@ class RunThere(Run):
         return view
 
     def metrics(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._ask("metrics")["rows"]
-        return rows
+        return [dict(row) for row in self._ask(Rows, "metrics").rows]
 
     def cancel(self) -> None:
-        self._ask("cancel")
+        self._ask(Nothing, "cancel")
 
     def resume(
         self,
@@ -167,7 +169,7 @@ class RunThere(Run):
         changed = {"time": time, "nodes": nodes, "grid": grid, "exclude": list(exclude)}
         held = known_runs.held_on(self.known.host, held)
         how = {"force": force, "new_image": new_image, "held": held}
-        origin = self._ask("resume", changes=changed, **how)["from"]
+        origin = self._ask(Resumed, "resume", {"changes": changed, **how}).origin
         return Path(origin) if origin else None
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
@@ -178,16 +180,19 @@ class RunThere(Run):
     def wait_until_held(self) -> View:
         from orchestrator.remote.status import view_of
 
-        return view_of(self.known, self._ask("held")["view"])
+        return view_of(self.known, self._ask(HeldThere, "held", within_s=float("inf")).view)
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         from orchestrator.remote.collect import collect as collect_there
 
         return collect_there(self.known, Path(into), checkpoints)
 
-    def _ask(self, what: str, **values: Any) -> dict[str, Any]:
+    def _ask(
+        self, kind: type[Kind], what: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
+    ) -> Kind:
         from orchestrator.remote import asking, verbs
         from orchestrator.remote.session import Lasting
 
+        limit_s = asking.LONGEST_S if within_s is None else within_s
         with Lasting(self.known.host, verbs.PATIENCE_S) as link:
-            return asking.answer(link, {"do": what, "run": self.id, **values})
+            return asking.answer(link, {"do": what, "run": self.id, **(values or {})}, kind, within_s=limit_s)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import SiteError
+from orchestrator.strangers import objection
 
 UMASK = 0o077
 SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
@@ -54,7 +55,10 @@ def make(folder: Path, mask: int = UMASK) -> None:
     try:
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
-            place.mkdir(mode=0o700, exist_ok=True)
+            try:
+                place.mkdir(mode=0o700)
+            except FileExistsError:  # somebody made it since, maybe a link to a folder whose mode must stay
+                continue
             inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
             place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
     except OSError as error:
@@ -76,33 +80,18 @@ def check_makable(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise SiteError where a stranger could put something into `folder`, or another folder into its place.
-
-    The folder itself has to be its user's or the system's, and writable by nobody else unless it is sticky, as /tmp
-    is. Folders above it may be a group's, whose members are trusted (docs/security.md), but not everybody's.
-    """
+    """Raise SiteError if a stranger could put something into `folder`, or another folder into its place."""
     _check(folder, only_above=False)
 
 
 def _check(folder: Path, *, only_above: bool) -> None:
     """As `check`, or with `only_above` as a folder above the one that is to be trusted."""
     try:
-        real = folder.resolve(strict=True)
-        for place in (real, *real.parents):
-            found = place.stat()
-            sticky = found.st_mode & stat.S_ISVTX
-            if not stat.S_ISDIR(found.st_mode):
-                raise SiteError(f"{place}: this is no folder")
-            trusted = place == real and not only_above
-            if trusted and found.st_uid not in (os.geteuid(), 0):
-                raise SiteError(f"{place}: this folder belongs to user {found.st_uid}; name one of your own")
-            if found.st_mode & (OTHERS_WRITE if trusted else stat.S_IWOTH) and not sticky:
-                raise SiteError(
-                    f"{place}: others may write into this folder (mode {stat.S_IMODE(found.st_mode):04o}), and so "
-                    f"replace what torusrun keeps there; `chmod go-w` it, or name another folder"
-                )
+        reason = objection(str(folder), only_above)
     except OSError as error:
         raise SiteError(f"{folder}: this folder cannot be used: {error.strerror}") from None
+    if reason:
+        raise SiteError(reason)
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = SECRET) -> int:

@@ -22,7 +22,18 @@ def child_of(pid: int) -> int:
 
 def state_of(pid: int) -> str:
     """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' where it has ended."""
+    return next(iter(_stat(pid)), "")
+
+
+def parent_of(pid: int) -> int | None:
+    """The process that started `pid` or took it over, 0 if it is not seen from here; None if `pid` has ended."""
+    told = _stat(pid)
+    return int(told[1]) if told else None
+
+
+def _stat(pid: int) -> list[str]:
+    """What follows the name of a process in its line of proc(5): state, parent and more; nothing if it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

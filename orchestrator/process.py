@@ -30,17 +30,22 @@ from orchestrator.terminal.raw import raw as raw_terminal
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+WAS_RUNNING = "; was running: "
 LONGEST_SAID = 4000  # characters of what a program said that are in an error
 
-# `python -m` looks for modules in the working directory first. Only Python 3.11 has an option against that (-P).
-MODULE = (
-    "import sys; sys.path[:] = [p for p in sys.path if p]; "
-    'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
-)
+# `python -c` and `python -m` look for modules in the working directory first; the option against that (-P) came with
+# Python 3.11. This line works in all, and has no quotes, so that every shell can pass it on.
+ELSEWHERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+MODULE = 'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 
 
 class NoAnswer(SiteError):
     """A program did not end in time. Nobody knows whether it did what it was asked to do."""
+
+    @property
+    def brief(self) -> str:
+        """The error without the command, which may name thousands of jobs."""
+        return str(self).partition(WAS_RUNNING)[0]
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,17 @@ class Finished:
 
 def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
     """The command that runs a module as `python -m` does, but never a module in the working directory."""
-    return [str(python), "-u", "-c", MODULE, name, *map(str, arguments)]
+    return program(python, MODULE, name, *arguments)
+
+
+def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
+    """The command that runs the program `text` as `python -c` does, but never a module in the working directory."""
+    return [str(python), "-u", "-c", ELSEWHERE + text, *map(str, arguments)]
+
+
+def script(python: str | Path, file: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a file of torusrun that stands alone. Its own folder comes first on the path."""
+    return [str(python), str(Path(file).resolve()), *map(str, arguments)]
 
 
 def run(
@@ -104,9 +119,7 @@ def run(
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise NoAnswer(
-            f"{command[0]} did not answer within {timeout_s:g} s; was running: {' '.join(command)}"
-        ) from None
+        raise NoAnswer(f"{command[0]} did not answer within {timeout_s:g} s{WAS_RUNNING}{' '.join(command)}") from None
     return Finished(tuple(command), started.returncode, stdout, stderr)
 
 

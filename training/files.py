@@ -26,6 +26,29 @@ def open_file(name: str, folder: int) -> int:
     return descriptor
 
 
+def open_own_folder(path: Path) -> int:
+    """As `open_folder`, for one of this user. Raises OSError."""
+    return _own(path, open_folder(path))
+
+
+def open_own(path: Path) -> int:
+    """A descriptor of a regular file of this user in a folder of this user. Raises OSError."""
+    folder = open_own_folder(path.parent)
+    try:
+        return _own(path, open_file(path.name, folder))
+    finally:
+        os.close(folder)
+
+
+def _own(path: Path, descriptor: int) -> int:
+    owner = os.fstat(descriptor).st_uid
+    if owner != os.geteuid():
+        os.close(descriptor)
+        reason = f"belongs to user {owner} and not to user {os.geteuid()}"
+        raise PermissionError(errno.EPERM, reason, str(path))
+    return descriptor
+
+
 def put(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write `path` with this mode, less the umask, on the disk before it has its name.
 

@@ -36,7 +36,9 @@ def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
     if seen.state is State.COMPLETED or (any_end and seen.state.over and seen.state is not State.LOST):
         return None
     if seen.state.over or seen.job is None:
-        raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for one to come")
+        raise UserError(
+            f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for a run that has yet to end"
+        )
     if goes_on := _goes_on(seen):
         raise UserError(f"{seen.run} {goes_on}")
     if held := allocation.held_in(ledger.events(RunFolder(Path(seen.folder)).ledger), seen.attempt):
@@ -55,5 +57,5 @@ def _goes_on(seen: Seen) -> str:
     found = stretches(plan.run)
     if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
         return ""
-    why = f"goes on in other jobs, since its phases want {' then '.join(stretch.on_nodes for stretch in found)}"
+    why = f"continues in other jobs, since its phases want {' then '.join(stretch.on_nodes for stretch in found)}"
     return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"

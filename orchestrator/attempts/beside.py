@@ -28,7 +28,7 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], look: Look, *, term
     index.own(run)
     seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
-        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell goes beside a rank at work")
+        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell needs a rank that is running")
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
     asked = client.of(plan.site)
     host, makes = _host(run, attempt, rank), asked.shell_from_inside or asked.makes_terminal

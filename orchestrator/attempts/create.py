@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.plans.attempt import AttemptPlan
 from orchestrator.plans.kept import write_attempt
+from orchestrator.plans.named_files import named_files
 from orchestrator.plans.plan import Plan
 from orchestrator.runs import allocation, index, ledger, provenance
 from orchestrator.runs.events import Submitting
 from orchestrator.runs.files import write_json, write_text
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import reserve
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,10 @@ def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, or
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
-    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
+    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
     for note in frozen.notes:
         print(f"torusrun: {code}: {note}", file=sys.stderr)
+    _check_started(plan, lambda name: os.path.lexists(made.code / name))
     write_json(made.code_record, {**frozen.record(), **origin.code})
 
 
@@ -121,7 +125,19 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     private.check_makable(index.place())
     if not plan.code:
         return image, None
-    return image, chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
+    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
+    _check_started(plan, code.has)
+    return image, code
+
+
+def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
+    """Raise UserError if the command starts a file of the code that is not copied."""
+    for named in named_files(plan.run, plan.site, Path(), later=True) if plan.run.command else ():
+        if not os.path.isabs(named.word) and not is_copied(os.path.normpath(named.word)):
+            raise UserError(
+                f"{plan.code}/{named.word} is not copied with the code: git ignores it, or it is in a virtual "
+                "environment or the folder of checkpoints; have git track it, or name it by its absolute path"
+            )
 
 
 def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
@@ -149,6 +165,7 @@ def take_back(made: Attempt) -> None:
 def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
     """Write all that the job of an attempt needs to begin."""
     made.folder.mkdir(mode=private.FOLDER)
+    reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, text, secret=bool(planned.plan.environment))
 

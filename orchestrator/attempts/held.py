@@ -10,8 +10,10 @@ from orchestrator.plans.kept import read_plan
 from orchestrator.plans.plan import Plan
 from orchestrator.runs import allocation, index, ledger
 from orchestrator.runs.allocation import AskedOf
+from orchestrator.runs.events import Started, Submitted
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.states import State
+from training.counted import counted
 
 FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "scheduler_args", "umask")
 
@@ -38,10 +40,22 @@ def find(word: str, look: Look) -> Allocation:
     if not allocation.is_held(run):
         raise UserError(f"{run.run_id} is no held allocation: `torusrun hold RUN.yaml` makes one")
     index.own(run)
-    seen = look(run)
-    if seen.state.over or seen.state is State.UNKNOWN or seen.job is None:
-        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")
-    return Allocation(run, seen.job, read_plan(run, allocation.ATTEMPT))
+    job = _kept_job(run)
+    if job is None:
+        seen = look(run)
+        job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
+        if job is None:
+            raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")
+    return Allocation(run, job, read_plan(run, allocation.ATTEMPT))
+
+
+def _kept_job(run: RunFolder) -> str | None:
+    """The job of an allocation whose keeper shows that it takes attempts: its scheduler need not be asked."""
+    if not allocation.takes_attempts(run):
+        return None
+    events = ledger.events(run.ledger)
+    made = ledger.last(events, Submitted, allocation.ATTEMPT) or ledger.last(events, Started, allocation.ATTEMPT)
+    return made.job if made else None
 
 
 def _open(word: str) -> RunFolder | None:
@@ -69,9 +83,11 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
         return [f"its site is not the run's: it has other values of {', '.join(others)}"]
     wrong = []
     if plan.run.nodes > held.run.nodes:
-        wrong.append(f"the run takes {plan.run.nodes} nodes, and it has {held.run.nodes}")
+        wrong.append(f"the run takes {counted(plan.run.nodes, 'node')}, and it has {held.run.nodes}")
     if plan.ranks_per_node > held.ranks_per_node:
-        wrong.append(f"the run takes {plan.ranks_per_node} ranks per node, and it asked for {held.ranks_per_node}")
+        wrong.append(
+            f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
+        )
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
         wrong.append(f"the run wants the queue {plan.run.queue!r}")
     return wrong

@@ -8,17 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import process
 from orchestrator.attempts import submit
 from orchestrator.errors import UserError
-from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.plan import Plan
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.kinds import DURATION, NAME, Kind
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, Stop
+from orchestrator.spec.run import NO_CODE
 from training.recipe.train import Train
 
 LONGEST_NAME = 63
-LOADS_TORCH = ("-c", "import torch")
+LOADS_TORCH = "import torch"
 
 
 def hold(plan: Plan, source: Path, time_s: float | None, idle_s: float, name: str | None) -> RunFolder:
@@ -44,7 +45,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         hang_timeout_s=None,
         program="train",
         train=Train(),
-        command=("true",) if plan.run.command else (python, *LOADS_TORCH),
+        command=("true",) if plan.run.command else tuple(process.program(python, LOADS_TORCH)),
         code=NO_CODE,
         stop=Stop(),
         checkpoints=Checkpoints(),

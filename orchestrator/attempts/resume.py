@@ -80,7 +80,7 @@ def _uncertain(run: RunFolder, seen: Seen) -> str:
         return f"ask again later, or, {FORCE}"
     begun = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
     if seen.state is State.LOST and seen.job and not (begun and at_work is False):
-        return f"nobody can say that its job is gone; {FORCE}"
+        return f"it is not certain that its job is gone; {FORCE}"
     return ""
 
 

@@ -120,6 +120,10 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
     if into:
         ledger.append(run.ledger, Submitted(planned.number, held.hand_in(into, attempt), site.scheduler))
         return
-    with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
-        job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    try:
+        with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
+            job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    except NoAnswer as error:
+        known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
+        raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
     ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))

@@ -9,6 +9,7 @@ from orchestrator.cluster.profile import node_type, of_tree, tree_of
 from orchestrator.cluster.tree import Faults, Tree, cluster_of
 from orchestrator.errors import SiteError
 from orchestrator.spec.site import Site
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -50,5 +51,5 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
     broken = {*topology.slow, *topology.dead_gpus}
     names = tuple(name for leaf in largest for name in leaf if name not in broken)[:nodes]
     if len(names) < nodes:
-        return on_one_switch(site, made_up, f"the topology knows {len(names)} sound hosts only")
+        return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
     return ExpectedHosts(names, found, "on the largest racks of the site")

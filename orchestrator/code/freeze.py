@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.code import limits
 from orchestrator.code.select import Entry, SelectedCode, select
 from orchestrator.errors import SiteError, UserError
-from orchestrator.private import FOLDER, OTHERS_WRITE, open_regular
+from orchestrator.private import FOLDER, SECRET, open_regular
 from orchestrator.runs import checkout
 from orchestrator.runs.checkout import Checkout
 
@@ -51,11 +51,12 @@ def freeze(
     limit_bytes: int = limits.LIMIT_BYTES,
     limit_files: int = limits.LIMIT_FILES,
     leave_out: Sequence[str] = (),
+    secret: Sequence[str] = (),
 ) -> Frozen:
     """Copy the code in `source` to the new folder `into`, whole or not at all.
 
-    Who may read a file may read its copy, unless the umask forbids it. The folders `leave_out`, relative to the
-    source, hold what the code writes: nothing of them is copied.
+    Who may read a file may read its copy, unless the umask forbids it; copies of the files `secret` are for their owner
+    alone. The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
     Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
     """
     selected = _selected(source, into, limit_bytes, limit_files, leave_out)
@@ -64,7 +65,7 @@ def freeze(
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=FOLDER)
-        copied_bytes = _copy(selected, unfinished, limit_bytes)
+        copied_bytes = _copy(selected, unfinished, limit_bytes, {_identity(os.stat(path)) for path in secret})
         checksum = checksum_of(unfinished)
         unfinished.rename(into)
     except OSError as error:
@@ -105,7 +106,12 @@ def checksum_of(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _copy(chosen: SelectedCode, target: Path, limit_bytes: int) -> int:
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """What a file and its hard links have in common."""
+    return found.st_dev, found.st_ino
+
+
+def _copy(chosen: SelectedCode, target: Path, limit_bytes: int, secret: Set[tuple[int, int]]) -> int:
     """Copy the entries and return their bytes. Files that have grown meanwhile stay within the limit."""
     folders = {""}
     left_bytes = limit_bytes
@@ -114,7 +120,7 @@ def _copy(chosen: SelectedCode, target: Path, limit_bytes: int) -> int:
         if entry.kind == "link":
             os.symlink(entry.target, target / entry.name)
         elif entry.kind == "file":
-            left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes)
+            left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes, secret)
     return limit_bytes - left_bytes
 
 
@@ -125,12 +131,14 @@ def _make_folders(target: Path, name: str, made: set[str]) -> None:
         made.add(name)
 
 
-def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int) -> int:
+def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret: Set[tuple[int, int]]) -> int:
     """Copy one file, without rights to write for others, and return its bytes."""
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777 & ~OTHERS_WRITE | 0o600
+        found = os.fstat(file.fileno())
+        others = 0 if _identity(found) in secret else FOLDER
+        mode = stat.S_IMODE(found.st_mode) & (stat.S_IRWXU | others) | SECRET
         with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
             while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
                 copied += len(block)

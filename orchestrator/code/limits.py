@@ -7,6 +7,7 @@ from collections import Counter
 
 from orchestrator.code.select import SelectedCode
 from orchestrator.errors import UserError
+from training.counted import counted
 
 LIMIT_BYTES = 100_000_000
 LIMIT_FILES = 10_000
@@ -21,9 +22,9 @@ def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES
         sizes = Counter({entry.name: entry.size_bytes for entry in chosen.entries})
         biggest = ", ".join(f"{name} ({_megabytes(size)})" for name, size in _biggest(sizes))
     elif chosen.files > limit_files or not chosen.complete:
-        measured, limit = f"{more}{chosen.files} files", f"{limit_files} files"
+        measured, limit = f"{more}{counted(chosen.files, 'file')}", counted(limit_files, "file")
         sizes = Counter({entry.name: 1 for entry in chosen.entries})
-        biggest = ", ".join(f"{name} ({count} file{'s' * (count > 1)})" for name, count in _biggest(sizes))
+        biggest = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in _biggest(sizes))
     else:
         return
     ignore = "Have .gitignore name what is no code"
@@ -31,7 +32,7 @@ def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES
         ignore = "Make the folder a git checkout whose .gitignore names what is no code"
     raise UserError(
         f"{chosen.source}: the code has {measured}; a run copies at most {limit}. The largest parts: {biggest}. "
-        f"{ignore}, set `code` to a smaller folder, write `code: none` where the program is in the image, or raise "
+        f"{ignore}, set `code` to a smaller folder, write `code: none` if the program is in the image, or raise "
         "`code_limit`"
     )
 
@@ -60,4 +61,4 @@ def _deepest(name: str, inside: dict[str, list[str]], totals: Counter[str]) -> s
 
 
 def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 50_000 else f"{size_bytes} bytes"
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 50_000 else counted(size_bytes, "byte")

@@ -47,6 +47,11 @@ class SelectedCode:
     def size_bytes(self) -> int:
         return sum(entry.size_bytes for entry in self.entries)
 
+    def has(self, name: str) -> bool:
+        """Whether the copy has the file `name`, or a link on the way to it."""
+        names = {name, *_folders_of(name)}
+        return any(entry.name == name or (entry.kind == "link" and entry.name in names) for entry in self.entries)
+
 
 def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The code in the folder `source`, sorted by name. Nothing of the folder that `into` will lie in belongs to it.
@@ -95,7 +100,7 @@ def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
     if checkout.nearest(source) is None:
         return None
     if not checkout.is_own(source):
-        chosen.notes.append("the checkout belongs to another user, so git was not asked: the whole folder is copied")
+        chosen.notes.append("the checkout belongs to another user, so git does not list it: the whole folder is copied")
         return None
     try:
         listed = checkout.listed(source)
@@ -194,7 +199,7 @@ def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
     inside = os.path.relpath(real, chosen.source)
     if inside == "." or inside in copied:
         return Entry(name, "link", target=os.path.relpath(real, path.parent))
-    chosen.notes.append(f"{name}: a link to {real}, which is not copied: what changes there changes for the run")
+    chosen.notes.append(f"{name}: a link to {real}, which is not copied: changes there reach the run")
     return Entry(name, "link", target=real)
 
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
         from orchestrator.images.build_job import build_in_job
 
-        build_in_job(prepared, site, site.python or sys.executable, _say)
+        build_in_job(prepared, site, site.interpreter, _say)
     entry = building.build(prepared, site, (lambda line: None) if args.quiet else _say)
     print(entry.path)
     return DONE

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+from training.counted import counted
 
 if TYPE_CHECKING:
     from orchestrator.runs.folder import RunFolder
@@ -88,7 +89,7 @@ def _yaml(fits: list[Any]) -> str:
     lines = ["# fitted to measured times", "network:"]
     for fit in fits:
         lines += [
-            f"  {json.dumps(fit.link)}:  # {fit.rows} rows, worst error {fit.worst_percent:.1f} %",
+            f"  {json.dumps(fit.link)}:  # {counted(fit.rows, 'row')}, worst error {fit.worst_percent:.1f} %",
             f"    members: {fit.ranks}",
             f"    bandwidth_bytes_per_s: {1 / fit.beta_s_per_byte:.6g}",
             f"    latency_s: {fit.alpha_s:.6g}",

@@ -1,27 +1,40 @@
 """
-example:
+Several runs need no more commands of the scheduler than one.
+
+examples:
   torusrun cancel last
+  torusrun cancel digits-20261101-120000-a1b2 digits-20261101-120500-c3d4
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
-from orchestrator.commands import asked
 from orchestrator.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    asked.run_id(parser)
+    what = "a run's id, the start of its id, its folder, or 'last'"
+    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=what)
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.api import open_run
+    from orchestrator import private
+    from orchestrator.attempts.cancel import cancel_all
     from orchestrator.remote import verbs
+    from orchestrator.runs import index
+    from orchestrator.watch.fresh import look_at_all
 
-    if (code := verbs.run(args.run_id, "cancel")) is not None:
-        return code
-    asked_run = open_run(args.run_id)
-    asked_run.cancel()
-    print(f"{asked_run.id} was asked to end; `torusrun watch {asked_run.id}` shows when it has")
-    return DONE
+    if away := verbs.of_one_host(args.run_ids):
+        return verbs.run_there(away[0], "cancel", [there.run for there in away[1:]])
+    known = index.runs()
+    runs = list(dict.fromkeys(index.find(word, known) for word in args.run_ids))
+    refused = cancel_all(runs, look_at_all)
+    for asked in runs:
+        if asked not in refused:
+            print(f"cancellation of {asked.run_id} requested; `torusrun watch {asked.run_id}` shows when it has ended")
+    sys.stdout.flush()
+    for error in {id(error): error for error in refused.values()}.values():
+        print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
+    return max((error.exit_code for error in refused.values()), default=DONE)

@@ -9,7 +9,6 @@ example:
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from orchestrator.commands import asked
@@ -31,17 +30,12 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import known
     from orchestrator.runs.collect import collect
     from orchestrator.runs.index import find
+    from orchestrator.terminal.plain import say
 
     if away := known.find(args.run_id):
         from orchestrator.remote.collect import collect as collect_there
 
         print(collect_there(away, Path(args.into), args.checkpoints))
         return DONE
-    print(collect(find(args.run_id), Path(args.into), args.checkpoints, _say))
+    print(collect(find(args.run_id), Path(args.into), args.checkpoints, say))
     return DONE
-
-
-def _say(text: str) -> None:
-    from orchestrator.terminal.plain import plain
-
-    print(f"torusrun: {plain(text)}", file=sys.stderr)

@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="20m",
         help="given back after this long without an attempt at work; default: %(default)s",
     )
-    parser.add_argument("--name", metavar="NAME", help="what its id begins with; default: held- and the run's name")
+    parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
     parser.add_argument("--wait", action="store_true", help="wait until it is held")
 
 

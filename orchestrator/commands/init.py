@@ -1,6 +1,6 @@
 """
-Run it on a login node. It asks the scheduler and this machine, and you for what neither tells: which queue, where
-several fit, and the account. --yes takes what is sensible and says so. The file is written where --site NAME looks.
+Run it on a login node. It queries the scheduler and this machine, and asks you for the rest: the queue, if several
+fit, and the account. --yes takes sensible values and names them. --site NAME finds the file that is written.
 
 examples:
   torusrun init
@@ -16,9 +16,9 @@ import sys
 OPTIONS = {
     "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the one that answers"),
     "cluster": ("NAME", "a known cluster, or generic; default: recognised by its host names, queues and resources"),
-    "queue": ("NAME", "partition or queue; default: asked where several fit"),
-    "account": ("NAME", "account or group to charge; default: asked where the cluster needs one"),
-    "pe": ("NAME", "Grid Engine's parallel environment; default: asked where several fit"),
+    "queue": ("NAME", "partition or queue; default: asked if several fit"),
+    "account": ("NAME", "account or group to charge; default: asked if the cluster needs one"),
+    "pe": ("NAME", "Grid Engine's parallel environment; default: asked if several fit"),
     "runs": ("FOLDER", "folder of run folders, which the nodes see; default: ~/torusrun/runs"),
 }
 
@@ -27,8 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the site's name; default: the cluster's")
     for name, (value, text) in OPTIONS.items():
         parser.add_argument(f"--{name}", metavar=value, help=text)
-    parser.add_argument("--yes", "-y", action="store_true", help="ask nothing: take what is sensible, and say what")
-    parser.add_argument("--force", action="store_true", help="replace the file of a site that is there")
+    parser.add_argument("--yes", "-y", action="store_true", help="ask nothing: take sensible values, and name them")
+    parser.add_argument("--force", action="store_true", help="replace the file if the site exists")
 
 
 def run(args: argparse.Namespace) -> int:

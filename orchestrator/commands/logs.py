@@ -1,10 +1,14 @@
 """
---all merges the lines of the job and of all ranks by time. What starts a rank
+--all merges the lines of the job and of all ranks by time. The wrapper of a rank
 looks at the size of its log five times a second and keeps the times beside it,
 by the clock of the rank's host: lines that were written within 0.2 s, or on
 hosts whose clocks differ, may change places. Logs of earlier versions have no
-times: they come first, one after the other. Where there are several attempts,
+times: they come first, one after the other. If there are several attempts,
 '#2' before a line is the number of its attempt.
+
+Control characters that a program wrote, colours among them, are written out as
+\\x1b and the like, since a pipe may lead to a terminal, too. They stay in a file
+(torusrun logs last > FILE) and with --raw; never those of another user's run.
 
 examples:
   torusrun logs last
@@ -50,7 +54,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--times", action="store_true", help="the time of each line before it, in this machine's zone; dashes: unknown"
     )
-    parser.add_argument("--follow", "-f", action="store_true", help="go on until the run is over")
+    raw = "control characters as the program wrote them, or written out; default: as it wrote them into a file only"
+    parser.add_argument("--raw", action=argparse.BooleanOptionalAction, help=raw)
+    parser.add_argument("--follow", "-f", action="store_true", help="follow the output until the run is over")
 
 
 def _attempt(text: str) -> int:
@@ -65,6 +71,7 @@ def _attempt(text: str) -> int:
 def _options(args: argparse.Namespace) -> list[str]:
     """The options as they were given, for a login node."""
     options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
+    options.append("--raw" if args.raw else "--no-raw")  # the login node does not know where its output leads
     options += [] if args.all or args.errors else [f"--rank={args.rank}"]
     attempt = "all" if args.attempt == ALL else args.attempt
     values = {"attempt": attempt, "since": args.since, "grep": args.grep}
@@ -75,8 +82,10 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.logs.reading import Filter, Reading
     from orchestrator.remote import verbs
     from orchestrator.runs.index import find
+    from orchestrator.terminal import output
     from orchestrator.watch import selection
 
+    args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
     if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
         return code
     rank = None if args.all or args.errors else args.rank
@@ -85,11 +94,11 @@ def run(args: argparse.Namespace) -> int:
     if args.follow and rank is not None and not reading.newest.wrote(rank):
         _say_why_it_waits(reading, rank)
     lines = (reading.failures if args.errors else reading.lines)(until_over=args.follow)
-    untimed = _print(lines, times=args.times, flush=args.follow)
+    untimed = _print(lines, times=args.times, raw=args.raw, flush=args.follow)
     if untimed is None:
         _say_why_there_are_none(reading, args)
     elif untimed and since_s is not None and not args.errors:
-        _say(f"{untimed} of these lines have no times and may be older")
+        _say(f"lines above without a time, which may be older: {untimed}")
     return DONE
 
 
@@ -100,12 +109,15 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise UserError(f"--grep {pattern!r}: this is no regular expression: {error}") from None
 
 
-def _print(lines: Iterable[LogLine], *, times: bool, flush: bool) -> int | None:
+def _print(lines: Iterable[LogLine], *, times: bool, raw: bool, flush: bool) -> int | None:
     """Print the lines; how many of them have no time, None where there are no lines."""
+    from orchestrator.terminal.plain import harmless
+
     untimed = None
     for line in lines:
         untimed = (untimed or 0) + (line.time_s is None)
-        print(f"{_time(line)} {line}" if times else line, flush=flush)
+        text = str(line) if raw else harmless(str(line))
+        print(f"{_time(line)} {text}" if times else text, flush=flush)
     return untimed
 
 
@@ -123,6 +135,8 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     """Say why no line was printed, with the end of what the job wrote where that explains a failure."""
+    from orchestrator.logs.source import LogLine
+
     chosen = reading.filter.pattern or reading.filter.since_s is not None
     rank = reading.filter.rank
     if args.errors:
@@ -134,8 +148,7 @@ def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     else:
         why, end = reading.newest.silence(rank)
     _say(why)
-    for line in end:
-        print(line)
+    _print((LogLine(None, "", line) for line in end), times=False, raw=args.raw, flush=False)
 
 
 def _say(what: str) -> None:

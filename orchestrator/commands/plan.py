@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+from training.counted import counted
 from training.schedule.phases import Course, phases_of
 
 WIDTH = 100  # of what stands beside a name
@@ -69,7 +70,7 @@ def _predicted(forecast: Forecast) -> str:
     from orchestrator.predict.text import duration, ms
 
     return (
-        f"{duration(forecast.total_s)}, {forecast.images_per_s:,.0f} images/s: {forecast.steps} steps of "
+        f"{duration(forecast.total_s)}, {forecast.images_per_s:,.0f} images/s: {counted(forecast.steps, 'step')} of "
         f"{ms(forecast.step_s)} ms, of which the all-reduce is {ms(forecast.exposed_s)} ms; more: torusrun predict"
     )
 
@@ -88,21 +89,35 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
+    from orchestrator.plans.notes import notes
     from orchestrator.plans.stretches import in_words, stretches
 
-    run, site, grid, found = planned.run, planned.site, planned.grid, stretches(planned.run)
+    run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
-        "nodes": f"{run.nodes}, {planned.ranks_per_node} ranks and {site.node.gpus} GPUs on each",
-        **({"attempts": f"{in_words(found)}; the job of each submits the next"} if found else {}),
+        "nodes": f"{run.nodes}, {counted(planned.ranks_per_node, 'rank')} and {counted(site.node.gpus, 'GPU')} on each",
+        **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
-        "time limit": f"{run.time_s:g} s, a checkpoint is asked for {planned.stop_before_s:g} s before it",
+        "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
         **(_command(planned) if run.command else _training(planned)),
+        **({"image": _image(planned, run.image)} if run.image else {}),
+        **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
     return "\n".join(f"{name:12}{value}" for name, value in rows.items())
+
+
+def _image(planned: Plan, text: str) -> str:
+    """The image, and the command that makes it ready, if it is built of an image file and was not yet."""
+    from orchestrator.containers import source
+    from orchestrator.images import run_image
+
+    named = source.parse(text)
+    if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):
+        return text
+    return f"{text}, not ready for this site: `{run_image.build_command(planned)}`"
 
 
 def _command(planned: Plan) -> dict[str, str]:
@@ -118,7 +133,7 @@ def _training(planned: Plan) -> dict[str, str]:
     batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
     batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
-    what = f"{train.model.name} on {train.data.name}, {train.epochs} epoch{'' if train.epochs == 1 else 's'}"
+    what = f"{train.model.name} on {train.data.name}, {counted(train.epochs, 'epoch')}"
     rows = {"training": f"{what}, batch {batch}, lr {rate}", **_without_steps(train)}
     return {"recipe": _recipe(planned), **rows} if train.recipe else rows
 

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _shown(args: argparse.Namespace) -> Shown:
     from orchestrator.recipes.shown import Shown
-    from orchestrator.spec.problems import did_you_mean
     from training.recipe.files import load, names
+    from training.recipe.near import did_you_mean
 
     if args.name not in names():
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         held=args.held,
     )
     origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
-    print(f"{resumed.id} goes on from {origin}")
+    print(f"{resumed.id} resumes from {origin}")
     if not args.wait:
         return DONE
     from orchestrator.commands.watch import follow_to_end

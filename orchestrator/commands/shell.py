@@ -1,6 +1,6 @@
 """
-It runs on the rank's host, in its image, with its variables, and goes there through the scheduler where there is no
-ssh. Of a held allocation (`torusrun hold`) it is on the first host. Its exit code is the command's.
+It runs on the rank's host, in its image, with its variables. It gets there through the scheduler if there is no ssh.
+For a held allocation (`torusrun hold`) it runs on the first host. Its exit code is the command's.
 
 examples:
   torusrun shell last

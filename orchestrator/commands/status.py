@@ -18,6 +18,7 @@ import json
 import sys
 
 from orchestrator.errors import DONE
+from training.counted import counted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,25 +44,31 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import known as remote
     from orchestrator.runs import index
     from orchestrator.watch import selection
-    from orchestrator.watch.poll import views
+    from orchestrator.watch.poll import PATIENCE_S, views
 
     chosen = selection.Selection(
         selection.states(args.state) if args.state is not None else frozenset(),
-        args.site or "",
+        selection.site(args.site, {run.site for run in remote.runs()}) if args.site is not None else "",
         selection.since(args.since) if args.since is not None else None,
     )
     words, away = remote.split(args.run_ids)
     known = selection.named(words) if words or not args.run_ids else []
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
-    runs = selection.newest(known) if not all_asked else known if words else index.there(known)
-    found = [view for view in views(runs, keep=chosen.asks_about) if chosen.shows(view)]
+    newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
+    runs, hidden = newest
+    found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
         from orchestrator.remote import status
+        from orchestrator.terminal.plain import say
 
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
-        found += [view for view in status.views(asked, named=bool(args.run_ids)) if chosen.shows(view)]
+        found += [view for view in status.views(asked, named=bool(args.run_ids), say=say) if chosen.shows(view)]
+        hidden += len(away) - len(chosen_there)
         found.sort(key=lambda view: view.submitted_s or 0.0)
+    if not all_asked:
+        shown = selection.newest_views(found)
+        found, hidden = shown, hidden + len(found) - len(shown)
     if args.json:
         print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
     elif found:
@@ -71,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(listing.listing(found, output.width(sys.stdout), long=args.long)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
-    if not all_asked and len(runs) < len(known):
-        print(f"{len(known) - len(runs)} older runs are not shown: name them, or ask for --all", file=sys.stderr)
+    if hidden:
+        sys.stdout.flush()
+        runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
+        print(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name", file=sys.stderr)
     return DONE

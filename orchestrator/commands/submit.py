@@ -13,10 +13,12 @@ examples:
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import asked
 from orchestrator.errors import DONE, UserError
+from orchestrator.process import NoAnswer
 
 if TYPE_CHECKING:
     from orchestrator.plans.plan import Plan
@@ -44,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--print-script", action="store_true", help="print the job script alone; write and submit nothing")
     parser.add_argument(
-        "--ask", action="store_true", help="with --dry-run: ask the scheduler as well whether the job could run (Slurm)"
+        "--ask", action="store_true", help="with --dry-run: ask Slurm or Grid Engine as well whether the job could run"
     )
     parser.add_argument("--json", action="store_true", help="with --dry-run: as JSON")
 
@@ -56,14 +58,22 @@ def run(args: argparse.Namespace) -> int:
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
     from orchestrator.api import RunThere, plan, submit_planned
+    from orchestrator.plans.notes import notes
 
-    planned = plan(args.file, site=args.site, settings=args.settings)
+    later = bool(args.after or args.after_any or args.held)
+    planned = plan(args.file, site=args.site, settings=args.settings, later=later)
     if shows:
         return _show_there(args, planned) if planned.site.host else _dry_run(args)
-    submitted = submit_planned(
-        planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
-        held=args.held,
-    )  # fmt: skip
+    for note in notes(planned):
+        print(f"torusrun: note: {note}", file=sys.stderr)
+    try:
+        submitted = submit_planned(
+            planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
+            held=args.held,
+        )  # fmt: skip
+    except NoAnswer:  # the run stays: its id is what its user needs to ask for it
+        print(planned.run_id, flush=True)
+        raise
     print(submitted.id, flush=True)
     if not args.wait:
         return DONE

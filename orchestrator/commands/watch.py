@@ -2,7 +2,7 @@
 On a terminal the runs fill the screen: a table of many, and of one its progress,
 its loss, what its nodes do, the first error and the end of rank 0's log. Up and
 down (or k and j) select a run, enter shows it, n shows all its nodes and ranks,
-escape goes back, q leaves. What was submitted goes on. Without a terminal, a
+escape goes back, q leaves. Submitted runs continue. Without a terminal, a
 line is printed for each change, and now and then for each run that is not over.
 A run that records no steps shows the newest line of rank 0's log.
 
@@ -77,7 +77,7 @@ def _at_work() -> list[RunFolder]:
     from orchestrator.watch.poll import views
     from orchestrator.watch.view import Record
 
-    known = selection.newest(selection.named([]))
+    known, _ = selection.newest(selection.named([]))
     found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
     folders = {view.folder for view in found if not view.state.over}
     return [run for run in known if str(run.folder) in folders]

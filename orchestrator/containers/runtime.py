@@ -6,15 +6,13 @@ differs is the command, the prefix of the variables it hands in, and what its ag
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import process
-from orchestrator.environment import absolute_only
+from orchestrator.environment import which
 from orchestrator.errors import SiteError
 
 Version = tuple[int, ...]
@@ -116,9 +114,7 @@ def parse_version(command: str, said: str) -> Runtime:
 
 def find(command: str | None = None) -> Runtime | None:
     """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one."""
-    places = absolute_only(os.environ.get("PATH", os.defpath))
-    names = [command] if command else COMMANDS
-    path = next((found for name in names if (found := shutil.which(str(name), path=places))), None)
+    path = which(*([command] if command else COMMANDS))
     if path is None:
         return None
     # `singularity` is often apptainer under its old name, so what it says counts, not what it is called.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from orchestrator import launchers
+from orchestrator.environment import which
 from orchestrator.errors import SiteError
 from orchestrator.job.launch import launcher as asked
 from orchestrator.launchers.launcher import Launcher
@@ -28,4 +28,4 @@ def launcher(plan: Plan) -> tuple[Launcher, list[str]]:
 
 def unavailable(argv: list[str]) -> list[str]:
     """A note where this machine does not have the submit command `argv`."""
-    return [] if shutil.which(argv[0]) else [f"{argv[0]}: not found on this machine, which therefore cannot submit it"]
+    return [] if which(argv[0]) else [f"{argv[0]}: not found on this machine, which therefore cannot submit it"]

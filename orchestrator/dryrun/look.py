@@ -23,6 +23,7 @@ from orchestrator.job.contained import start
 from orchestrator.job.prepare import launch_order, program_of
 from orchestrator.job.rank import given
 from orchestrator.placement.mapping import Placement, place
+from orchestrator.plans import notes as plan_notes
 from orchestrator.plans.grid import with_expected_grid
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.stretches import in_words, stretches
@@ -98,7 +99,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         _contained(order["container"], image, program, environment, attempt) if image else None,
         code,
         layout.of_run(_kinds(plan)),
-        [*assumed.unavailable(submit), *notes],
+        [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
     )
 
 

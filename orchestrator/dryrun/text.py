@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.dryrun.look import DryRun
 from orchestrator.render.environment import word
+from training.counted import counted
 
 SCHEMA = 1
 
@@ -63,7 +64,7 @@ def _launcher(shown: DryRun) -> list[str]:
     hosts, ranks = shown.placement.hosts, shown.plan.ranks_per_node
     where = f"on {len(hosts)} hosts, {hosts[0]} to {hosts[-1]}" if len(hosts) > 1 else f"on {hosts[0]}"
     return [
-        f"started by the job in {shown.attempt.folder}; {shown.plan.ranks} ranks {where}, {ranks} on each.",
+        f"started by the job in {shown.attempt.folder}; {counted(shown.plan.ranks, 'rank')} {where}, {ranks} on each.",
         "Its last words start the wrapper of every rank, which checks its place and then starts the program.",
         _line(shown.launcher),
         *(["with these variables:"] if shown.launcher_environment else []),
@@ -75,15 +76,15 @@ def _program(shown: DryRun) -> list[str]:
     program = shown.program
     stop = signal.Signals(program.stop_signal).name
     return [
-        f"in {program.directory or shown.attempt.folder}, asked to stop by {stop}:",
+        f"in {program.directory or shown.attempt.folder}, stopped by {stop}:",
         _line(program.argv),
     ]
 
 
 def _further(shown: DryRun) -> str:
     if shown.container:
-        return "which gets of the job's own only what names ranks, GPUs and communication"
-    return "beside what it inherits from the job"
+        return "with those variables of the job alone that name ranks, GPUs and communication"
+    return "in addition to that of the job"
 
 
 def _code(shown: DryRun) -> list[str]:
@@ -94,7 +95,7 @@ def _code(shown: DryRun) -> list[str]:
         "the files that git tracks or does not ignore" if code.tracked else "the whole folder, which git does not list"
     )
     limit = f"at most {shown.plan.run.code_limit_bytes:,} bytes are copied (code_limit)"
-    return [f"{code.files:,} files, {code.size_bytes:,} bytes: {how}; {limit}", *code.notes]
+    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}; {limit}", *code.notes]
 
 
 def _code_record(shown: DryRun) -> dict[str, Any] | None:

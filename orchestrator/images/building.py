@@ -82,7 +82,7 @@ def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tup
     try:
         pinned = registry.pinned(named.place)
     except SiteError as error:
-        return found, (f"{error}; whatever the tag names is taken",)
+        return found, (f"{error}; the image that the tag names now is used",)
     told = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
     return convert.at(found, pinned), (told,)
 

@@ -24,6 +24,7 @@ from orchestrator.images import login, run_image
 from orchestrator.images.kept import Image
 from orchestrator.plans.plan import Plan
 from orchestrator.spec.paths import expanded
+from training.counted import counted
 
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # which programs and libraries are found
 
@@ -43,7 +44,7 @@ def fitting(plan: Plan) -> Image | None:
         if finding.severity == "warning":
             print(f"torusrun: {image.path}: {finding}", file=sys.stderr)
     if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
-        told = f"{unseen} {'thing' if unseen == 1 else 'things'} could not be looked at; `torusrun check` names them"
+        told = f"{counted(unseen, 'thing')} could not be looked at; `torusrun check` names them"
         print(f"torusrun: {image.path}: {told}", file=sys.stderr)
     return image
 
@@ -82,6 +83,7 @@ def _wanted(plan: Plan) -> Wanted:
         srun_mpi=next((value for name, _, value in options if name == "--mpi"), ""),
         cluster=not schedulers.get(site.scheduler).one_machine,
         nodes=plan.run.nodes,
+        ranks=plan.ranks,
         uses_gpus=node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu"),
         gpus=(node.architecture,) if node.architecture else (),
         driver=site.container.driver,

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator import process
 from orchestrator.containers.runtime import COMMANDS, Runtime, parse_version
-from orchestrator.environment import absolute_only, clean_environment
+from orchestrator.environment import clean_environment, which
 from orchestrator.errors import SiteError
 from orchestrator.spec.site import Site
 
@@ -36,8 +34,7 @@ def login(site: Site) -> Login:
     """Load the modules in a shell of their own, and look for the site's runtime there."""
     environment, after, failed = _environment(site)
     names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
-    places = absolute_only(environment.get("PATH", os.defpath))
-    path = next((found for name in names if (found := shutil.which(name, path=places))), None)
+    path = which(*names, environment=environment)
     if path is None:
         return Login(environment, None, f"{' and '.join(names)} looked for on PATH{after}: not found", failed)
     try:

@@ -29,7 +29,7 @@ def _found(plan: Plan, text: str) -> Image:
     if named.kind == "SIF":
         return _own(Path(named.place))
     entry = newest(named, plan.site)
-    build = shlex.join(["torusrun", "build", text, "--site", plan.run.site])
+    build = build_command(plan)
     if entry is None:
         done = "converted to a SIF" if named.converted else "built"
         raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
@@ -39,6 +39,11 @@ def _found(plan: Plan, text: str) -> Image:
     return Image(
         str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
     )
+
+
+def build_command(plan: Plan) -> str:
+    """What a user types to make the image of a plan."""
+    return shlex.join(["torusrun", "build", str(plan.run.image), "--site", plan.run.site])
 
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from orchestrator.environment import safe
 from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.job.contained import start
 from orchestrator.job.rank import given
@@ -65,14 +66,14 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     own["TERM"] = os.environ.get("TERM", "dumb")  # of the terminal here; a job has none
     container = launch["container"]
     if not container:
-        return command, {**inherited, **own}, program.directory or str(attempt.folder)
+        return command, safe({**inherited, **own}), program.directory or str(attempt.folder)
     image = Path(container["image"])
     if container["stage"]:
         image = place(container["stage"], container["sha256"])
     started = start(container, image, command, own, inherited, attempt.rank_variables(rank))
     if started.file_text and not attempt.rank_variables(rank).exists():
         write_bytes(attempt.rank_variables(rank), started.file_text.encode("utf-8", "surrogateescape"))
-    return list(started.argv), started.environment, str(attempt.folder)
+    return list(started.argv), safe(started.environment), str(attempt.folder)
 
 
 def _meets(attempt: Attempt) -> tuple[str, int] | None:

@@ -102,7 +102,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
 def progress(run: RunFolder, attempt: Attempt) -> str:
     """' after step 57', or nothing before the first."""
     row = metrics.newest(metrics.read(run.metrics, LARGEST_TAIL_BYTES), "step")
-    return f" after step {row['step']}" if row and row["attempt"] == attempt.number else ""
+    return f" after step {row['step']}" if row and row["attempt"] == attempt.number and "step" in row else ""
 
 
 def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:

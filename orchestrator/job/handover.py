@@ -26,7 +26,7 @@ def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
         why = f"{wanted}, and whether attempt {number + 1} was submitted is not known: {error}"
         return End(State.CANCELLED, why, followed_by=number + 1)
     except TorusrunError as error:
-        to_do = f"`torusrun resume {run.run_id}` goes on with {following.on_nodes if following else 'them'}"
+        to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
         why = f"{wanted}, and {socket.gethostname()} could not submit the next attempt ({error})"
         return End(State.CANCELLED, f"{why}; {to_do}")
-    return End(State.CANCELLED, f"{wanted}: attempt {follower} goes on", followed_by=follower)
+    return End(State.CANCELLED, f"{wanted}: attempt {follower} continues", followed_by=follower)

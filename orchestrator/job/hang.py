@@ -79,7 +79,7 @@ def _culprits(placement: Placement, where: Mapping[int, Where]) -> tuple[State, 
     apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
     if apart and len(apart) < len(ranks):
         where_to = known[apart[0]].stack[0]
-        return State.FAILED, f"{_listed(names, apart)} is elsewhere than the others, which wait for it: at {where_to}"
+        return State.FAILED, f"{_listed(names, apart)} is not where the others wait for it: at {where_to}"
     frame = next((known[n].stack[0] for n in ranks if known[n].stack), "")
     return State.FAILED, "all ranks are at work or wait for one another" + (f", the first at {frame}" if frame else "")
 

@@ -26,11 +26,12 @@ from orchestrator.plans.kept import read_attempt
 from orchestrator.plans.plan import Plan
 from orchestrator.runs import allocation, ledger
 from orchestrator.runs.allocation import AskedOf, KeeperState
-from orchestrator.runs.events import CancelRequested, Ended
+from orchestrator.runs.events import CancelRequested, Ended, Submitted
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.records import End
 from orchestrator.shells.starting import starter
 from orchestrator.states import State
+from training.counted import counted
 
 LOOK_S = 0.1
 WAITING_LOOK_S = 1.0  # between looks whether attempts that wait are cancelled
@@ -120,8 +121,7 @@ class Keeper:
 
     def _given_back(self) -> End:
         self._refuse_waiting(self.closing)
-        told = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return End(State.COMPLETED, f"given back: {self.closing}; {told} ran in it")
+        return End(State.COMPLETED, f"given back: {self.closing}; {counted(self.attempts, 'attempt')} ran in it")
 
     def _stop(self, stop: StopReason) -> End:
         """End the attempt at work, and those that wait, and then the allocation."""
@@ -143,15 +143,22 @@ class Keeper:
         return End(stop.state, stop.reason, stop.certain)
 
     def _take(self, inbox: Path) -> None:
-        came = list(allocation.take(inbox))
-        for request in came:
+        for request in allocation.take(inbox):
             if not request.kill:
                 print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id} came", flush=True)
+                self._note_job(request)
                 self.waiting.append(request)
+                self._tell()
             elif self.busy and request.attempt == self.busy.attempt:
                 self._signal(signal.SIGKILL)
-        if came:
-            self._tell()
+
+    def _note_job(self, request: AskedOf) -> None:
+        """Write the job of an attempt into its ledger if its client did not, as when it was killed."""
+        number, job = request.attempt.number, allocation.job(self.folder)
+        with contextlib.suppress(SiteError):
+            if job and not ledger.last(ledger.events(request.run.ledger), Submitted, number):
+                noted = Submitted(number, job, self.plan.site.scheduler, looked_up=True)
+                ledger.append(request.run.ledger, noted)
 
     def _drop_cancelled(self) -> None:
         """End attempts that were cancelled while they waited."""
@@ -232,7 +239,7 @@ class Keeper:
                 os.killpg(self.child.pid, number)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        reason = f"told to end by {signal.Signals(number).name} from outside"
+        reason = f"received {signal.Signals(number).name} from outside"
         self.told = self.told or StopReason(State.CANCELLED, reason, certain=False)
 
     def _asked(self) -> StopReason | None:

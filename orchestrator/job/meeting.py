@@ -1,7 +1,8 @@
 """Where the ranks of a user's program meet: an address and a free port of rank 0's host, told through the attempt.
 
-Rank 0's wrapper keeps the port bound, without listening, as long as its program lives: the kernel gives it to nobody
-else, and the program's own store, which binds with SO_REUSEADDR as all of PyTorch's do, may listen on it.
+Rank 0's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to nobody
+who takes any port, and the program's own store, which binds with SO_REUSEADDR as all of PyTorch's do, may listen on it.
+So may another user of the host who names this port with that option: docs/security.md.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from orchestrator.errors import SiteError
 from orchestrator.runs.folder import Attempt
 
 MEND = (
-    "set '{key}' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH is where the "
-    "scheduler gives one, or ask for this one to be removed"
+    "set '{key}' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH if the "
+    "scheduler sets it, or have this one removed"
 )
 STAGE, WRITABLE = "container.stage", "container.writable"  # the keys that name folders on nodes
 

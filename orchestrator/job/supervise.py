@@ -17,10 +17,12 @@ from types import FrameType
 
 from orchestrator import defect, process, schedulers
 from orchestrator.containers import runtime
-from orchestrator.errors import TorusrunError
+from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.images import kept as image_kept
 from orchestrator.images.kept import Image
 from orchestrator.job import gather, stage
+from orchestrator.job.again import forget_first, settled_end
+from orchestrator.job.daemon import Daemon
 from orchestrator.job.in_allocation import in_allocation
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
@@ -37,7 +39,7 @@ from orchestrator.runs.events import CancelRequested, Ended, Started, Unordered
 from orchestrator.runs.files import write_text
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.log_times import Recorder, index_of
-from orchestrator.runs.records import End, is_done
+from orchestrator.runs.records import End, for_want_of_room, is_done, no_room
 from orchestrator.states import State
 
 PULSE_S = 5.0
@@ -57,7 +59,10 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
 
 
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
-    """The end that `work` comes to, or that it failed, written down for the attempt."""
+    """The end that `work` comes to, or that it failed, written down for the attempt; a settled end stays."""
+    if end := settled_end(run, attempt):
+        print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
+        return end
     try:
         end = work()
     except TorusrunError as error:
@@ -65,9 +70,12 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
     except Exception as error:
         traceback.print_exc()
         end = End(State.FAILED, defect.report(error, ["supervise"]))
+    if end.state is State.FAILED and no_room(run.folder):
+        end = replace(end, reason=for_want_of_room(end.reason))
     end.write(attempt.end)
     if end.certain:
-        ledger.append(run.ledger, Ended(attempt.number, end.state, end.reason))
+        with contextlib.suppress(SiteError):  # a full disk; the record is there
+            ledger.append(run.ledger, Ended(attempt.number, end.state, end.reason))
     return end
 
 
@@ -84,6 +92,7 @@ class Supervisor:
     def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
         self.parent = os.getppid()
+        self.daemon = Daemon()
         self.folder = run
         self.attempt = attempt
         self.times = times
@@ -118,8 +127,9 @@ class Supervisor:
         except Superseded as error:
             return End(State.CANCELLED, str(error))
         write_text(self.attempt.pulse, socket.gethostname() + "\n")
-        if end := self._wait_for_earlier():
+        if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
+        forget_first(self.folder, self.attempt)
         placement = self._place()
         image = image_kept.kept(self.folder)
         starter = launcher(self.plan, os.environ)
@@ -148,7 +158,8 @@ class Supervisor:
             from orchestrator.job.handover import hand_over  # with all that submits: half of what a start costs
 
             return hand_over(self.folder, self.attempt.number, self.plan)
-        return verdict(evidence, stop)
+        end = verdict(evidence, stop)
+        return end if schedulers.get(self.plan.site.scheduler).one_machine else self.daemon.blamed(end)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks
@@ -168,9 +179,12 @@ class Supervisor:
         )
 
     def _wait_for_earlier(self) -> End | None:
-        """Wait until no rank of an earlier attempt is at work: each ends once it sees this one. None when all have."""
+        """Wait until no rank of an earlier attempt is at work: each ends once it sees this one. None when all have.
+
+        Nor may a rank of an earlier start of this attempt be, if its scheduler began its job again.
+        """
         until_s = time.monotonic() + self.plan.site.kill_after_s + EARLIER_S
-        for number in range(1, self.attempt.number):
+        for number in range(1, self.attempt.number + 1):
             earlier = self.folder.attempt(number)
             while claim.held(earlier):
                 if stop := self._asked():
@@ -227,7 +241,7 @@ class Supervisor:
         return place(self.plan.grid, given, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        reason = f"told to end by {signal.Signals(number).name} from outside"
+        reason = f"received {signal.Signals(number).name} from outside"
         state = State.CANCELLED
         if os.getppid() != self.parent:
             state, reason = State.FAILED, "the shell of its job was killed, and its ranks were stopped"

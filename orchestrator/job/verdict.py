@@ -17,6 +17,7 @@ from orchestrator.job.witness import Words
 from orchestrator.placement.mapping import Placement, same_host
 from orchestrator.runs.records import End, Meaning, RankEnd, signal_name
 from orchestrator.states import State
+from training.counted import all_of
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
 NOT_DONE = "the training did not record that it is done"
@@ -124,13 +125,13 @@ def failed(ends: Collection[RankEnd]) -> bool:
 
 def verdict(evidence: Evidence, stop: StopReason | None) -> End:
     """The attempt's end."""
-    ranks = evidence.placement.grid.ranks
+    every = all_of(evidence.placement.grid.ranks, "rank")
     unproven = evidence.well and not evidence.needs_record
     if evidence.done or (unproven and (evidence.says_later or not stop)):
         all_well = evidence.well and not evidence.stayed
-        return End(State.COMPLETED, f"all {ranks} ranks ended well" if all_well else _done(evidence))
+        return End(State.COMPLETED, f"{every} ended well" if all_well else _done(evidence))
     if evidence.well and evidence.needs_record:
-        return End(State.FAILED, f"all {ranks} ranks ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
+        return End(State.FAILED, f"{every} ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
     if stop:
         return End(stop.state, f"{stop.reason}{evidence.at}", stop.certain)
     return (
@@ -142,7 +143,7 @@ def verdict(evidence: Evidence, stop: StopReason | None) -> End:
         or _silent_ranks(evidence)
         or _only_cut_off(evidence)
         or _later(evidence)
-        or End(State.CANCELLED, f"the ranks were told to stop from outside{evidence.at}", certain=False)
+        or End(State.CANCELLED, f"the ranks received a request to stop from outside{evidence.at}", certain=False)
     )
 
 
@@ -179,7 +180,7 @@ def _later(evidence: Evidence) -> End | None:
     if evidence.needs_record or not stopped:
         return None
     first = min(stopped, key=lambda end: end.ended_s)
-    return End(State.CANCELLED, f"{first.words}{evidence.at}; `torusrun resume` goes on")
+    return End(State.CANCELLED, f"{first.words}{evidence.at}; `torusrun resume` continues the run")
 
 
 def _killed_launcher(evidence: Evidence) -> End | None:
@@ -192,7 +193,11 @@ def _killed_launcher(evidence: Evidence) -> End | None:
 
 def _failed_launcher(evidence: Evidence) -> End | None:
     """A launcher that failed before any rank left a record: its last words say more than anybody else can."""
-    if evidence.ends or evidence.told or not evidence.launcher_code or not evidence.launcher.last:
+    if evidence.ends or evidence.told or not evidence.launcher_code:
+        return None
+    if evidence.launcher.unreached:
+        return End(State.FAILED, evidence.launcher.unreached, certain=False)
+    if not evidence.launcher.last:
         return None
     how = f"the launcher ended with exit code {evidence.launcher_code}, and no rank left a record"
     return End(State.FAILED, f"{how}{evidence.at}: {evidence.launcher.last}", certain=False)

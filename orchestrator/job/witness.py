@@ -9,6 +9,7 @@ import re
 
 from orchestrator.launchers import FAMILIES
 from orchestrator.launchers.launcher import Words
+from orchestrator.schedulers.remote import FAILED
 
 __all__ = ["Words", "words"]
 
@@ -24,7 +25,8 @@ def words(text: str) -> Words:
     for launcher in FAMILIES:
         lost |= launcher.lost(text)
         killed |= launcher.killed(text)
-    return Words(lost, killed, last(text))
+    ours = next((line for line in text.splitlines() if line.startswith(FAILED)), "")
+    return Words(lost, killed, last(text), ours.removeprefix(OURS))
 
 
 def last(text: str) -> str:

@@ -34,11 +34,13 @@ class Launch:
 @dataclass(frozen=True)
 class Words:
     """What a launcher wrote: hosts that it lost, each with the line that says so; ranks that a signal ended, with its
-    number; and the last thing that it said, on one line."""
+    number; the last thing that it said, on one line; and why our remote shell reached no other host, which it cannot
+    know."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
     killed: Mapping[int, int] = field(default_factory=dict)
     last: str = ""
+    unreached: str = ""
 
 
 class Launcher(ABC):

@@ -16,6 +16,7 @@ from orchestrator.placement.problem import PlacementProblem
 from orchestrator.placement.rings import Rings
 from orchestrator.placement.search import anneal, descend
 from orchestrator.placement.spares import without_spares
+from training.counted import counted
 
 EFFORT = 240_000  # pairs of positions looked at, shared out among starts and rounds
 LARGE = 200  # positions, from which on a sixth of the effort is spent: construction is worth more there
@@ -61,7 +62,9 @@ def arrange(
     order = tuple(host.name for host in tree.order(kinds))
     spares = tuple(host.name for host in known if host.name not in set(order))
     if len(order) != rings.positions:
-        raise SiteError(f"a grid of {'x'.join(map(str, dims))} needs {rings.positions} hosts, not {len(order)}")
+        raise SiteError(
+            f"a grid of {'x'.join(map(str, dims))} needs {counted(rings.positions, 'host')}, not {len(order)}"
+        )
     bound_s = problem.bound[0] * problem.unit_s
     return Arrangement(
         rings, order, spares, loads(rings, cluster, order), bound_s, cut_bound_s_per_byte(tree), optimal

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from training.counted import counted
+
 LISTED = 12  # shapes that a message offers
 MOST_LEVELS = 3
 
@@ -40,9 +42,9 @@ class Grid:
         """'2 groups of 16 rows of 4 ranks'."""
         row, *above = self.dims
         if not above:
-            return f"{row} ranks in one group"
-        groups = [f"{count} {name} of " for count, name in zip(above, ("rows", "groups"), strict=False)]
-        return "".join(reversed(groups)) + f"{row} ranks"
+            return f"{counted(row, 'rank')} in one group"
+        groups = [f"{counted(count, name)} of " for count, name in zip(above, ("row", "group"), strict=False)]
+        return "".join(reversed(groups)) + counted(row, "rank")
 
 
 def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid | None:
@@ -58,7 +60,9 @@ def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid
         nearest = sorted(heapq.nsmallest(LISTED, fitting, key=lambda shape: _distance(shape, dims)))
         listed = ", ".join(str(Grid(shape)) for shape in nearest)
         most = f" (the nearest of {len(fitting)})" if len(fitting) > LISTED else ""
-        raise ValueError(f"a grid of {grid} has {grid.ranks} ranks, the run has {ranks}; these fit: {listed}{most}")
+        raise ValueError(
+            f"a grid of {grid} has {counted(grid.ranks, 'rank')}, the run has {ranks}; these fit: {listed}{most}"
+        )
     return grid
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.errors import SiteError
 from orchestrator.placement.grid import Grid
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
     order = list(dict.fromkeys(hosts))
     if len(order) * ranks_per_node != grid.ranks:
         raise SiteError(
-            f"the scheduler gave {len(order)} hosts ({', '.join(order)}); a grid of {grid} with {ranks_per_node} "
-            f"ranks per node needs {grid.ranks // ranks_per_node}"
+            f"the scheduler gave {counted(len(order), 'host')} ({', '.join(order)}); a grid of {grid} with "
+            f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
         )
     return Placement(
         grid,

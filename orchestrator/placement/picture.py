@@ -8,6 +8,7 @@ from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement
 from orchestrator.placement.drawing import Drawing, Rack, drawing
 from orchestrator.placement.grid import Grid
+from training.counted import counted
 
 BAR = 24
 WIDEST = 72
@@ -17,7 +18,7 @@ def picture(arrangement: Arrangement, cluster: Cluster) -> str:
     """The rows of nodes, equal ones drawn once, above the racks; '<' marks the hottest link."""
     drawn = drawing(arrangement, cluster)
     grid, per_node = Grid(arrangement.rings.dims), arrangement.rings.ranks_per_node
-    head = f"{grid.words}, {per_node} ranks to a node; {_title(arrangement)}"
+    head = f"{grid.words}, {counted(per_node, 'rank')} to a node; {_title(arrangement)}"
     return "\n".join([head, *_rows(drawn), "", *_racks(drawn, arrangement), *_hottest_host(arrangement)])
 
 
@@ -49,7 +50,7 @@ def _racks(drawn: Drawing, arrangement: Arrangement) -> list[str]:
 
 
 def _rack(rack: Rack, most_s: float) -> str:
-    name = f"{rack.mark}  {rack.name:16}{rack.hosts:4} nodes"
+    name = f"{rack.mark}  {rack.name:16}{counted(rack.hosts, 'node'):>10}"
     if rack.uplink is None:
         return f"{name}  nothing leaves it"
     bar = "#" * max(1, round(BAR * rack.uplink.s_per_byte / most_s))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.cluster.model import Cluster
 from orchestrator.placement.arrange import Arrangement
 from orchestrator.placement.fabric import Fabric, fabric
+from training.counted import counted
 
 OVERSUBSCRIBED = 1.05  # from which on it is worth a word
 
@@ -27,9 +28,9 @@ def _levels(dims: tuple[int, ...], per_node: int) -> str:
     if row == per_node:
         what = "a row is a node"
     elif row % per_node == 0:
-        what = f"a row is {row // per_node} nodes"
+        what = f"a row is {counted(row // per_node, 'node')}"
     else:
-        what = f"a node has {per_node // row} rows"
+        what = f"a node has {counted(per_node // row, 'row')}"
     return f"{len(dims)} levels: {what}"
 
 

@@ -11,6 +11,7 @@ from orchestrator.placement.construct import candidates
 from orchestrator.placement.fabric import fabric
 from orchestrator.placement.problem import PlacementProblem
 from orchestrator.placement.rings import Rings
+from training.counted import counted
 
 
 def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> list[Host]:
@@ -23,8 +24,8 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
     spare = len(whole) - rings.positions
     if spare < 0:
         broken = [host.name for host in hosts if host.gpus < rings.ranks_per_node]
-        lame = f"; fewer than {rings.ranks_per_node} GPUs work on {', '.join(broken)}" if broken else ""
-        raise SiteError(f"the grid needs {rings.positions} hosts, {len(whole)} are usable{lame}")
+        lame = f"; fewer than {counted(rings.ranks_per_node, 'GPU')} work on {', '.join(broken)}" if broken else ""
+        raise SiteError(f"the grid needs {counted(rings.positions, 'host')}, {len(whole)} are usable{lame}")
     if spare == 0:
         return whole
     return min(_choices(rings, cluster, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))

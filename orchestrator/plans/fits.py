@@ -10,7 +10,7 @@ from orchestrator import schedulers
 from orchestrator.containers import source
 from orchestrator.errors import UserError
 from orchestrator.placement.grid import asked
-from orchestrator.plans import fits_command
+from orchestrator.plans import fits_command, fits_files, fits_mpi
 from orchestrator.plans.stretches import Stretch, stretches
 from orchestrator.schedulers.interface import not_plain
 from orchestrator.spec.load import Loaded
@@ -18,6 +18,7 @@ from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.counted import counted
 from training.recipe import fits as recipe
 from training.recipe import options
 from training.recipe.names import SCHEDULES
@@ -39,15 +40,22 @@ class Misfit(NamedTuple):
         return f"{self.message}; {self.advice}" if self.advice else self.message
 
 
-def check(loaded: Loaded) -> None:
-    """Raise SpecError with all that does not fit in a run and its site."""
+def check(loaded: Loaded, *, later: bool = False) -> None:
+    """Raise SpecError with all that does not fit in a run and its site.
+
+    A run that begins `later` follows other runs, which may make its files, or starts in a held allocation.
+    """
     try:
         schedulers.get(loaded.site.scheduler)
     except UserError as error:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
     problems = [loaded.problem(misfit.key, str(misfit)) for misfit in misfits(loaded.run, loaded.site)]
-    of_command = fits_command.misfits(loaded.run, loaded.marks, absolute(loaded.source).parent)
+    folder = absolute(loaded.source).parent
+    of_command = fits_command.misfits(loaded.run, loaded.marks, folder)
     problems += [loaded.problem(key, message) for key, message in of_command]
+    for looked_for in (fits_files.misfits, fits_mpi.misfits):
+        found = looked_for(loaded.run, loaded.site, folder, later=later)
+        problems += [loaded.problem(key, message) for key, message in found]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(loaded.run, loaded.site)]
     if problems:
         raise SpecError(problems)
@@ -58,9 +66,6 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     found = stretches(run)
     on_nodes = [_on_nodes(replace(run, nodes=stretch.nodes), site, stretch) for stretch in found]
     yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
-    if not run.command and run.train.schedule.warmup_epochs > run.train.epochs:
-        key = "train.schedule.warmup_epochs"
-        yield Misfit(key, f"{key!r} is longer than the {run.train.epochs} epochs of the run")
     if not run.command:
         yield from _schedule(run.train)
         yield from (Misfit(key, message) for key, message in options.complaints(run.train))
@@ -89,7 +94,9 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
     elif site.launcher == "spawn" and run.nodes != 1:
         yield Misfit(key, f"'{key}' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
     if ranks > MOST_RANKS:
-        most = f"{run.nodes} nodes of {ranks_per_node} ranks are {ranks}; the most is {MOST_RANKS}"
+        most = (
+            f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"
+        )
         yield Misfit(key, f"'{key}': {most}")
         return
     try:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from orchestrator.spec.paths import absolute
-from orchestrator.spec.run import RunSpec
+from orchestrator.spec.run import NO_CODE, RunSpec
+from training.recipe.near import did_you_mean
 
-NO_CODE = "none"
+NEITHER = (
+    "there is neither 'train' nor 'command'; add 'train: {data: digits}' for torusrun's training, or "
+    "'command: [python, train.py]' for a program of yours"
+)
 OF_CODE = ("code", "code_limit")
 OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
+GROUPS = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")  # of metrics.pattern
+LONGEST_PATTERN = 1000  # characters
 
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
@@ -24,7 +31,7 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
             if key in written:
                 yield key, f"{key!r} belongs to a 'command', or to a 'train' with a function of yours (module:function)"
     if not run.command:
-        yield from _without_command(written)
+        yield from _without_command(run, written)
         return
     if any(key == "train" or key.startswith("train.") for key in written):
         yield "train", "'train' and 'command' exclude each other: the ranks run one of them; leave one out"
@@ -34,10 +41,21 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
     if _leaves_the_code(run.checkpoints.folder or "ckpt"):
         yield "checkpoints.folder", "'checkpoints.folder' must be a folder below the code, or an absolute path"
+    yield from _of_pattern(run.metrics.pattern or "")
     codes = run.exit_codes
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:
         yield "exit_codes", f"'exit_codes': {min(twice)} means two things; name each code once"
+
+
+def _of_pattern(pattern: str) -> Iterator[tuple[str, str]]:
+    key = "metrics.pattern"
+    if len(pattern) > LONGEST_PATTERN:
+        yield key, f"{key!r} must have at most {LONGEST_PATTERN} characters, and has {len(pattern)}"
+    for name in re.compile(pattern).groupindex:
+        if name not in GROUPS:
+            hint = did_you_mean(name, GROUPS)
+            yield key, f"{key!r} has an unknown group {name!r}{hint} (groups: {', '.join(GROUPS)})"
 
 
 def _leaves_the_code(folder: str) -> bool:
@@ -45,7 +63,9 @@ def _leaves_the_code(folder: str) -> bool:
     return not os.path.isabs(folder) and os.path.normpath(folder).split(os.sep)[0] in (os.curdir, os.pardir)
 
 
-def _without_command(written: Collection[str]) -> Iterator[tuple[str, str]]:
+def _without_command(run: RunSpec, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    if "train" not in written and run.program == "train":
+        yield "", NEITHER
     for key in OF_A_COMMAND:
         if key in written:
             yield key, f"{key!r} belongs to a 'command', and this run has none"

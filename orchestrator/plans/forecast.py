@@ -26,6 +26,7 @@ from orchestrator.predict.forecast import Asked, Communication, Forecast, PhaseS
 from orchestrator.predict.networks import network, with_ranks_per_node
 from orchestrator.predict.step import norms_s
 from orchestrator.predict.workload import Workload, workload, workload_of
+from training.counted import counted
 from training.recipe.train import Train
 from training.schedule.phases import Course
 
@@ -152,7 +153,7 @@ def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tupl
     """
     names = list(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
-        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(names)}")
+        raise UserError(f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(names)}")
     known = profile.cluster(plan.site, names)
     plan = with_grid(plan, names, known, workload=workload)
     if known:

@@ -21,7 +21,7 @@ def with_expected_grid(plan: Plan, workload: str | None = None) -> Plan:
     if plan.has_grid:
         return plan
     hosts = expected(plan.site, plan.run.nodes)
-    where = f"{hosts.assumed}; the job chooses again for the hosts it is given"
+    where = f"{hosts.assumed}; the job chooses again for its hosts"
     return _chosen(plan, hosts.names, hosts.cluster, where, workload)
 
 

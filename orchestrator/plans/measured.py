@@ -15,6 +15,7 @@ from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def words(place: Path, found: Found) -> str:
     lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
     for fit in found.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
-        how = f"{fit.rows} sizes over {fit.ranks} ranks, worst error {fit.worst_percent:.1f} %"
+        how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
         lines.append(f"{fit.link:10}{bandwidth} and {latency} ({how})")
     return "\n".join([*lines, f"kept in {place}"])
 
@@ -80,6 +81,7 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     values["step_us"] = {**(before.step_us if before else {}), found.model: round(found.step_us, 3)}
     values["image_us"] = {**(before.image_us if before else {}), found.model: round(found.image_us, 3)}
-    return "# Written by torusrun calibrate; it is believed before the site's file. Remove it to be rid of it.\n" + str(
-        yaml.safe_dump(values, sort_keys=False)
+    return (
+        "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
+        + str(yaml.safe_dump(values, sort_keys=False))
     )

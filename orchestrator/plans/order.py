@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import SiteError
 from orchestrator.plans.plan import Plan
+from training.counted import counted
 
 if TYPE_CHECKING:
     from orchestrator.cluster.model import Cluster
@@ -33,7 +34,9 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
     """
     names = tuple(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
-        raise SiteError(f"the scheduler gave {len(names)} hosts ({', '.join(names)}); the run takes {plan.run.nodes}")
+        raise SiteError(
+            f"the scheduler gave {counted(len(names), 'host')} ({', '.join(names)}); the run takes {plan.run.nodes}"
+        )
     if plan.site.topology is None and plan.has_grid:
         return OrderedHosts(plan, names)
     try:

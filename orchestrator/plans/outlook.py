@@ -19,6 +19,7 @@ from orchestrator.placement.svg import svg
 from orchestrator.plans.gradient import backend_of, gradient_of, summed
 from orchestrator.plans.grid import with_grid
 from orchestrator.plans.plan import Plan
+from training.counted import counted
 
 SHOWN = 3
 
@@ -98,7 +99,9 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         )
     given = list(dict.fromkeys(hosts))
     if len(given) < plan.run.nodes:
-        raise UserError(f"the run takes {plan.run.nodes} nodes; these are {len(given)}: {fold(given)[:200]}")
+        raise UserError(
+            f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(given)}: {fold(given)[:200]}"
+        )
     plan = with_grid(plan, given, known)
     arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
     (size_bytes, _), backend = gradient_of(plan.run), backend_of(plan)

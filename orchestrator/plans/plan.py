@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +14,11 @@ from orchestrator.containers import source
 from orchestrator.errors import UserError
 from orchestrator.placement.grid import Grid, asked
 from orchestrator.plans.fits import check
-from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.recipe import filled_in
 from orchestrator.plans.stretches import for_first_attempt
 from orchestrator.spec.load import Loaded, load
-from orchestrator.spec.paths import absolute, expanded
-from orchestrator.spec.run import RunSpec
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.run import NO_CODE, RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
 from training.recipe.changes import Change
@@ -54,6 +52,7 @@ class Plan:
     chosen: ChosenGrid | None = None
     stretch: tuple[float, float] | None = None
     recipe_changes: tuple[Change, ...] = ()
+    sources: tuple[str, ...] = ()  # the files of the run and its site; none for a plan that was kept
 
     @property
     def ranks_per_node(self) -> int:
@@ -102,6 +101,11 @@ class Plan:
         return {**self.site.env, **self.run.env}
 
     @property
+    def secret_files(self) -> tuple[str, ...]:
+        """The files that hold values of `env`, if there are any: no copy of them is for others."""
+        return self.sources if self.environment else ()
+
+    @property
     def recipe(self) -> dict[str, Any] | None:
         """The recipe that the run names and what it changes of it, as JSON."""
         if self.run.train.recipe is None or self.run.command:
@@ -126,18 +130,28 @@ class Plan:
         }
 
 
-def plan(path: str | Path, *, site: str | None = None, settings: Sequence[str] = (), run_id: str | None = None) -> Plan:
+def plan(
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    run_id: str | None = None,
+    later: bool = False,
+) -> Plan:
     """Compute the plan of the run file at `path`; `run_id` is given where it was chosen elsewhere.
 
+    `later` says that it begins after other runs or in a held allocation: files that are missing now may be there then.
     Raises SpecError where the run does not fit together.
     """
     loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
-    check(loaded)
+    check(loaded, later=later)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
     run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     folder = absolute(loaded.site.runs) / run_id
-    python = str(expanded(loaded.site.python)) if loaded.site.python else sys.executable
-    return Plan(run_id, run, loaded.site, folder, python, loaded.text, recipe_changes=changes)
+    return Plan(
+        run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
+        sources=(loaded.source, loaded.site_source),
+    )  # fmt: skip
 
 
 def _with_nodes(loaded: Loaded) -> Loaded:

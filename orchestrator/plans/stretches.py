@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.spec.run import RunSpec
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Stretch:
     @property
     def on_nodes(self) -> str:
         """'1 node' or '4 nodes'."""
-        return f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
+        return counted(self.nodes, "node")
 
 
 def stretches(run: RunSpec) -> tuple[Stretch, ...]:

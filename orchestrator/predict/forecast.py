@@ -11,6 +11,7 @@ from orchestrator.predict import epochs
 from orchestrator.predict.compute import BACKWARD_SHARE, Device
 from orchestrator.predict.step import Step, step
 from orchestrator.predict.workload import Workload
+from training.counted import counted
 
 SCHEMA = 1
 GROUPED = "gradients go in the groups of the exact plan while backward runs"
@@ -160,7 +161,7 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
         for level in asked.network.levels
     )
     trained = asked.workload
-    norms = (f"batch norm over {trained.norm_ranks} ranks: {NORMS}",) if trained.norms else ()
+    norms = (f"batch norm over {counted(trained.norm_ranks, 'rank')}: {NORMS}",) if trained.norms else ()
     sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log
 
+from training.counted import counted
+
 Curves = Mapping[str, Sequence[tuple[float, float]]]  # name: (GPUs, seconds)
 COLOURS = ("#c0392b", "#2471a3", "#229954", "#af601a", "#7d3c98", "#17202a", "#7f8c8d")
 
@@ -18,23 +20,23 @@ def characters(curves: Curves, width: int = 72, height: int = 18) -> str:
             row, column = height - 1 - round(up * (height - 1)), round(right * (width - 1))
             cells[row][column] = name[0] if cells[row][column] in (" ", name[0]) else "*"
     lines = ["".join(row).rstrip() for row in cells]
-    first, last = _ends(curves)
+    first, last = (counted(round(end), "GPU") for end in _ends(curves))
     legend = ", ".join(f"{name[0]} {name}" for name in curves)
-    foot = f"{first:,.0f} GPUs".ljust(width - 14) + f"{last:,.0f} GPUs".rjust(14)
+    foot = first.ljust(width - 14) + last.rjust(14)
     return "\n".join([f"{high * 1e3:.2f} ms", *lines, f"{low * 1e3:.2f} ms", foot, legend + ", * several"])
 
 
 def svg(curves: Curves, width: int = 720, height: int = 420) -> str:
     """The same as a picture."""
     low, high = _range(curves)
-    first, last = _ends(curves)
+    first, last = (counted(round(end), "GPU") for end in _ends(curves))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="8" y="24">{high * 1e3:.2f} ms</text><text x="8" y="{height - 40}">{low * 1e3:.2f} ms</text>',
-        f'<text x="80" y="{height - 14}">{first:,.0f} GPUs</text>',
-        f'<text x="{width - 120}" y="{height - 14}" text-anchor="end">{last:,.0f} GPUs</text>',
+        f'<text x="80" y="{height - 14}">{first}</text>',
+        f'<text x="{width - 120}" y="{height - 14}" text-anchor="end">{last}</text>',
     ]
     for index, (name, points) in enumerate(curves.items()):
         colour = COLOURS[index % len(COLOURS)]

@@ -38,6 +38,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
         plan.run.command,
         environment={
             **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
+            "PYTHONUNBUFFERED": "1",  # what Python prints is in the log at once
             **plan.environment,
             "PYTHONPATH": _python_path(plan, directory, for_scripts),
             "TORUSRUN_CHECKPOINTS": str(kept),

@@ -12,6 +12,7 @@ from orchestrator.recipes.curve import MARGIN, axis, curve
 from orchestrator.recipes.listing import facts
 from orchestrator.recipes.marks import NO_BREAK, legend, weakest, with_mark
 from orchestrator.spec.write import as_written
+from training.counted import counted
 from training.recipe.changes import Change
 from training.recipe.files import Mark, Published
 from training.recipe.train import Train
@@ -82,7 +83,7 @@ class Shown:
 
     def _where(self) -> str:
         data = "as published" if not self.changes else f"on {self.train.data.name}"
-        return f"schedule, {data}: {self.ranks:,} ranks, {self.train_samples:,} images in an epoch"
+        return f"schedule, {data}: {counted(self.ranks, 'rank')}, {counted(self.train_samples, 'image')} in an epoch"
 
     def _schedule(self) -> str:
         """A column for each value that changes, then the values that stay."""

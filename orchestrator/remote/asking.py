@@ -7,19 +7,46 @@ import contextlib
 import json
 import secrets
 import sys
-from collections.abc import Callable, Mapping
-from typing import IO, Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, TypeVar
 
 from orchestrator import private
 from orchestrator.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
-from orchestrator.remote.session import Lasting
+from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
+from orchestrator.remote.replies import NewOutput
+from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.values import received
+from orchestrator.terminal.plain import plain, say
 
 Take = Callable[[bytes], object]
+Kind = TypeVar("Kind")
+Link = Session | Lasting
 LOOKS_S = 2.0
+EMPTY_S = 0.02  # after an answer with nothing: one that did not wait for something does not keep us busy
+LONGEST_S = 2 * 3600.0  # for an answer, as to a submission that builds an image first
+QUIET_S = 30.0  # before the user learns that an answer is waited for
+LARGEST_BYTES = 64 << 20  # of an answer: the metrics of a run may be so long
+
+
+class Gathered:
+    """What a call writes, kept. Raises BadAnswer where that is too much."""
+
+    def __init__(self, host: LoginHost, most_bytes: int) -> None:
+        self._host, self._most_bytes, self.content = host, most_bytes, bytearray()
+
+    def __call__(self, data: bytes) -> None:
+        if len(self.content) + len(data) > self._most_bytes:
+            raise BadAnswer(f"{self._host.address}: it writes more than {self._most_bytes:,} bytes as an answer")
+        self.content += data
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(errors="replace")
 
 
 def call(
-    link: Lasting,
+    link: Link,
     argv: list[str],
     request: Mapping[str, Any],
     out: Take,
@@ -31,7 +58,7 @@ def call(
 
     A call of the same name is not made twice. `between` is called before each question, and says for how many seconds
     the login node may wait for something to answer. `err` gets what it writes to its standard error.
-    Raises Gone when the call is gone, LinkLost when the link is.
+    Raises Gone when the call is gone, LinkLost when the link is, BadAnswer for answers that cannot be.
     """
     link.ask({"ask": "start", "call": name, "argv": argv}, json.dumps(request).encode())
     out_at = err_at = 0
@@ -39,50 +66,78 @@ def call(
         while True:
             wait_s = between()
             answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
-            out_at, err_at = out_at + answer["out"], err_at + answer["err"]
-            if answer["out"]:
-                out(data[: answer["out"]])
-            if answer["err"]:
-                err(data[answer["out"] :])
+            new = _new(link.host, answer, data)
+            out_at, err_at = out_at + new.out, err_at + new.err
+            if new.out:
+                out(data[: new.out])
+            if new.err:
+                err(data[new.out :])
             if data:
                 continue
-            if answer["gone"]:
+            if new.gone:
                 raise Gone(f"{link.host.address}: what was begun there is gone, as after a restart of the login node")
-            if answer["exit"] is not None:
-                break
+            if new.exit is not None:
+                return new.exit
+            time.sleep(EMPTY_S)
     except KeyboardInterrupt:
         with contextlib.suppress(SiteError):
             link.ask({"ask": "stop", "call": name})
         raise
-    return int(answer["exit"])
 
 
-class Gone(SiteError):
+def _new(host: LoginHost, answer: dict[str, Any], data: bytes) -> NewOutput:
+    """What an answer to `read` says. Raises BadAnswer for numbers that do not fit together."""
+    new = received(host, NewOutput, answer)
+    if min(new.out, new.err) < 0 or new.out + new.err != len(data) or not 0 <= (new.exit or 0) < 256:
+        raise BadAnswer(f"{host.address}: its answer does not fit together: {new}, and {len(data)} bytes")
+    return new
+
+
+class Gone(Unanswered):
     """The call ended without an exit code."""
 
 
-def answer(link: Lasting, request: Mapping[str, Any], name: str = "") -> dict[str, Any]:
-    """What `there` answers to a request; what it says on the way is shown.
+def answer(
+    link: Link,
+    request: Mapping[str, Any],
+    kind: type[Kind],
+    name: str = "",
+    *,
+    text: Callable[[str], str] = plain,
+    within_s: float = LONGEST_S,
+) -> Kind:
+    """What `there` answers to a request, as a record of this kind; what it says on the way is shown.
 
-    What is named is kept there, so that it is found when it is asked for again. Raises UserError or SiteError with what
-    it says is wrong.
+    What is named is kept there, so that it is found when it is asked for again. `text` is applied to every string of
+    the answer. Raises UserError or SiteError with what it says is wrong, Unanswered for what is no such answer.
     """
     kept, name = bool(name), name or secrets.token_hex(12)
-    out, err = bytearray(), bytearray()
-    code = call(link, ["orchestrator.remote.there.actions"], request, out.extend, err.extend, name)
+    out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
+    waits = _waiting(link.host, within_s)
+    code = call(link, ["orchestrator.remote.there.actions"], request, out, err, name, lambda: next(waits))
     if not kept:
         link.ask({"ask": "forget", "call": name})
-    said = err.decode(errors="replace").strip()
+    said = err.text.strip()
     if code:
         error: type[TorusrunError] = UserError if code == USER_MISTAKE else SiteError
         raise error(f"{link.host.address}: {said.removeprefix('torusrun: ') or f'it ended with exit code {code}'}")
     if said:
         print(private.plain(said), file=sys.stderr)
-    found: dict[str, Any] = json.loads(out)
-    return found
+    return received(link.host, kind, out.content, text)
 
 
-def verb(link: Lasting, argv: list[str]) -> int:
+def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
+    """The waits for `call`. Raises Unanswered after `within_s`, and says before that it waits."""
+    began_s, quiet = time.monotonic(), True
+    while (waited_s := time.monotonic() - began_s) <= within_s:
+        if quiet and waited_s > QUIET_S:
+            quiet = False
+            say(f"{host.address} is at work and has not answered yet")
+        yield LOOKS_S
+    raise Unanswered(f"{host.address}: it has not answered within {within_s:g} s")
+
+
+def verb(link: Link, argv: list[str]) -> int:
     """Run a verb on the login node as if it ran here; its exit code."""
     name = secrets.token_hex(12)
     code = call(link, ["orchestrator", *argv], {}, shown(sys.stdout), shown(sys.stderr), name)

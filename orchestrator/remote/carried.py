@@ -13,13 +13,16 @@ from orchestrator.attempts.create import written
 from orchestrator.code.freeze import freeze
 from orchestrator.containers import source
 from orchestrator.errors import UserError
-from orchestrator.plans.fits_command import NO_CODE
 from orchestrator.plans.plan import Plan
+from orchestrator.remote.links.host import BadAnswer
+from orchestrator.remote.replies import Missing
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.there import sent
+from orchestrator.remote.values import received
 from orchestrator.runs import provenance
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute
+from orchestrator.spec.run import NO_CODE
 from orchestrator.spec.write import as_written
 
 PIECE_BYTES = 1 << 18
@@ -59,10 +62,15 @@ def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None
     """Freeze the code and send the files that are not there yet; how the request names it, None where there is none."""
     if not planned.code:
         return None
-    frozen = freeze(planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned))
+    frozen = freeze(
+        planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned), secret=planned.secret_files
+    )
     entries = sent.listing(copy)
     files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}
-    for sha256 in link.ask({"ask": "missing", "sha256s": sorted(files)})[0]["missing"]:
+    lacking = received(link.host, Missing, link.ask({"ask": "missing", "sha256s": sorted(files)})[0]).missing
+    for sha256 in lacking:
+        if sha256 not in files:
+            raise BadAnswer(f"{link.host.address}: it wants a file that it was not offered")
         _send(link, sha256, files[sha256])
     record = frozen.record()
     origin = {key: record[key] for key in ("source", "commit", "dirty", "notes")}

@@ -2,65 +2,96 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 
-from orchestrator.errors import SiteError, UserError
+from orchestrator.errors import SiteError
 from orchestrator.private import OTHERS_WRITE, open_regular
 from orchestrator.remote import asking
 from orchestrator.remote.known import Known
+from orchestrator.remote.links.frames import PIECE_BYTES
+from orchestrator.remote.links.host import BadAnswer, LinkLost
+from orchestrator.remote.replies import Listed
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.there.sent import SentEntry, checksum
+from orchestrator.remote.there.sent import SentEntry
 from orchestrator.remote.verbs import PATIENCE_S
-from orchestrator.runs.collect import give_name
+from orchestrator.runs.collect import collecting
 from orchestrator.spec.paths import absolute
+
+COPIED_S = 86400.0  # for the copy over there: checkpoints may be large, and the file system slow
+BLOCK_BYTES = 4096  # what the smallest file takes
 
 
 def collect(run: Known, into: Path, checkpoints: str) -> Path:
     """Copy a run into the new folder `into`, whole or not at all; `checkpoints` as `torusrun collect` has it.
 
-    Raises UserError when `into` exists, SiteError when the copy fails.
+    Raises UserError when `into` exists, SiteError when the copy fails or there is no room for it.
     """
-    into = absolute(into)
-    if os.path.lexists(into):
-        raise UserError(f"{into} exists already; name a new folder")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".torusrun-", dir=into.parent))
     name = f"collect-{secrets.token_hex(12)}"
+    with collecting(into) as partial, Lasting(run.host, PATIENCE_S) as link, _forgotten(link, name):
+        request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
+        entries = asking.answer(link, request, Listed, name, text=str, within_s=COPIED_S).entries
+        _check_room(link, entries, partial)
+        for entry in entries:
+            _fetch(link, name, entry, partial)
+    return absolute(into)
+
+
+@contextmanager
+def _forgotten(link: Lasting, call: str) -> Iterator[None]:
+    """Within, a copy is fetched; then it is removed over there, unless the link is lost."""
     try:
-        with Lasting(run.host, PATIENCE_S) as link:
-            request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
-            entries = [SentEntry(**values) for values in asking.answer(link, request, name)["entries"]]
-            for entry in entries:
-                _fetch(link, name, entry, partial)
-            link.ask({"ask": "forget", "call": name})
-        give_name(partial, into)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return into
+        yield
+    except LinkLost:
+        raise
+    except Exception:
+        with suppress(SiteError):
+            link.ask({"ask": "forget", "call": call})
+        raise
+    link.ask({"ask": "forget", "call": call})
+
+
+def _check_room(link: Lasting, entries: Sequence[SentEntry], folder: Path) -> None:
+    """Raises SiteError if there is no room for the announced bytes."""
+    if any(entry.size_bytes < 0 for entry in entries):
+        raise BadAnswer(f"{link.host.address}: it announces a file of less than 0 bytes")
+    needed, free = sum(entry.size_bytes + BLOCK_BYTES for entry in entries), shutil.disk_usage(folder).free
+    if needed > free:
+        raise SiteError(
+            f"{folder.parent}: {free / 2**30:.2f} GiB are free, and the run takes {needed / 2**30:.2f} GiB: make room, "
+            "collect into another file system, or leave checkpoints out (--checkpoints none)"
+        )
 
 
 def _fetch(link: Lasting, call: str, entry: SentEntry, into: Path) -> None:
     """One file or folder. Raises SiteError unless it is what was listed."""
-    path = into / entry.name
-    if ".." in Path(entry.name).parts or not path.parent.resolve().is_relative_to(into.resolve()):
-        raise SiteError(f"{entry.name}: this name is not below the run")
+    path, mode = into / entry.name, entry.mode & 0o777 & ~OTHERS_WRITE
+    if not _is_below(entry.name):
+        raise BadAnswer(f"{link.host.address}: {entry.name!r} is not the name of a file below the run")
     if entry.kind == "folder":
-        return path.mkdir(mode=entry.mode & 0o777 & ~OTHERS_WRITE | 0o700)
-    with open(
-        open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, entry.mode & 0o777 & ~OTHERS_WRITE), "wb"
-    ) as file:
-        at = 0
+        return path.mkdir(mode=mode | 0o700)
+    digest, at = hashlib.sha256(), 0
+    with open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         while at < entry.size_bytes:
             _, data = link.ask({"ask": "fetch", "call": call, "file": entry.name, "at": at})
-            if not data:
+            if len(data) != min(PIECE_BYTES, entry.size_bytes - at):
                 break
+            digest.update(data)
             at += file.write(data)
-    if checksum(path) != entry.sha256:
-        raise SiteError(f"{entry.name} arrived damaged; collect the run again")
+    if digest.hexdigest() != entry.sha256:
+        raise SiteError(f"{link.host.address}: {entry.name} is not what was announced; collect the run again")
+
+
+def _is_below(name: str) -> bool:
+    """Whether a file of this name is in a folder, whose parts are all folders."""
+    try:
+        os.fsencode(name)
+    except ValueError:
+        return False
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name

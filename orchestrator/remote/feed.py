@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
 from orchestrator.errors import SiteError
-from orchestrator.private import plain
-from orchestrator.remote import asking, known, status
-from orchestrator.remote.asking import Gone
+from orchestrator.remote import asking, status
+from orchestrator.remote.asking import Gathered, Gone
 from orchestrator.remote.known import Known
+from orchestrator.remote.links.host import BadAnswer
+from orchestrator.remote.replies import Told
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.values import record_of
+from orchestrator.remote.values import received
 from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.screen.detail import Detail
+from orchestrator.terminal.plain import plain
 from orchestrator.watch.follow import aged
 from orchestrator.watch.view import View
 
 LOOK_S = 0.25
 WAITS_S = 0.5  # for what is told, before the next question
 LEAVES_S = 3.0  # for a link that answers; else the other side ends by itself
+LONGEST_LINE_BYTES = 16 << 20  # of some thousand nodes
+NOT_YET = "its login node has not answered yet"
 TELLING = "orchestrator.remote.there.telling"
 
 
@@ -38,13 +41,13 @@ class Feed:
         self.note, self.over = "", False  # as of the last look
         self._all_over = False
         self._runs, self._link = list(runs), Lasting(runs[0].host, PATIENCE_S, self._say)
-        self._views: dict[int, tuple[View, float]] = {}  # and when they came
+        self._views = [(status.unknown(run, NOT_YET), time.monotonic()) for run in runs]  # and when they came
         self._detail: tuple[int, Detail] = -1, Detail()
         self._rows: list[tuple[str, str]] = []
         self._wanted = self._asked_for = -1
         self._error: Exception | None = None
         self._left = False
-        self._new = threading.Condition()
+        self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -56,13 +59,12 @@ class Feed:
         self._reader.join(LEAVES_S)
 
     def look(self) -> list[View]:
-        """Raises what ended the reading."""
-        with self._new:
-            self._new.wait_for(lambda: len(self._views) == len(self._runs) or self._error)
+        """The runs as last reported, or as known before. Raises the error that ended the reading."""
+        with self._lock:
             if self._error:
                 raise self._error
             now_s, self.over = time.monotonic(), self._all_over
-            return [aged(view, now_s - came_s) for _, (view, came_s) in sorted(self._views.items())]
+            return [aged(view, now_s - came_s) for view, came_s in self._views]
 
     def follow(self) -> Iterator[list[View]]:
         """The views again and again, until all runs are over."""
@@ -70,9 +72,9 @@ class Feed:
             yield self.look()
             time.sleep(self.rest_s)
 
-    def details(self, folder: str) -> FarDetails:
-        self._wanted = next(n for n, (view, _) in self._views.items() if view.folder == folder)
-        return FarDetails(self, self._wanted)
+    def details(self, number: int) -> FarDetails:
+        self._wanted = number
+        return FarDetails(self, number)
 
     def detail(self, number: int) -> Detail:
         """What was told of a run last; nothing where that was another one."""
@@ -92,26 +94,26 @@ class Feed:
         except _Left:
             pass
         except Exception as error:
-            with self._new:
-                self._error = error
-                self._new.notify_all()
+            self._error = error
 
     def _listen(self, link: Lasting) -> None:
         """One call, to its end."""
-        name, said, err, self._asked_for = secrets.token_hex(12), bytearray(), bytearray(), -1
+        name, rest, self._asked_for = secrets.token_hex(12), b"", -1
+        err = Gathered(link.host, LONGEST_LINE_BYTES)
 
         def take(data: bytes) -> None:
-            said.extend(data)
-            *lines, rest = said.split(b"\n")
-            said[:] = rest
+            nonlocal rest
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > LONGEST_LINE_BYTES:
+                raise BadAnswer(f"{link.host.address}: a line of what it tells has no end")
             for line in lines:
-                self._take(json.loads(line))
+                self._take(received(link.host, Told, line))
 
         request = {"runs": [run.run for run in self._runs]}
         try:
-            code = asking.call(link, [TELLING], request, take, err.extend, name, lambda: self._between(link, name))
+            code = asking.call(link, [TELLING], request, take, err, name, lambda: self._between(link, name))
             if code:
-                raise SiteError(f"{link.host.address}: {err.decode(errors='replace').strip() or f'exit code {code}'}")
+                raise SiteError(f"{link.host.address}: {err.text.strip() or f'exit code {code}'}")
         except Gone:  # the login node was restarted: it is asked again
             time.sleep(LOOK_S)
         link.ask({"ask": "forget", "call": name})
@@ -128,22 +130,26 @@ class Feed:
             self._asked_for = self._wanted
         return WAITS_S
 
-    def _take(self, told: dict[str, Any]) -> None:
-        now_s = time.monotonic()
-        with self._new:
-            for word, said in told.get("views", {}).items():
-                run, before = self._runs[int(word)], self._views.get(int(word))
-                view = status.view_of(run, said)
-                self._views[int(word)] = view, now_s
-                if before is None or before[0].state is not view.state:
-                    known.seen(run, said)
-            for number in told.get("missing", []):
-                self._views[number] = status.missing(self._runs[number]), now_s
-            if "detail" in told:
-                self._detail = told["detail"][0], record_of(Detail, told["detail"][1])
-            self._rows = [(name, plain(value)) for name, value in told.get("rows", self._rows)]
-            self._all_over = told.get("over", False)
-            self._new.notify_all()
+    def _take(self, told: Told) -> None:
+        views = {self._number(word): view for word, view in told.views.items()}
+        missing = dict.fromkeys((self._number(number) for number in told.missing), None)
+        with self._lock:
+            for number, view in {**views, **missing}.items():
+                run, before = self._runs[number], self._views[number][0]
+                is_new = view is None or view.state is not before.state
+                self._views[number] = status.taken(run, view, keep=is_new), time.monotonic()
+            if told.detail:
+                number, detail = told.detail
+                self._detail = number, replace(detail, losses=sorted(detail.losses))
+            self._rows = self._rows if told.rows is None else list(told.rows)
+            self._all_over = told.over
+
+    def _number(self, word: str | int) -> int:
+        """The number of a run. Raises BadAnswer for one that there is not."""
+        try:
+            return range(len(self._runs)).index(int(word))
+        except ValueError:
+            raise BadAnswer(f"{self._link.host.address}: it tells of a run that it was not asked about") from None
 
 
 class _Left(Exception):

@@ -19,13 +19,15 @@ def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> i
 
     Raises LinkLost when the link breaks, which ends it.
     """
+    from orchestrator.remote.replies import Command
     from orchestrator.remote.session import Session
+    from orchestrator.remote.values import received
 
     words = ["shell", run.run, f"--rank={rank}", "--", *command]
     session = Session(run.host)
     try:
         answer, _ = session.ask({"ask": "prepare", "call": secrets.token_hex(12), "words": words})
-        return session.interact(answer["command"], terminal=terminal)
+        return session.interact(received(run.host, Command, answer, str).command, terminal=terminal)
     finally:
         session.close()
 

@@ -5,6 +5,7 @@ A file is written before the run is sent. So nothing that may have been submitte
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -15,29 +16,30 @@ from typing import Any
 from orchestrator import private
 from orchestrator.errors import SiteError, UserError
 from orchestrator.remote.links.host import LoginHost
+from orchestrator.remote.values import record_of
 from orchestrator.runs import index
 from orchestrator.runs.files import read_object, write_json
 from orchestrator.spec.paths import state_folder
-from orchestrator.states import State
+from orchestrator.watch.view import View
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Known:
-    """A run on a login node. `last` is its newest view as JSON, `last_s` when it was (of time.time())."""
+    """A run on a login node. `last` is its newest view as it came from there, `last_s` when (of time.time())."""
 
     run: str
     host: LoginHost
     site: str
     submitted_s: float
-    last: dict[str, Any] | None = None
+    last: View | None = None
     last_s: float | None = None
 
     @property
     def over(self) -> bool:
         """Whether it was over when somebody looked last."""
-        return self.last is not None and State(self.last["state"]).over
+        return self.last is not None and self.last.state.over
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **dataclasses.asdict(self)}
@@ -56,7 +58,7 @@ def keep(known: Known) -> None:
     write_json(file_of(known.run), known.as_json(), secret=True)
 
 
-def seen(known: Known, view: dict[str, Any]) -> None:
+def seen(known: Known, view: View) -> None:
     """Remember how a run stands."""
     keep(replace(known, last=view, last_s=time.time()))
 
@@ -78,11 +80,15 @@ def runs() -> list[Known]:
 def _read(path: Path) -> Known | None:
     try:
         kept = read_object(path) or {}
-        if kept.pop("schema", None) != SCHEMA:
+        last = kept.pop("last", None)
+        run: Known = record_of(Known, kept, str)
+        if kept.get("schema") != SCHEMA or run.run != path.stem:
             return None
-        return Known(**{**kept, "host": LoginHost(**kept["host"])})
-    except (SiteError, TypeError, KeyError):
+    except (SiteError, ValueError):
         return None
+    with contextlib.suppress(ValueError):  # a view that cannot be read counts as unknown
+        return replace(run, last=record_of(View | None, last))
+    return run
 
 
 def find(word: str) -> Known | None:

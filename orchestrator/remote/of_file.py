@@ -10,7 +10,9 @@ from pathlib import Path
 
 from orchestrator.plans.plan import Plan
 from orchestrator.remote import asking, carried
+from orchestrator.remote.asking import LARGEST_BYTES, Gathered
 from orchestrator.remote.links.host import LoginHost, of
+from orchestrator.remote.replies import Placed
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.spec.load import load
@@ -35,14 +37,14 @@ def run(
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(_host(planned), PATIENCE_S) as link:
         request = carried.request(loaded, planned, settings)
         request["code"] = carried.send_code(link, planned, Path(folder) / "code")
-        made = asking.answer(link, {"do": "spec", **request}, name)
-        argv = [verb, made["file"], f"--site={made['site']}", *(f"--set={text}" for text in made["settings"]), *options]
-        out, err = bytearray(), bytearray()
-        code = asking.call(link, ["orchestrator", *argv], {}, out.extend, err.extend, f"{name}-verb")
+        placed = asking.answer(link, {"do": "spec", **request}, Placed, name, text=str)
+        argv = [verb, placed.file, f"--site={placed.site}", *(f"--set={text}" for text in placed.settings), *options]
+        out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
+        code = asking.call(link, ["orchestrator", *argv], {}, out, err, f"{name}-verb")
         for call in (f"{name}-verb", name):
             link.ask({"ask": "forget", "call": call})
-    for stream, data in ((sys.stderr, err), (sys.stdout, out)):
-        print(asking.renamed(data.decode(errors="replace"), made["names"]), end="", file=stream, flush=True)
+    for stream, written in ((sys.stderr, err), (sys.stdout, out)):
+        print(asking.renamed(written.text, placed.names), end="", file=stream, flush=True)
     return code
 
 

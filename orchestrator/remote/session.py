@@ -8,77 +8,111 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator import process, strangers
 from orchestrator.errors import SiteError
 from orchestrator.remote import wheels
 from orchestrator.remote.links import frames
-from orchestrator.remote.links.channel import Channel
+from orchestrator.remote.links.channel import SILENCE_S, Channel
 from orchestrator.remote.links.connecting import connect
 from orchestrator.remote.links.frames import Frame, Unpacker
-from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
+from orchestrator.remote.replies import Missing
+from orchestrator.remote.there import boot
+from orchestrator.remote.values import received
+from orchestrator.terminal.plain import say
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 MARK = b"torusrun: ready\n"
 GREETING_BYTES = 1 << 16  # what the shell over there may print before, as some do
+LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # of what a call writes to its output and to its errors
+ANSWER_BYTES = 1 << 16  # of the header of an answer; it may name what was asked for again
+SLOWEST_BYTES_PER_S = 8192  # an answer that comes more slowly is not waited for
+INSTALL_S = 60.0  # files of torusrun are unpacked on a slow file system
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+
+SAID_NOTHING = "it said nothing"
+LINK_ENDED = ("the link broke", "the connection ended")  # what links say of a program that ended without a word
+
+Heard = Callable[[float], object]
 
 
 class Session:
-    """An open connection. `ask` is repeated by nobody: what broke is told by LinkLost."""
+    """An open connection. `ask` is never repeated: LinkLost says what broke.
 
-    def __init__(self, host: LoginHost) -> None:
-        self.host = host
-        self._link: Channel = connect(host, _command(host.python))
+    What arrives is bounded in size and time. `heard` is called for each sign of life, with what is allowed for the
+    next one beyond what is usual (in seconds). Unless `asks`, the user is not asked for a password or the like.
+    """
+
+    def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
+        self.host, self._heard = host, heard
+        self._until_s = float("inf")  # of time.monotonic(): when the answer that has begun must have come
+        self._needed = wheels.all_wheels()
+        heard(0.0)
+        self._link: Channel = connect(host, _command(host.python), asks=asks)
         try:
-            self._unpacker = Unpacker(self._link.receive)
+            self._unpacker = Unpacker(self._receive)
             self._begin()
+        except LinkLost as error:
+            self.close()
+            raise _not_begun(host, error) from None
         except BaseException:
             self.close()
             raise
 
     def _begin(self) -> None:
-        program = (Path(__file__).parent / "there" / "boot.py").read_bytes()
-        needed = wheels.all_wheels()
+        program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
+        needed = self._needed
         listing = frames.packed({"wheels": [wheel.as_json() for wheel in needed]})
         try:
             self._link.send(b"%d\n%b%b" % (len(program), program, listing))
             self._unpacker.skip_to(MARK, GREETING_BYTES)
-        except LinkLost as error:
-            raise _not_begun(self.host, error) from None
         except ValueError as error:
             raise HostRefused(
-                f"{self.host.address}: its shell prints {str(error)[:80]!r} and does not start Python"
+                f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        missing = self._answer()[0]["missing"]
+        missing = received(self.host, Missing, self._answer()[0]).missing
+        self.installed = [wheel.name for wheel in needed if wheel.name in missing]
         for wheel in needed:
             if wheel.name in missing:
                 content = wheel.packed()
+                self._heard(INSTALL_S)
                 self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
-        self.installed: list[str] = self._answer()[0]["installed"]
+        self._answer()
 
     def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
-        """Raises LinkLost, and SiteError with what the other side says is wrong."""
-        self._link.send(frames.packed(question, payload))
-        return self._answer()
+        """Raises LinkLost, BadAnswer, and SiteError with what the other side says is wrong."""
+        packed = frames.packed(question, payload)
+        self._link.send(packed)
+        return self._answer(ANSWER_BYTES + len(packed) - len(payload))
 
     def interact(self, command: str, *, terminal: bool) -> int:
         """Run a command that `prepare` has answered; see `Channel.interact`."""
         return self._link.interact(command, terminal=terminal)
 
-    def _answer(self) -> Frame:
+    def _answer(self, longest_header: int = ANSWER_BYTES) -> Frame:
+        self._until_s = float("inf")
         try:
-            header, payload = self._unpacker.frame()
-        except (ValueError, KeyError, TypeError) as error:
-            raise LinkLost(f"{self.host.address}: what came is no answer: {error}") from None
+            header, payload = self._unpacker.frame(longest_header, LARGEST_ANSWER)
+        except ValueError as error:
+            raise BadAnswer(f"{self.host.address}: what came is no answer: {error}") from None
         if wrong := header.get("error"):
             raise SiteError(f"{self.host.address}: {wrong}")
         return header, payload
+
+    def _receive(self) -> bytes:
+        """The bytes that arrive next. Raises LinkLost if an answer comes so slowly that it may have no end."""
+        data, now_s = self._link.receive(), time.monotonic()
+        self._until_s = min(self._until_s, now_s + SILENCE_S) + len(data) / SLOWEST_BYTES_PER_S
+        if now_s > self._until_s:
+            raise LinkLost(f"{self.host.address}: the link broke: an answer came too slowly")
+        self._heard(0.0)
+        return data
 
     def close(self) -> None:
         self._link.close()
@@ -88,14 +122,18 @@ def _command(python: str) -> str:
     """The fixed command. A home folder is left to the shell over there."""
     home, _, rest = python.partition("/")
     word = f'"$HOME"/{shlex.quote(rest)}' if home == "~" else shlex.quote(python)
-    return f"{word} -c {shlex.quote(PROGRAM)}"
+    return f"{word} {shlex.join(process.program('', PROGRAM)[1:])}"
 
 
 def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
+    """The same error; if the Python over there has ended, its last words and what to do."""
     if error.ended_with is None:
         return error
-    needs = f"{host.python} does not start there, and Python 3.10 or newer is needed: name one as `python` in the site"
-    return HostRefused(f"{error}; {needs}")
+    said = str(error).removeprefix(f"{host.address}: ").strip()
+    why = SAID_NOTHING if not said or said.startswith(LINK_ENDED) else said.splitlines()[-1].strip()
+    ended = f"`{host.python}` ended with exit code {error.ended_with} there"
+    needs = "Python 3.10 or newer is needed: name one as `python` in the site"
+    return HostRefused(f"{host.address}: {why}; {ended}; {needs}")
 
 
 class Lasting:
@@ -104,33 +142,40 @@ class Lasting:
     The first connection is tried once: a host that does not answer is told of at once.
     """
 
-    def __init__(self, host: LoginHost, patience_s: float, say: Callable[[str], None] | None = None) -> None:
-        self.host, self._patience_s, self._say = host, patience_s, say or _say
+    def __init__(self, host: LoginHost, patience_s: float, say: Callable[[str], object] = say) -> None:
+        self.host, self._patience_s, self._say = host, patience_s, say
         self._session = Session(host)
         self.installed = self._session.installed
+        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and when it came
 
     def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
-        """Raises LinkLost when the link has been broken for `patience_s`."""
+        """Raises LinkLost when nothing has been answered for `patience_s`."""
         while True:
             try:
-                return self._session.ask(question, payload)
+                answer = self._session.ask(question, payload)
             except LinkLost as error:
                 self._again(error)
+            else:
+                self._tried, self._answered_s = 0, time.monotonic()
+                return answer
 
     def _again(self, error: LinkLost) -> None:
         self._session.close()
         if self._patience_s <= 0:
             raise error
         self._say(f"{error}; trying again")
-        until_s, waits = time.monotonic() + self._patience_s, list(WAITS_S)
         while True:
+            if self._tried and time.monotonic() > self._answered_s + self._patience_s:
+                raise LinkLost(f"{error}; given up after {self._patience_s:g} s")
+            if self._tried:
+                time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
+            self._tried += 1
             try:
                 self._session = Session(self.host)
-                return self._say(f"{self.host.address}: connected again")
+                self._say(f"{self.host.address}: connected again")
+                return
             except LinkLost as again:
-                if time.monotonic() > until_s:
-                    raise LinkLost(f"{again}; given up after {self._patience_s:g} s") from None
-            time.sleep(waits.pop(0) if len(waits) > 1 else waits[0])
+                error = again
 
     def close(self) -> None:
         self._session.close()
@@ -140,9 +185,3 @@ class Lasting:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-def _say(text: str) -> None:
-    from orchestrator.private import plain
-
-    print(f"torusrun: {plain(text)}", file=sys.stderr, flush=True)

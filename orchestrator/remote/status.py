@@ -1,15 +1,16 @@
-"""The state of runs on login nodes: each host is asked once, all at the same time."""
+"""The state of runs on login nodes. All hosts are queried at once, each one time, within a few seconds."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from orchestrator.errors import TorusrunError
+from orchestrator.defect import report
+from orchestrator.errors import SiteError, TorusrunError
 from orchestrator.remote import known
 from orchestrator.remote.known import Known
 from orchestrator.remote.links.host import LoginHost
@@ -17,84 +18,100 @@ from orchestrator.states import State
 from orchestrator.watch.pace import short
 from orchestrator.watch.view import View
 
-FIELDS = {field.name for field in dataclasses.fields(View)}
+SILENCE_S = 5.0  # several times what a login takes; other runs wait to be shown
+LONGEST_S = 20.0  # for a login node that shows signs of life, as while its scheduler is slow
+
+Say = Callable[[str], object]
 
 
-def views(runs: Sequence[Known], *, named: bool = True) -> list[View]:
-    """Every run as it stands; UNKNOWN, with what was known last, where its host does not answer.
+def views(runs: Sequence[Known], *, named: bool = True, say: Say = lambda text: None) -> list[View]:
+    """Every run as it stands; UNKNOWN, with what was known last, if its host does not answer.
 
-    A run that is over stays so. Unless runs were named, a host is not asked if all of its runs are over.
+    A run that is over stays so. Unless runs were named, a host is not asked if all of its runs are over. `say` gets a
+    line for each host that did not answer.
     """
-    if not runs:
-        return []
     by_host: dict[LoginHost, list[Known]] = defaultdict(list)
     for run in runs:
         by_host[run.host].append(run)
-    asked = [group for group in by_host.items() if named or not all(run.over for run in group[1])]
-    with ThreadPoolExecutor(len(by_host)) as pool:
-        found = dict(pair for pairs in pool.map(_asked, asked) for pair in pairs)
-    return [found.get(run.run) or view_of(run, run.last or {}) for run in runs]
+    asked = [_Asked(host, of) for host, of in by_host.items() if named or not all(run.over for run in of)]
+    found = {name: view for one in asked for name, view in one.views(say).items()}
+    return [found.get(run.run) or unknown(run, "it was not asked") for run in runs]
 
 
-def _asked(group: tuple[LoginHost, list[Known]]) -> list[tuple[str, View]]:
-    from orchestrator.remote import asking
-    from orchestrator.remote.session import Lasting
+class _Asked:
+    """A login node that is being asked."""
 
-    host, runs = group
-    try:
-        with Lasting(host, patience_s=0) as link:
-            said = asking.answer(link, {"do": "views", "runs": [run.run for run in runs]})["runs"]
-    except TorusrunError as error:
-        return [(run.run, _unknown(run, str(error))) for run in runs]
-    return [(run.run, _told(run, said[run.run])) for run in runs]
+    def __init__(self, host: LoginHost, runs: list[Known]) -> None:
+        self._host, self._runs = host, runs
+        self._found: dict[str, View | None] = {}
+        self._error: Exception | None = None
+        self._silent_s, self._until_s = float("inf"), time.monotonic() + LONGEST_S
+        self._ended = threading.Event()
+        # A daemon: a link that does not connect is left behind, and keeps no program from ending.
+        threading.Thread(target=self._ask, daemon=True).start()
+
+    def _ask(self) -> None:
+        from orchestrator.remote import asking
+        from orchestrator.remote.replies import Views
+        from orchestrator.remote.session import Session
+
+        try:
+            with contextlib.closing(Session(self._host, asks=False, heard=self._heard)) as link:
+                request = {"do": "views", "runs": [run.run for run in self._runs]}
+                self._found = dict(asking.answer(link, request, Views, within_s=LONGEST_S).runs)
+        except Exception as error:
+            self._error = error
+        self._ended.set()
+
+    def _heard(self, more_s: float) -> None:
+        """It shows that it lives, and may need so much more time."""
+        self._silent_s = time.monotonic() + SILENCE_S + more_s
+        self._until_s += more_s
+
+    def views(self, say: Say) -> dict[str, View]:
+        """By the ids of the runs."""
+        while not self._ended.wait(max(min(self._silent_s, self._until_s) - time.monotonic(), 0.0)):
+            for until_s, allowed_s in ((self._silent_s, SILENCE_S), (self._until_s, LONGEST_S)):
+                if time.monotonic() > until_s:
+                    return self._unknown(f"{self._host.address}: no answer within {allowed_s:g} s", say)
+        if isinstance(self._error, TorusrunError):
+            return self._unknown(str(self._error), say)
+        if self._error:
+            return self._unknown(f"{self._host.address}: {report(self._error, ['status'])}", say)
+        return {run.run: taken(run, self._found.get(run.run)) for run in self._runs}
+
+    def _unknown(self, why: str, say: Say) -> dict[str, View]:
+        say(f"{why}; its runs are shown as they were known last")
+        return {run.run: unknown(run, why) for run in self._runs}
 
 
-def _told(run: Known, said: dict[str, Any] | None) -> View:
-    if said is None:
-        return missing(run)
-    known.seen(run, said)
-    return view_of(run, said)
+def taken(run: Known, view: View | None, *, keep: bool = True) -> View:
+    """A run as its login node shows it, None for one that it does not have. With `keep` it is remembered."""
+    if view is None:
+        why = "has no run of this name: it was removed, or its submission did not arrive"
+        return unknown(run, f"{run.host.address} {why}; remove {known.file_of(run.run)} to forget it")
+    if keep:
+        with contextlib.suppress(SiteError):  # a disk that is full hides no run
+            known.seen(run, view)
+    return view_of(run, view)
 
 
-def missing(run: Known) -> View:
-    """A run that the login node does not have."""
-    why = "has no run of this name: it was removed, or its submission did not arrive"
-    return _unknown(run, f"{run.host.address} {why}; remove {known.file_of(run.run)} to forget it")
+def view_of(run: Known, view: View) -> View:
+    """A view as it came from a login node, with what is known here; its folder is on the host."""
+    return dataclasses.replace(view, run=run.run, folder=f"{run.host.address}:{view.folder}", site=run.site)
 
 
-def view_of(run: Known, said: dict[str, Any]) -> View:
-    """A view out of its JSON; its folder is on the host."""
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in said.items() if key in FIELDS
-    }
-    folder = f"{run.host.address}:{said['folder']}"
-    return View(**{**values, "state": State(said["state"]), "folder": folder, "site": run.site})
-
-
-def _unknown(run: Known, why: str) -> View:
-    """A run that nobody can tell of now, with what was known last."""
+def unknown(run: Known, why: str) -> View:
+    """A run whose state is unknown now, with its last known view."""
     if run.last is None:
         return View(
-            run.run,
-            State.UNKNOWN,
-            why,
-            1,
-            None,
-            "",
-            None,
-            None,
-            (),
-            None,
-            None,
-            None,
-            None,
-            run.host.address,
+            run.run, State.UNKNOWN, why, 1, None, "", None, None, (), None, None, None, None, run.host.address,
             site=run.site,
-        )
+        )  # fmt: skip
     before = view_of(run, run.last)
     if before.state.over:
         return before
-    ago = short(time.time() - (run.last_s or run.submitted_s))
+    ago = short(max(time.time() - (run.last_s or run.submitted_s), 0.0))
     return dataclasses.replace(
         before, state=State.UNKNOWN, reason=f"{why}; {ago} ago it was {before.state.value}", pause=""
     )

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.attempts.hold import held_plan
-from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.errors import TorusrunError
 from orchestrator.plans.plan import Plan
+from orchestrator.process import NoAnswer
 from orchestrator.remote import asking, carried, known
 from orchestrator.remote.asking import Gone
 from orchestrator.remote.known import Known
-from orchestrator.remote.links.host import LinkLost, LoginHost, of
+from orchestrator.remote.links.host import LoginHost, Unanswered, of
+from orchestrator.remote.replies import Made
 from orchestrator.remote.session import Lasting
+from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.spec.load import Loaded, load
-
-PATIENCE_S = 1800.0
 
 
 def submit(
@@ -37,7 +38,7 @@ def submit(
 ) -> Known:
     """Submit the plan of the run file at `path` through its site's login node, as `api.submit` does here.
 
-    Raises UserError for what is written wrong, SiteError for what is refused, LinkLost where nobody knows.
+    Raises UserError for what is written wrong, SiteError for what is refused, NoAnswer where nobody knows.
     """
     loaded, host = _loaded(path, site, settings)
     how = {
@@ -83,23 +84,23 @@ def _made(link: Lasting, loaded: Loaded, request: dict[str, Any]) -> Known:
     run = Known(request["run"], host, Path(loaded.site_source).stem, time.time())
     known.keep(run)
     try:
-        unsure = _ask(link, request).get("unsure")
+        unsure = _ask(link, request).unsure
     except KeyboardInterrupt:
         print(f"torusrun: `torusrun status {run.run}` tells whether it was submitted", file=sys.stderr)
         raise
-    except LinkLost as error:
-        raise LinkLost(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
+    except Unanswered as error:
+        raise NoAnswer(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
     except TorusrunError:
         known.forget(run.run)
         raise
     if unsure:
-        raise SiteError(f"{host.address}: {unsure}; `torusrun status {run.run}` tells whether it was submitted")
+        raise NoAnswer(f"{host.address}: {unsure}")
     return run
 
 
-def _ask(link: Lasting, request: dict[str, Any]) -> dict[str, Any]:
+def _ask(link: Lasting, request: dict[str, Any]) -> Made:
     """Have it submitted; a second time where the login node was restarted meanwhile. What was answered."""
     try:
-        return asking.answer(link, request, f"submit-{request['run']}")
+        return asking.answer(link, request, Made, f"submit-{request['run']}")
     except Gone:
-        return asking.answer(link, request, f"submit-{request['run']}-again")
+        return asking.answer(link, request, Made, f"submit-{request['run']}-again")

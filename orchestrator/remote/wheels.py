@@ -7,6 +7,7 @@ packages that are sent do without them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -64,6 +65,7 @@ class Wheel:
         return written.getvalue()
 
 
+@functools.cache
 def all_wheels() -> list[Wheel]:
     """torusrun first, then what it needs. Raises SiteError where a package has no files to send."""
     return [own(), *(_dependency(*needed) for needed in DEPENDENCIES)]

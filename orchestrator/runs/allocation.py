@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator import private
 from orchestrator.errors import SiteError
 from orchestrator.runs import ledger
-from orchestrator.runs.events import Event, Submitting
+from orchestrator.runs.events import Event, Started, Submitted, Submitting
 from orchestrator.runs.files import read_object, required, write_json
 from orchestrator.runs.folder import Attempt, RunFolder
 
@@ -24,6 +24,7 @@ ATTEMPT = 1  # the only attempt of a run that holds an allocation
 VARIABLE = "TORUSRUN_HELD"  # names the attempt of the held allocation to what its keeper starts
 LARGEST_BYTES = 65_536
 MOST_REQUESTS = 10_000
+HEARD_S = 30.0  # a keeper shows every 5 s that it lives, and a shared file system may show that later
 
 
 class Closed(SiteError):
@@ -97,9 +98,27 @@ def is_held(run: RunFolder) -> bool:
     return run.hold.exists()
 
 
+def takes_attempts(run: RunFolder) -> bool:
+    """Whether the keeper of a held allocation showed just now that it is at work. False does not say that it is not."""
+    attempt = of(run.folder)
+    try:
+        heard_s = attempt.pulse.lstat().st_mtime
+    except OSError:
+        return False
+    there = attempt.keeper.exists() and attempt.inbox.is_dir() and not attempt.end.exists()
+    return there and abs(time.time() - heard_s) < HEARD_S
+
+
 def of(held: Path | str) -> Attempt:
     """The attempt that holds, of the run in the folder `held`."""
     return RunFolder(Path(held)).attempt(ATTEMPT)
+
+
+def job(held: RunFolder) -> str | None:
+    """The job of a held allocation; None if its ledger names none."""
+    events = ledger.events(held.ledger)
+    event = ledger.last(events, Submitted, ATTEMPT) or ledger.last(events, Started, ATTEMPT)
+    return event.job if event else None
 
 
 def held_in(events: list[Event], number: int) -> str:
@@ -119,21 +138,37 @@ def ask(held: Attempt, request: AskedOf) -> None:
         raise Closed(f"{held.folder.parents[1].name} holds its allocation no longer") from None
 
 
+def is_asked(held: Attempt, attempt: Attempt) -> bool:
+    """Whether a request to start this attempt waits for the keeper."""
+    found = (request for inbox in (held.inbox, held.closed_inbox) for _, request in _requests(inbox))
+    return AskedOf(attempt) in found
+
+
 def take(inbox: Path) -> Iterator[AskedOf]:
-    """The requests that lie in an inbox, oldest first, each removed. What is no request of this user's is left out."""
+    """The requests in an inbox, oldest first, each removed once the next one is wanted.
+
+    What is no request of this user's is removed and left out.
+    """
+    for path, request in _requests(inbox):
+        if request:
+            yield request
+        with contextlib.suppress(OSError):  # a folder
+            path.unlink()
+
+
+def _requests(inbox: Path) -> Iterator[tuple[Path, AskedOf | None]]:
+    """Each file in an inbox, oldest first, with its request; None where it holds none of this user's."""
     try:
         names = os.listdir(inbox)  # the folder is opened each time: over NFS that asks the server for what is new
     except OSError:  # a file system that hangs for a while must not end the allocation
         return
     for name in sorted(names)[:MOST_REQUESTS]:
-        path = inbox / name
         if name.startswith("."):
             continue
-        with contextlib.suppress(SiteError):
-            if request := _request(path):
-                yield request
-        with contextlib.suppress(OSError):  # a folder
-            path.unlink()
+        try:
+            yield inbox / name, _request(inbox / name)
+        except SiteError:
+            yield inbox / name, None
 
 
 def _request(path: Path) -> AskedOf | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import SiteError, UserError
@@ -24,6 +26,19 @@ def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text
     Only regular files and folders are copied: `say` is told in words of everything else. Raises UserError when `into`
     exists, SiteError when the copy fails.
     """
+    with collecting(into) as partial:
+        copy_folder(run.folder, partial, LEFT_BEHIND, say)
+        if checkpoints != "none":
+            _copy_checkpoints(run, partial, checkpoints == "all", say)
+    return absolute(into)
+
+
+@contextmanager
+def collecting(into: Path) -> Iterator[Path]:
+    """Within, a folder to collect into, which then becomes `into`; nothing is left of it after an error.
+
+    Raises UserError when `into` exists, SiteError for an OSError.
+    """
     into = absolute(into)
     if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
@@ -31,16 +46,13 @@ def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text
         into.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".torusrun-", dir=into.parent))
         try:
-            copy_folder(run.folder, partial, LEFT_BEHIND, say)
-            if checkpoints != "none":
-                _copy_checkpoints(run, partial, checkpoints == "all", say)
-            give_name(partial, into)
+            yield partial
+            _give_name(partial, into)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
-    return into
 
 
 def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> None:
@@ -88,7 +100,7 @@ def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
     return True
 
 
-def give_name(partial: Path, into: Path) -> None:
+def _give_name(partial: Path, into: Path) -> None:
     """Rename a folder, never over anything: an empty folder made under the new name holds it until the rename."""
     into.mkdir(mode=0o700)
     try:

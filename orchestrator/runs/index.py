@@ -19,10 +19,12 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.runs import settled
 from orchestrator.runs.folder import RunFolder
 from orchestrator.spec.paths import expanded, state_folder
-from orchestrator.spec.problems import did_you_mean
+from orchestrator.strangers import objection
+from training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # who removes runs holds the lock for moments, unless it was stopped
 MOST_NAMED = 8  # runs in an error
+ANYBODY = -1  # no user has this number
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
 
 
@@ -75,10 +77,10 @@ def runs() -> list[RunFolder]:
 
 def made_ns(run: RunFolder) -> int | None:
     """When a run was made, None for a folder that is not the one in the index."""
-    link = place() / run.run_id
     try:
+        link = place() / run.run_id
         return link.lstat().st_mtime_ns if os.readlink(link) == str(run.folder) else None
-    except OSError:
+    except (OSError, UserError):  # without a home there is no index
         return None
 
 
@@ -110,7 +112,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
         more = "..., " if len(matching) > MOST_NAMED else ""
         some = ", ".join(run.run_id for run in matching[-MOST_NAMED:])
         raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
-    hint = did_you_mean(word, [run.run_id for run in known if run.run_id != word])
+    hint = did_you_mean(word, [run.run_id for run in known])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
 
 
@@ -133,11 +135,30 @@ def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder
 def own(run: RunFolder) -> None:
     """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
     try:
-        found = run.folder.stat().st_uid
+        found, others = run.folder.stat().st_uid, _replaceable(run)
     except OSError as error:
         raise SiteError(f"{run.folder}: cannot be read: {error.strerror}") from None
     if found != os.geteuid():
         raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
+    if others:
+        raise UserError(f"{others}; you can only look at the run there")
+
+
+def owner(run: RunFolder) -> int | None:
+    """The user whose folder it is, ANYBODY for one of ours that others can replace; None where there is none."""
+    try:
+        found = run.folder.stat().st_uid
+        return ANYBODY if found == os.geteuid() and _replaceable(run) else found
+    except OSError:
+        return None
+
+
+def _replaceable(run: RunFolder) -> str:
+    """How a stranger could put another folder into the place of the run, '' if nobody can. Raises OSError.
+
+    Its owner alone says nothing: the stranger could show a run of ours first, and then one that is not.
+    """
+    return "" if made_ns(run) is not None else objection(str(run.folder))  # what the index has was checked when made
 
 
 def _folder(word: str) -> RunFolder:

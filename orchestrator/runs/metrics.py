@@ -48,7 +48,7 @@ def row_of(line: bytes) -> dict[str, Any] | None:
         return None
     if type(row) is not dict or type(row.get("event")) is not str:
         return None
-    if row["event"] == "step" and not {"step", "attempt"} <= row.keys():
+    if row["event"] == "step" and "attempt" not in row:
         return None
     whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in WHOLE if key in row)
     lists = all(type(row[key]) is list and all(map(_is_number, row[key])) for key in LISTS if key in row)

@@ -125,10 +125,10 @@ def _value(name: str, wanted: str, value: Any) -> Any:
     if wanted == "str":
         if type(value) is str and len(value) <= LONGEST_NAME:
             return value
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} must be text of at most {LONGEST_NAME} characters")
     whole = wanted == "int"
     if type(value) not in ((int,) if whole else (int, float)) or not 0 <= value < LARGEST_NUMBER:
-        raise ValueError(f"{name!r} is no {'whole number' if whole else 'number'} that can be")
+        raise ValueError(f"{name!r} must be a {'whole number' if whole else 'number'} from 0 to {LARGEST_NUMBER:g}")
     return value if whole else float(value)
 
 

@@ -15,7 +15,7 @@ SHOWN_AFTER_S = 30.0
 
 DONE = "the training recorded that it is done"
 LOGS = "`torusrun logs` shows what it wrote"
-RESUME = "`torusrun resume` goes on from the newest checkpoint"
+RESUME = "`torusrun resume` continues from the newest checkpoint"
 FORCE = "--force, if you know that its job is gone"
 # What to do about an end that nobody but the scheduler knew.
 TO_DO = {
@@ -46,7 +46,9 @@ def resolve(
         return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
-    ending = end.reason if end else DONE if done and job.state is not State.PENDING else ""
+    if job.state is State.PENDING:  # its scheduler has put it back into the queue
+        return Status(job.state, _joined(job.reason, f"before: {end.reason}" if end else ""), job.hosts)
+    ending = end.reason if end else DONE if done else ""
     return Status(job.state, _joined(ending and f"ending: {ending}", job.reason), job.hosts)
 
 

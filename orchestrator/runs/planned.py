@@ -72,7 +72,7 @@ def read(path: Path) -> Planned | None:
     spec = kept.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     return Planned(
-        run, scheduler, size, ranks, timeout_s, interval_s, _site_name(spec.get("site")), bool(spec.get("command"))
+        run, scheduler, size, ranks, timeout_s, interval_s, site_name(spec.get("site")), bool(spec.get("command"))
     )
 
 
@@ -83,7 +83,7 @@ def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
         raise damaged(path, f"'{key}' {error}") from None
 
 
-def _site_name(named: object) -> str:
+def site_name(named: object) -> str:
     """The site as the run names it; of a path, the name of the file without its suffix."""
     return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
 

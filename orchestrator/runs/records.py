@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
+import os
+import shutil
 import signal as signals
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from orchestrator.errors import SiteError
-from orchestrator.runs.files import damaged, read_object, required, write_json
+from orchestrator.private import READABLE, open_regular, write_bytes
+from orchestrator.runs.files import damaged, read_object, required, write_json, write_text
 from orchestrator.runs.folder import Attempt
 from orchestrator.states import State
 
 LARGEST_BYTES = 1024 * 1024
 LARGEST_DONE_BYTES = 4096
 LARGEST_RANK = 10_000_000
+SMALLEST_FREE_BYTES = 65_536
+RESERVED_BYTES = 16_384
+LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = "the disk that holds the run is full: free space and resume"
 
 
 class Meaning(str, Enum):
@@ -30,7 +41,7 @@ class Meaning(str, Enum):
 
 
 ASKS = {
-    Meaning.LATER: "to go on later",
+    Meaning.LATER: "to continue later",
     Meaning.OTHER_NODES: "for another number of nodes",
     Meaning.NEVER: "not to be started again",
 }
@@ -102,7 +113,7 @@ class RankEnd:
             _meaning(path, required(path, kept, "meaning", str)),
         )
         if not (0 <= end.rank < LARGEST_RANK and abs(end.exit_code or 0) < 256 and abs(end.signal or 0) < 256):
-            raise damaged(path, "it has a rank, an exit code or a signal that there is not")
+            raise damaged(path, "its rank, exit code or signal is out of range")
         return end
 
 
@@ -136,7 +147,27 @@ class End:
     followed_by: int | None = None
 
     def write(self, path: Path) -> None:
-        write_json(path, {"schema": 1, **asdict(self), "state": self.state.value})
+        """Write it, on a full disk in place of what `reserve` wrote. Raises SiteError if that is not there either."""
+        try:
+            write_bytes(path, self._content(), READABLE)
+        except OSError as error:
+            self._write_reserved(path, error)
+        with contextlib.suppress(OSError):
+            reserve_of(path).unlink(missing_ok=True)
+
+    def _write_reserved(self, path: Path, why: OSError) -> None:
+        reserved, short = reserve_of(path), replace(self, reason=self.reason[:LARGEST_RESERVED])
+        end = replace(short, reason=for_want_of_room(short.reason)) if why.errno in NO_ROOM else short
+        try:
+            with open(open_regular(reserved, os.O_RDWR), "r+b") as file:
+                file.write(end._content())
+                file.truncate()
+            reserved.replace(path)
+        except OSError:
+            raise SiteError(f"{path}: cannot be written: {why.strerror}") from None
+
+    def _content(self) -> bytes:
+        return json.dumps({"schema": 1, **asdict(self), "state": self.state.value}, indent=1).encode() + b"\n"
 
     @classmethod
     def read(cls, path: Path) -> End | None:
@@ -151,6 +182,28 @@ class End:
         follower = kept.get("followed_by")
         follower = follower if type(follower) is int and follower > 0 else None
         return cls(State(state), *words, kept.get("again") is not False, follower)  # the job's script does not say
+
+
+def no_room(folder: Path) -> bool:
+    """Whether the disk of a folder is as good as full."""
+    try:
+        return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
+    except OSError:
+        return False
+
+
+def for_want_of_room(reason: str) -> str:
+    """The reason of an end on a full disk, which has no record of most events."""
+    return reason if DISK_FULL in reason else f"{DISK_FULL}; {reason}"
+
+
+def reserve(end: Path) -> None:
+    """Reserve room on the disk for an end. Raises SiteError if there is none."""
+    write_text(reserve_of(end), " " * RESERVED_BYTES)
+
+
+def reserve_of(end: Path) -> Path:
+    return end.with_name(f".{end.name}.reserve")
 
 
 def is_done(attempt: Attempt) -> bool:

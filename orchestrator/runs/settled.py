@@ -31,7 +31,8 @@ class Settled(NamedTuple):
     """A run that is over.
 
     `made_ns` is when its link in the index was made, `submitted` when its newest attempt was (of time.time(); '' where
-    nobody knows), `seen` what its ledger was like then, and `text` what is shown of it, as JSON.
+    nobody knows), `seen` what its ledger was like then, and `text` what is shown of it, as JSON; '' where nobody has
+    read that yet: then the state, the site and the time do not count either.
     """
 
     run_id: str

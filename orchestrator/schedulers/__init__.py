@@ -7,7 +7,7 @@ from importlib import import_module
 
 from orchestrator.errors import UserError
 from orchestrator.schedulers.interface import Scheduler
-from orchestrator.spec.problems import did_you_mean
+from training.recipe.near import did_you_mean
 
 # The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
 # docs/add-a-scheduler.md.

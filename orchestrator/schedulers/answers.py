@@ -2,7 +2,8 @@
 
 The scheduler is asked once per interval, however many terminals watch however many runs: the first process that finds
 the newest answer too old asks anew, under a lock, about all jobs that anybody has asked about lately. A job that the
-user submits or cancels makes what was said before it too old. The files are safe to delete.
+user submits or cancels makes what was said before it too old. Where the scheduler does not answer, jobs are UNKNOWN,
+with what it said last. The files are safe to delete.
 """
 
 from __future__ import annotations
@@ -10,24 +11,28 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator import private, proc
 from orchestrator.errors import SiteError
+from orchestrator.process import NoAnswer
 from orchestrator.schedulers import acted
 from orchestrator.schedulers.client import Client
 from orchestrator.states import State, Status
 
-SCHEMA = 1
+SCHEMA = 2
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered that nobody asked about
 OPEN_S = 86_400.0  # and one that was not over when the scheduler told of it last
+LONGER = 1.5  # times as long as a client waited in vain: then another one asks again
+MINUTES_FROM_S = 120.0  # ages are shown in minutes
 LOCK_S = 1.0  # between looks whether who holds the lock was stopped
 
 
@@ -43,10 +48,14 @@ class Answer:
 class Kept:
     """The newest answer as its file has it; `wanted_s` is when each job was last asked about or seen in the queue.
 
+    `told_s` is when the scheduler last answered. `failed` is '', or why it did not answer after that, in `waited_s`.
     `named` has the jobs that were found by a name, and when.
     """
 
     asked_s: float = 0.0
+    told_s: float = 0.0
+    failed: str = ""
+    waited_s: float = 0.0
     jobs: dict[str, Status] = field(default_factory=dict)
     wanted_s: dict[str, float] = field(default_factory=dict)
     named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)
@@ -63,14 +72,32 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
         return Answer(time.time(), client.poll(jobs))
     place = acted.place(client.scheduler)
     kept = _read(place)
-    if not _answers(place, kept, jobs, interval_s):
-        with _locked(place, 2 * client.timeout_s):
+    if not _answers(place, kept, jobs, client, interval_s):
+        with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
             kept = _read(place)
-            if not _answers(place, kept, jobs, interval_s):
-                fresh = client.scheduler.tells_all_jobs and _is_fresh(place, kept.asked_s, interval_s)
+            if not _answers(place, kept, jobs, client, interval_s):
+                if not client.left_s:
+                    return _answer(kept, jobs, f"another process still waits for {client.scheduler.name} to answer")
+                fresh = _holds(place, kept, client, interval_s)
                 kept = _asked(client, kept, [*jobs, *acted.taken_new(place)], fresh=fresh)
                 _write(place, kept)
-    return Answer(kept.asked_s, {job: kept.jobs[job] for job in jobs})
+    return _answer(kept, jobs, kept.failed)
+
+
+def _answer(kept: Kept, jobs: Sequence[str], failed: str) -> Answer:
+    """What is kept of these jobs; `failed` says why the scheduler said nothing newer, '' if it did not fail."""
+    return Answer(kept.asked_s, {job: _as_known(kept.jobs.get(job), kept.told_s, failed) for job in jobs})
+
+
+def _as_known(status: Status | None, told_s: float, failed: str) -> Status:
+    """What is known of a job: if the scheduler did not answer, it is UNKNOWN with what it was, unless it is over."""
+    if status is None or (status.state is State.UNKNOWN and failed):
+        return Status(State.UNKNOWN, failed)
+    if status.state.over or not failed:
+        return status
+    age_s = max(time.time() - told_s, 0.0)
+    age = f"{age_s:.0f} s" if age_s < MINUTES_FROM_S else f"{age_s / 60:.0f} min"
+    return Status(State.UNKNOWN, f"{status.state.value} as of {age} ago: {failed}", status.hosts)
 
 
 def named(client: Client, token: str, interval_s: float) -> list[str] | None:
@@ -81,7 +108,7 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     if interval_s <= 0 or client.scheduler.one_machine:
         return client.find(token)
     place = acted.place(client.scheduler)
-    with _locked(place, 2 * client.timeout_s):
+    with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
         kept = _read(place)
         told_s, found = kept.named.get(token, (0.0, None))
         if not _is_fresh(place, told_s, interval_s):
@@ -95,11 +122,14 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
 def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> Kept:
     """The answer with what the scheduler says now.
 
-    Of a queue that was seen just now as a whole only the records are asked: a job that it does not have has left it.
+    Of a queue that was seen just now as a whole only the records are asked: a job that it does not have has left it. A
+    scheduler that did not answer just now is not asked again.
     """
     now_s = time.time()
-    if fresh:
-        missing = [job for job in jobs if job not in kept.jobs]
+    missing = [job for job in jobs if job not in kept.jobs]
+    if fresh and kept.failed:
+        return _failed(kept, jobs, kept.failed, now_s)
+    if fresh and client.scheduler.tells_all_jobs:
         return _with(kept, client.recorded(missing), missing, now_s, kept.asked_s)
     open_jobs = [
         job
@@ -108,8 +138,20 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
     ]
     final = [job for job in jobs if job in kept.jobs and _is_final(kept.jobs[job])]
     wanted = [*dict.fromkeys([*jobs, *open_jobs])]
-    said = client.survey([job for job in wanted if job not in final])
-    return _with(kept, said, jobs, now_s, now_s)
+    waited_s = client.left_s
+    try:
+        said = client.survey([job for job in wanted if job not in final])
+    except NoAnswer as error:
+        return _failed(replace(kept, asked_s=time.time(), waited_s=waited_s), jobs, error.brief, now_s)
+    except SiteError as error:
+        return _failed(replace(kept, asked_s=now_s, waited_s=math.inf), jobs, str(error), now_s)
+    return replace(_with(kept, said, jobs, now_s, now_s), told_s=now_s, failed="")
+
+
+def _failed(kept: Kept, jobs: Sequence[str], why: str, now_s: float) -> Kept:
+    """The answer that was kept, for a scheduler that did not answer: jobs that are not in it are UNKNOWN."""
+    unknown = {job: Status(State.UNKNOWN, why) for job in jobs if job not in kept.jobs}
+    return replace(_with(kept, unknown, jobs, now_s, kept.asked_s), failed=why)
 
 
 def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float, asked_s: float) -> Kept:
@@ -117,7 +159,7 @@ def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float
     wanted_s = {**kept.wanted_s, **dict.fromkeys([*in_queue, *jobs], now_s)}
     every = {job: status for job, status in {**kept.jobs, **said}.items() if job in wanted_s}
     states = {job: status for job, status in every.items() if _is_remembered(status, wanted_s[job], now_s)}
-    return Kept(asked_s, states, {job: wanted_s[job] for job in states}, kept.named)
+    return replace(kept, asked_s=asked_s, jobs=states, wanted_s={job: wanted_s[job] for job in states})
 
 
 def _is_remembered(status: Status, wanted_s: float, now_s: float) -> bool:
@@ -129,8 +171,13 @@ def _is_final(status: Status) -> bool:
     return status.state.over and status.state is not State.LOST
 
 
-def _answers(place: Path, kept: Kept, jobs: Sequence[str], interval_s: float) -> bool:
-    return _is_fresh(place, kept.asked_s, interval_s) and all(job in kept.jobs for job in jobs)
+def _answers(place: Path, kept: Kept, jobs: Sequence[str], client: Client, interval_s: float) -> bool:
+    return _holds(place, kept, client, interval_s) and all(job in kept.jobs for job in jobs)
+
+
+def _holds(place: Path, kept: Kept, client: Client, interval_s: float) -> bool:
+    """Whether what was said still holds. That nothing was said does not for a client that can wait longer."""
+    return _is_fresh(place, kept.asked_s, interval_s) and not (kept.failed and client.left_s > LONGER * kept.waited_s)
 
 
 def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
@@ -151,7 +198,8 @@ def _read(place: Path) -> Kept:
         jobs = {job: _status(*row) for job, (_, *row) in content["jobs"].items()}
         wanted_s = {job: float(row[0]) for job, row in content["jobs"].items()}
         found = {token: (float(told_s), ids) for token, (told_s, ids) in content["named"].items()}
-        return Kept(float(content["asked_s"]), jobs, wanted_s, found)
+        failed = str(content["failed"]), float(content["waited_s"])
+        return Kept(float(content["asked_s"]), float(content["told_s"]), *failed, jobs, wanted_s, found)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Kept()
 
@@ -165,7 +213,8 @@ def _write(place: Path, kept: Kept) -> None:
         job: [kept.wanted_s[job], s.state.value, s.reason, s.hosts, s.never_starts, s.held]
         for job, s in kept.jobs.items()
     }
-    content = {"schema": SCHEMA, "asked_s": kept.asked_s, "jobs": rows, "named": kept.named}
+    newest = {"asked_s": kept.asked_s, "told_s": kept.told_s, "failed": kept.failed, "waited_s": kept.waited_s}
+    content = {"schema": SCHEMA, **newest, "jobs": rows, "named": kept.named}
     with contextlib.suppress(OSError):  # a full disk: the next process asks for itself
         private.write_bytes(place, json.dumps(content).encode())
 
@@ -184,7 +233,7 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
         return
     until_s = time.monotonic() + wait_s
     try:
-        while (mine := private.lock(descriptor, fcntl.LOCK_EX, LOCK_S)) is False:
+        while (mine := private.lock(descriptor, fcntl.LOCK_EX, min(LOCK_S, wait_s))) is False:
             if time.monotonic() >= until_s or _is_stopped(descriptor):
                 break
         if mine:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from orchestrator import process, schedulers
 from orchestrator.errors import SiteError, UserError
-from orchestrator.process import NoAnswer
+from orchestrator.process import Finished, NoAnswer
 from orchestrator.schedulers import acted
 from orchestrator.schedulers.cluster_facts import ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, ssh
@@ -24,11 +27,26 @@ def of(site: Site) -> Client:
 
 @dataclass(frozen=True)
 class Client:
-    """One scheduler, how long each of its commands may take, and whether its hosts are reached by ssh."""
+    """One scheduler, how long each of its commands may take, and whether its hosts are reached by ssh.
+
+    Questions about jobs are not waited for beyond `until_s` (of time.monotonic()), all of them together.
+    """
 
     scheduler: Scheduler
     timeout_s: float
     by_ssh: bool = False
+    until_s: float = math.inf
+
+    @property
+    def left_s(self) -> float:
+        """How long a question may take now; 0 if its time is over."""
+        return max(min(self.timeout_s, self.until_s - monotonic()), 0.0)
+
+    def _ask(self, command: Sequence[str]) -> Finished:
+        if not self.left_s:
+            raise NoAnswer(f"there was no time left to ask {self.scheduler.name}")
+        half_seconds = math.ceil(2 * self.left_s)  # so that an error can name the time
+        return process.run(command, timeout_s=min(half_seconds / 2, self.timeout_s))
 
     def submit(self, script: Path, request: Request, cwd: Path | None = None) -> str:
         """Submit `script` from the folder `cwd`; the job's id.
@@ -38,11 +56,14 @@ class Client:
         """
         command, job = self.submit_argv(script, request), ""
         try:
-            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd).check("submitting the job")
+            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd)
+            silent = self.scheduler.silent
             try:
-                job = self.scheduler.job_id(said.stdout)
+                job = self.scheduler.job_id(said.check("submitting the job").stdout)
             except SiteError as error:
-                raise NoAnswer(str(error)) from None
+                if not said.exit_code or (silent and re.search(silent, said.stderr)):
+                    raise NoAnswer(str(error)) from None
+                raise
         finally:
             acted.note(self.scheduler, job)
         return job
@@ -73,16 +94,15 @@ class Client:
         A job that nobody knows any more is LOST with the reason. A scheduler that did not answer makes jobs UNKNOWN,
         since a failed poll is not a failed job.
         """
-        found = self.survey(job_ids) if job_ids else {}
+        try:
+            found = self.survey(job_ids) if job_ids else {}
+        except SiteError as error:
+            return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
         return {job_id: found[job_id] for job_id in job_ids}
 
     def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
-        """As `poll`, with all other jobs that the same command told of."""
-        try:
-            said = process.run(self.scheduler.status_command(job_ids), timeout_s=self.timeout_s)
-            found = self.scheduler.parse_status(said)
-        except SiteError as error:
-            return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
+        """As `poll`, with all other jobs of the same command's output. Raises SiteError if it did not answer."""
+        found = self.scheduler.parse_status(self._ask(self.scheduler.status_command(job_ids)))
         return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
 
     def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
@@ -91,9 +111,9 @@ class Client:
         if command is None:
             return {job_id: Status(State.LOST, "it has left the queue") for job_id in job_ids}
         try:
-            records = self.scheduler.parse_accounting(process.run(command, timeout_s=self.timeout_s))
+            records = self.scheduler.parse_accounting(self._ask(command))
         except SiteError as error:
-            reason = f"it has left the queue, and accounting could not be asked ({error})"
+            reason = f"it has left the queue, and accounting did not answer ({error})"
             return {job_id: Status(State.UNKNOWN, reason) for job_id in job_ids}
         nowhere = Status(State.LOST, "it has left the queue, and accounting has no record of it")
         return {job_id: records.get(job_id, nowhere) for job_id in job_ids}
@@ -106,13 +126,14 @@ class Client:
         command = self.scheduler.find_command(token)
         if command is None:
             return None
-        return self.scheduler.parse_found(process.run(command, timeout_s=self.timeout_s), token)
+        return self.scheduler.parse_found(self._ask(command), token)
 
-    def cancel(self, job_id: str) -> None:
-        """End a job. Raises SiteError when the scheduler could not be asked to."""
-        command = self.scheduler.cancel_command(job_id)
+    def cancel(self, job_id: str, *others: str) -> None:
+        """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError when it could not be asked to."""
+        command = [*self.scheduler.cancel_command(job_id), *others]
+        jobs = f"{1 + len(others)} jobs" if others else f"job {job_id}"
         try:
-            process.run(command, timeout_s=self.timeout_s).check(f"cancelling job {job_id}")
+            process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
             acted.note(self.scheduler)
 

@@ -62,6 +62,10 @@ class Watcher(core.InfoWatcher):
                 self._finished.add(job_id)
         self._last_status_check = time.time()
 
+    def is_gone(self, job_id: str) -> bool:
+        """Whether the scheduler did not know the job when it was last asked."""
+        return job_id in self._unseen_since_s
+
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         return self.get_info(job_id, mode).get("State", State.UNKNOWN.value)
 

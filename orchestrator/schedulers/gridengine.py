@@ -19,6 +19,7 @@ from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.gridengine_records import READ, Record, ended
 from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from orchestrator.states import State, Status, never_starts
+from training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # What a login environment has and a job is not given otherwise; the script sets PYTHONPATH and the site's variables.
@@ -29,9 +30,9 @@ MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid E
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
     "d": "being deleted",
-    "s": "suspended by qmod: its processes stand still until `qmod -usj` lets them go on",
-    "S": "suspended with its queue: its processes stand still",
-    "T": "suspended for the load of its host: its processes stand still",
+    "s": "suspended by qmod: its processes are stopped until `qmod -usj` resumes them",
+    "S": "suspended with its queue: its processes are stopped",
+    "T": "suspended for the load of its host: its processes are stopped",
     "R": "rescheduled",
     "t": "being sent to its hosts",
 }
@@ -45,6 +46,7 @@ class GridEngine(Scheduler):
     programs = ("qconf", "qhost")
     own_output = True  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     job_variable = "JOB_ID"
+    cancels_many = True
     scratch_variables = ("SGE_LOCALDIR",)
     told_variables = ("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR")
     cannot_exclude = ""
@@ -95,6 +97,9 @@ class GridEngine(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         # By name, since -V would store all of the login's environment, keys and tokens too, where qstat -j shows it.
         return ["qsub", "-terse", "-v", ",".join(HANDED_ON), *request.submit_args, str(script)]
+
+    def ask_command(self, request: Request) -> list[str]:
+        return ["qsub", "-w", "v", *request.submit_args]
 
     def job_id(self, stdout: str) -> str:
         ids = re.findall(r"^(\d+)(?:\.[\d:-]+)?\s*$", stdout, re.MULTILINE)  # an array is 20.1-3:1
@@ -167,8 +172,8 @@ class GridEngine(Scheduler):
         if not (slots.isdigit() and hosts.isdigit()) or int(slots) == int(hosts) or int(slots) >= cpus:
             return ""  # one slot on each host stands for a whole one
         return (
-            f"Grid Engine gave {slots} slots, and the ranks use {cpus} cores: unless a slot is more than a core here, "
-            "write {cpus} in the site's 'ask', or lower cpus_per_rank"
+            f"Grid Engine gave {counted(int(slots), 'slot')}, and the ranks use {counted(cpus, 'core')}: unless a slot "
+            "is more than a core here, write {cpus} in the site's 'ask', or lower cpus_per_rank"
         )
 
     def cluster_facts(self, ask: Ask) -> ClusterFacts:
@@ -213,6 +218,8 @@ def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
     if not letters or set(letters) - LETTERS:
         return Status(State.UNKNOWN, f"Grid Engine says {letters!r}, which this torusrun does not know")
     reasons = [WORDS[letter] for letter in letters if letter in WORDS]
+    if {"R", "t"} <= set(letters):  # it may hang there for long, and no process of it is at work
+        return Status(State.PENDING, f"{'; '.join(reasons)} (Grid Engine: {letters})")
     if "q" not in letters:
         reasons += [f"{host} does not answer Grid Engine" for host, silent in hosts.items() if silent]
         return Status(State.RUNNING, "; ".join(reasons), tuple(hosts))
@@ -221,5 +228,5 @@ def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
         return never_starts("; ".join(reasons))
     if "h" in letters:
         awaited = [element.text or "" for element in job.iter("predecessor_jobs")]
-        reasons.append(f"it waits for job {', '.join(awaited)}" if awaited else f"held: qrls {job_id} lets it go")
+        reasons.append(f"it waits for job {', '.join(awaited)}" if awaited else f"held: qrls {job_id} releases it")
     return Status(State.PENDING, "; ".join(reasons))

@@ -17,7 +17,7 @@ PROLOG_S = 60  # what a site may do for a job before its time begins to count
 RAN = {0, 12, 13, 14, 15, 16}
 AFTER = 100  # assumedly after job: it was ended by a signal
 LIMIT = 37
-QDEL = ", from qdel or for want of memory: the record does not tell"
+QDEL = ", from qdel or for want of memory: the record does not say which"
 # What the other codes mean, and where they mean more than a failure. {host} is the record's host.
 NOT_STARTED = "it could not be started on {host}"
 MEANS = {
@@ -30,7 +30,7 @@ MEANS = {
     19: (State.NODE_FAIL, "{host}, or Grid Engine's daemon there, went down"),
     20: (State.FAILED, "Grid Engine's process that watches over it on {host} met an error"),
     21: (State.NODE_FAIL, "{host}, restarted most likely, no longer knew it"),
-    24: (State.FAILED, "it was to go on on another host"),
+    24: (State.FAILED, "it was to continue on another host"),
     25: (State.LOST, "it was to run again, and was deleted before that, most likely"),
     26: (State.FAILED, "its output file could not be opened on {host}"),
     27: (State.FAILED, "its shell is not there on {host}"),

@@ -124,12 +124,14 @@ class Scheduler(ABC):
     programs: ClassVar[tuple[str, ...]] = ()  # any of these on PATH says that the scheduler may be there
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
     head: ClassVar[tuple[str, ...]] = ()  # shell lines of a job's script below its directives
+    silent: ClassVar[str] = ""  # a pattern of what the submit command writes when its server took the job or did not
     own_output: ClassVar[bool] = False  # whether the script has to send its output to the request's files itself
     scratch_variables: ClassVar[tuple[str, ...]] = ()  # what may hold the job's own folder on a node, before TMPDIR
     told_variables: ClassVar[tuple[str, ...]] = ()  # what only the first node of a job is told, and all tasks need
     one_machine: ClassVar[bool] = False  # whether there are no other nodes
     shell_has_terminal: ClassVar[bool] = True  # whether `shell_command` gives its program a terminal if asked to
     tells_all_jobs: ClassVar[bool] = False  # whether the status command tells of its user's jobs that were not named
+    cancels_many: ClassVar[bool] = False  # whether the ids of more jobs may follow in `cancel_command`
     shell_from_inside: ClassVar[bool] = False  # whether only `remote_command`, inside the job, leads to its hosts
     lends_shell: ClassVar[bool] = False  # whether mpirun needs `remote_command` unless the site says ssh
     cannot_exclude: ClassVar[str] = "its scheduler cannot leave out hosts"  # why; '' where a request may exclude some
@@ -212,11 +214,7 @@ class Scheduler(ABC):
 
     def cluster_facts(self, ask: Ask) -> ClusterFacts:
         """What the scheduler's commands tell of its cluster. Raises SiteError where they do not."""
-        raise SiteError(f"nothing here knows how to ask {self.name} about its cluster")
-
-    def is_elsewhere(self, said: str) -> bool:
-        """Whether `said`, why its commands failed, means that this machine belongs to no cluster of this scheduler."""
-        return False
+        raise SiteError(f"torusrun has no query for the cluster of {self.name}")
 
     @property
     def has_remote_shell(self) -> bool:
@@ -246,7 +244,7 @@ class Scheduler(ABC):
 
         With `terminal` it has the user's terminal. Raises SiteError where the scheduler has no such thing.
         """
-        raise SiteError(f"{self.name} has no way into a running job; where there is ssh, set remote_shell: ssh")
+        raise SiteError(f"{self.name} has no way into a running job; if the nodes have ssh, set remote_shell: ssh")
 
 
 def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:

@@ -34,7 +34,7 @@ class Local(Scheduler):
     )
     job_variable = "SUBMITIT_LOCAL_JOB_ID"
     one_machine = True
-    cannot_exclude = "a local run has this machine and no other"
+    cannot_exclude = "a local run has this machine alone"
 
     def directives(self, request: Request) -> list[str]:
         return []
@@ -63,7 +63,7 @@ class Local(Scheduler):
         if said.exit_code > 1:  # 1: there is none
             said.check("looking for a process by its name")
         if said.stdout.split():
-            raise SiteError(f"process {said.stdout.split()[0]} is at work for it, and will soon say so itself")
+            raise SiteError(f"process {said.stdout.split()[0]} works for it, and will record its state soon")
         return []
 
     def cancel_command(self, job_id: str) -> list[str]:
@@ -85,7 +85,7 @@ def job_id_of(stat: str) -> str:
     """The id of the job that began with the process that a line of /proc/PID/stat describes."""
     process = _read(stat)
     if process is None:
-        raise SiteError(f"/proc says {stat!r} of a process, which is not as proc(5) says")
+        raise SiteError(f"/proc says {stat!r} of a process, which does not follow proc(5)")
     return f"{process.pid}.{process.start_ticks}"
 
 

@@ -7,6 +7,8 @@ anybody's job can write lines that look like another's. `-E` asks for all named 
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import math
 import os
 import pwd
@@ -14,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.cluster.pbs import records
 from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers import pbs_cluster
@@ -37,8 +40,13 @@ GOING_ON = {
 }
 HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
 
-ATTRIBUTE = re.compile(r"    ([A-Za-z_][\w.-]*) = (.*)")
 Attributes = Mapping[str, str]
+
+# PBS sets PATH by /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
+OWN_COMMANDS = (
+    "command -v pbs_tmrsh > /dev/null || "
+    'PATH+=":$(. "${PBS_CONF_FILE:-/etc/pbs.conf}" 2> /dev/null && echo "$PBS_EXEC")/bin"'
+)
 
 
 class PBS(Scheduler):
@@ -46,8 +54,10 @@ class PBS(Scheduler):
 
     name = "pbs"
     programs = ("pbsnodes",)
+    head = (OWN_COMMANDS,)
     own_output = True  # which PBS keeps on the job's node until the end: so it can be read while the job runs
     job_variable = "PBS_JOBID"
+    cancels_many = True
     scratch_variables = ("PBS_LOCALDIR",)
     told_variables = (
         "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
@@ -114,7 +124,7 @@ class PBS(Scheduler):
 
     def parse_status(self, said: Finished) -> dict[str, Status]:
         _checked(said)
-        return {job_id: _status(attributes) for job_id, attributes in _jobs(said.stdout).items()}
+        return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
 
     def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
         return ["qstat", "-x", "-f", "-w", "-E", *job_ids]
@@ -132,7 +142,7 @@ class PBS(Scheduler):
         return ["qdel", job_id]
 
     def cluster_facts(self, ask: Ask) -> ClusterFacts:
-        return pbs_cluster.describe(ask)
+        return pbs_cluster.describe(ask, _user(), _groups())
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         path = environment.get("PBS_NODEFILE")
@@ -152,6 +162,15 @@ def _user() -> str:
         raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
 
 
+def _groups() -> list[str]:
+    """The names of this user's groups; a group without a name here has none for PBS either."""
+    found, user = [], pwd.getpwuid(os.geteuid())
+    for number in os.getgrouplist(user.pw_name, user.pw_gid):
+        with contextlib.suppress(KeyError):
+            found.append(grp.getgrgid(number).gr_name)
+    return found
+
+
 def _chunks(request: Request) -> tuple[str, ...]:
     """One chunk per node, each on a host of its own."""
     chunk = f"{request.nodes}:ncpus={request.ranks_per_node * request.cpus_per_rank}:mpiprocs={request.ranks_per_node}"
@@ -169,20 +188,6 @@ def _checked(said: Finished) -> None:
     answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
     if not answered:
         said.check("asking PBS for the states of jobs")
-
-
-def _jobs(text: str) -> dict[str, dict[str, str]]:
-    """The attributes of every job. What comes first counts: a second record of a job, or value of an attribute, is not
-    the server's. Other lines than "Job Id: ID" and "    NAME = VALUE" are none of a job's."""
-    jobs: dict[str, dict[str, str]] = {}
-    attributes: dict[str, str] = {}
-    for line in text.replace("\n\t", "").split("\n"):
-        if line.startswith("Job Id: "):
-            attributes = {}
-            jobs.setdefault(line.removeprefix("Job Id: ").strip(), attributes)
-        elif match := ATTRIBUTE.fullmatch(line):
-            attributes.setdefault(match[1], match[2])
-    return jobs
 
 
 def _status(job: Attributes) -> Status:
@@ -208,7 +213,7 @@ def _held(job: Attributes) -> Status:
     awaited = _awaited(job)
     if awaited and "s" in job.get("Hold_Types", ""):
         return Status(State.PENDING, f"it waits for other jobs ({awaited})", held=True)
-    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls lets it go")
+    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls releases it")
 
 
 def _awaited(job: Attributes) -> str:
@@ -223,9 +228,11 @@ def _task_of_the_past(comment: str) -> Status | None:
     "Subjob finished" is said of tasks that never ran, too (status_subjob in OpenPBS's stat_job.c).
     """
     return {
-        "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer tells how it ended"),
-        "Subjob failed": Status(State.FAILED, "PBS says that the task failed, and no longer how"),
-        "Subjob terminated": Status(State.CANCELLED, "PBS says that the task was deleted, and no longer by whom"),
+        "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer reports how it ended"),
+        "Subjob failed": Status(State.FAILED, "PBS says that the task failed, and no longer reports how"),
+        "Subjob terminated": Status(
+            State.CANCELLED, "PBS says that the task was deleted, and no longer reports by whom"
+        ),
     }.get(comment)
 
 

@@ -1,4 +1,4 @@
-"""How a PBS job ended, in words, from its exit status: what happened, to which host, and what to do."""
+"""How a PBS job ended, in words, from its exit status: what happened, and to which host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ SERVERS_WORD = {
     -28: (State.TIMEOUT, "it used more processor time than it had asked for"),
     -29: (State.TIMEOUT, "it reached its time limit"),
 }
-NEXT = "; a resume goes on from the newest checkpoint"
 
 
 def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
@@ -42,8 +41,7 @@ def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
         )
     state, words = SERVERS_WORD[code]
     happened = words.format(first=_first(hosts), others=_others(hosts))
-    advice = NEXT if state is State.NODE_FAIL else ""
-    return Status(state, f"PBS says that {happened} (exit status {code}){advice}", tuple(hosts))
+    return Status(state, f"PBS says that {happened} (exit status {code})", tuple(hosts))
 
 
 def exit_words(code: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 import uuid
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 from submitit.core import core, plugins, utils
 
 from orchestrator import private, process, schedulers
+from orchestrator.environment import safe, which
 from orchestrator.launchers.openmpi import remote_words
 from orchestrator.render.environment import Text, render
 from orchestrator.schedulers import remote
@@ -84,7 +84,7 @@ class ClusterExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        return 2 if all(shutil.which(program) for program in cls.programs) else -1
+        return 2 if all(which(program) for program in cls.programs) else -1
 
     @classmethod
     def _equivalence_dict(cls) -> core.EquivalenceDict:
@@ -181,6 +181,7 @@ class ClusterExecutor(core.PicklingExecutor):
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
+            head=[Text(line) for line in self.scheduler.head],
             scheduler=self.cluster,
             nodes=request.nodes,
             tasks=self._num_tasks(),
@@ -193,6 +194,7 @@ class ClusterExecutor(core.PicklingExecutor):
             setup=[Text(line) for line in p["setup"]],
             teardown=[Text(line) for line in p["teardown"]],
             task=Text(task),
+            limit_s=int(request.time_s),
             warn_after_s=max(0, int(request.time_s - p["signal_delay_s"])),
         )
 
@@ -222,7 +224,7 @@ class ClusterExecutor(core.PicklingExecutor):
 def _carried(name: str, value: str) -> str:
     """A variable's value for the job. No entry of PYTHONPATH is relative: task.py puts the working directory last."""
     if name != "PYTHONPATH":
-        return value
+        return safe({name: value})[name]
     entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
     return ":".join(os.path.join(os.getcwd(), entry) for entry in entries if entry != ".")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
-from orchestrator import schedulers
+from orchestrator import process, schedulers
 from orchestrator.errors import TorusrunError
 from orchestrator.schedulers.interface import Scheduler
+
+FAILED = "torusrun: the launcher cannot start its daemon on "  # what follows is the cause of all that the launcher says
 
 
 def main() -> None:
@@ -22,19 +23,18 @@ def main() -> None:
         argv = schedulers.get(name).remote_command(host, " ".join(words))
         os.execvp(argv[0], argv)
     except TorusrunError as error:
-        raise SystemExit(f"torusrun: {error}") from None
+        raise SystemExit(f"{FAILED}{host}: {error}") from None
     except OSError as error:
-        problem = f"{argv[0]} cannot be run on {socket.gethostname()} ({error.strerror})"
         raise SystemExit(
-            f"torusrun: {problem}, and the launcher's daemon on {host} starts by it: put the folder of {name}'s "
-            "commands on the job's PATH, or set remote_shell: ssh where the site has ssh between its nodes"
+            f"{FAILED}{host}: {argv[0]} cannot be run on {socket.gethostname()} ({error.strerror}): put the folder of "
+            f"{name}'s commands on the job's PATH, or set remote_shell: ssh if the site has ssh between its nodes"
         ) from None
 
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
     """The words of the remote shell that goes through `scheduler`."""
     # Launchers cut these words at every blank, so this is the file and not `process.module`.
-    return (python, str(Path(__file__)), schedulers.reference(scheduler))
+    return tuple(process.script(python, __file__, schedulers.reference(scheduler)))
 
 
 if __name__ == "__main__":

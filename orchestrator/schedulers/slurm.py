@@ -54,7 +54,9 @@ class Slurm(Scheduler):
     name = "slurm"
     tells_all_jobs = True
     programs = ("sinfo",)
+    silent = r"timed out on send/recv|Zero Bytes were transmitted or received"  # slurm_errno.c
     job_variable = "SLURM_JOB_ID"
+    cancels_many = True
     cannot_exclude = ""
 
     def directives(self, request: Request) -> list[str]:
@@ -145,9 +147,6 @@ class Slurm(Scheduler):
     def cluster_facts(self, ask: Ask) -> ClusterFacts:
         return slurm_cluster.describe(ask)
 
-    def is_elsewhere(self, said: str) -> bool:
-        return slurm_cluster.NO_CLUSTER in said
-
     def broadcast_commands(
         self, environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
     ) -> list[list[str]]:
@@ -176,7 +175,7 @@ def _status(job: str, word: str, reason: str, nodes: str) -> Status:
         meant, starts = reasons.pending(word, reason, job)
         return Status(state, meant, hosts) if starts else never_starts(meant, hosts)
     if state is State.RUNNING:
-        return Status(state, reasons.running(word, reason, hosts), hosts)
+        return Status(state, reasons.running(word, reason), hosts)
     return Status(state, reasons.ended(word, reason, hosts), hosts)
 
 

@@ -16,8 +16,6 @@ NODES = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G")
 CONFIGURATION = ("scontrol", "show", "config")
 ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=Account")
 DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=DefaultAccount")
-# What every command says on a machine that has Slurm's programs and belongs to no cluster.
-NO_CLUSTER = "Could not establish a configuration source"
 
 
 def describe(ask: Ask, user: str | None = None) -> ClusterFacts:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from signal import Signals
 
 MOST_HOSTS = 8
-LET_GO = "`scontrol release {job}` lets it go"
+RELEASE = "`scontrol release {job}` releases it"
 
 # Why a pending job waits. Sooner or later it starts.
 WAITS = {
@@ -20,13 +20,13 @@ WAITS = {
     "Dependency": "it waits for another job to end",
     "BeginTime": "its earliest start time has not come",  # also of a job that Slurm has put back into the queue
     "Licenses": "it waits for a license",
-    "JobHeldUser": f"held by its user: {LET_GO}",
+    "JobHeldUser": f"held by its user: {RELEASE}",
     "JobHeldAdmin": "held by an administrator, or by Slurm after a failed start: ask the administrators",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved, as for maintenance",
     "Reservation": "its reservation has not begun",
     "ReservationDeleted": "its reservation was deleted: submit it without one, or with another",
     "Prolog": "its nodes are being made ready",
-    "Cleaning": "what is left of its last start is being cleaned up",
+    "Cleaning": "Slurm cleans up after its last start",
     "FrontEndDown": "no front end node is up",
     "SchedDefer": "the scheduler has put it off",  # from memory
     "JobArrayTaskLimit": "as many tasks of its array run as may run at once",
@@ -76,16 +76,16 @@ KINDS = (
 ON_ITS_WAY = {
     "CONFIGURING": "its nodes are being made ready",
     "COMPLETING": "its processes are being ended",
-    "SUSPENDED": "suspended: its processes stand still until Slurm resumes them",
-    "STOPPED": "stopped by SIGSTOP: its processes stand still until SIGCONT",
+    "SUSPENDED": "suspended: its processes are stopped until Slurm resumes them",
+    "STOPPED": "stopped by SIGSTOP: its processes wait for SIGCONT",
     "RESIZING": "Slurm is changing how many nodes it has",
     "SIGNALING": "it is being sent a signal",
     "STAGE_OUT": "its files are being copied out of the burst buffer",
     "REQUEUED": "Slurm has put it back into the queue",
     "REQUEUE_FED": "Slurm has put it back into the queue",
-    "REQUEUE_HOLD": f"Slurm has put it back into the queue and holds it: {LET_GO}",
-    "SPECIAL_EXIT": f"Slurm has put it back into the queue and holds it: {LET_GO}",
-    "RESV_DEL_HOLD": f"held, as its reservation was deleted: {LET_GO}",
+    "REQUEUE_HOLD": f"Slurm has put it back into the queue and holds it: {RELEASE}",
+    "SPECIAL_EXIT": f"Slurm has put it back into the queue and holds it: {RELEASE}",
+    "RESV_DEL_HOLD": f"held, as its reservation was deleted: {RELEASE}",
 }
 # How a job ended: by its state, and then, where that says too little, by its reason.
 ENDS = {
@@ -108,7 +108,14 @@ FAILURES = {
     "InactiveLimit": "it was idle for too long",
     "BurstBufferOperation": "the burst buffer failed",
 }
-ENDING = {**FAILURES, "TimeLimit": ENDS["TIMEOUT"], "OutOfMemory": ENDS["OUT_OF_MEMORY"], "DeadLine": ENDS["DEADLINE"]}
+ENDING = {
+    **FAILURES,
+    "TimeLimit": ENDS["TIMEOUT"],
+    "OutOfMemory": ENDS["OUT_OF_MEMORY"],
+    "DeadLine": ENDS["DEADLINE"],
+    # None is named: squeue shows the nodes that a job still has (pack_job of job_mgr.c), so the lost one is not there.
+    "NodeDown": "Slurm lost at least one of its nodes",
+}
 NOT_STARTED = 53  # sacct's signal of a job whose output files could not be opened, or whose prolog failed; from memory
 
 
@@ -134,9 +141,9 @@ def _waiting(reason: str) -> tuple[str, bool]:
     return next(((meant, starts) for kind, meant, starts in KINDS if re.fullmatch(kind, key)), ("", True))
 
 
-def running(word: str, reason: str, hosts: Sequence[str]) -> str:
+def running(word: str, reason: str) -> str:
     """What is unusual about a job that has nodes, '' where nothing is."""
-    why = _lost(hosts) if reason == "NodeDown" else ENDING.get(reason) or _waiting(reason)[0]
+    why = ENDING.get(reason) or _waiting(reason)[0]
     meant = ": ".join(filter(None, (ON_ITS_WAY.get(word, ""), why)))
     return _with(meant, word if word in ON_ITS_WAY else "", reason) if meant or reason not in ("", "None") else ""
 
@@ -181,18 +188,14 @@ def _cancelled(reason: str, hosts: Sequence[str]) -> tuple[str, str]:
 
 def _end(word: str, hosts: Sequence[str]) -> str:
     if word == "NODE_FAIL":
-        return _lost(hosts)
+        return f"Slurm lost {_one_of(hosts)}"
     if word == "BOOT_FAIL":
         return f"{_one_of(hosts)} could not be booted"
     return ENDS.get(word, "")
 
 
-def _lost(hosts: Sequence[str]) -> str:
-    return f"Slurm lost {_one_of(hosts)}"
-
-
 def _one_of(hosts: Sequence[str]) -> str:
-    """The one host of a job by its name; of several nobody can tell which it was."""
+    """The host of a job on one node; of several nobody knows which one it was. `hosts` are all that the job had."""
     if len(hosts) == 1:
         return hosts[0]
     listed = ", ".join(hosts[:MOST_HOSTS]) + (f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else "")

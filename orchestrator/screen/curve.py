@@ -30,7 +30,7 @@ class Losses:
         """All points, (step, loss), with those that have come since."""
         for line in self._file.new(whole=True):
             row = metrics.row_of(line.text.encode(errors="replace"))
-            if row and row["event"] == "step" and row.get("loss") is not None:
+            if row and row["event"] == "step" and "step" in row and row.get("loss") is not None:
                 self._add(float(row["step"]), float(row["loss"]))
         return self.points
 

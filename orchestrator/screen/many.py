@@ -44,6 +44,12 @@ class Window:
             top = min(max(top, selected - rows + 1), selected)
         return Window(max(min(top, of_all - rows), 0), rows, selected)
 
+    def words(self, of_all: int) -> str:
+        """'rows 3-7 of 16', 'row 1 of 1', or 'no rows'."""
+        last = min(self.top + self.rows, of_all)
+        shown = f"s {self.top + 1}-{last}" if last > self.top + 1 else f" {last}"
+        return f"row{shown} of {of_all}" if of_all else "no rows"
+
 
 def lines(views: Sequence[View], window: Window, width: int) -> list[Text]:
     """The counts, the titles and the rows of the window, each in at most `width` columns. `views` are in order."""

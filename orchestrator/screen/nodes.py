@@ -121,7 +121,7 @@ def _of_rank(node: NodeHeard, place: int) -> TableRow:
     gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
     cells = (f"  rank {number}", EMPTY, EMPTY, *_gpus(gpus), EMPTY, EMPTY, *_steps(steps))
     late_s = load.at_s - steps.told_s if load and steps else 0.0
-    return TableRow(cells, f"at step {steps.step}, told {short(late_s)} earlier" if steps else "")
+    return TableRow(cells, f"at step {steps.step}, reported {short(late_s)} earlier" if steps else "")
 
 
 def _gpus(gpus: Sequence[GpuLoad]) -> tuple[str, str, str]:

@@ -20,6 +20,7 @@ from orchestrator.terminal.width import cut, wrapped
 from orchestrator.watch.listing import folded, number
 from orchestrator.watch.view import View
 from orchestrator.watch.words import figures
+from training.counted import counted
 
 CURVE_ROWS = 6
 LEAST_CURVE_ROWS = 2
@@ -93,7 +94,7 @@ def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[T
         return [Text(cut("no node is at work", width))], 0
     titles, *rows = of_nodes.lines(nodes, width, ranks=True)
     shown = rows[window.top : window.top + max(window.rows, 0)]
-    head = of_nodes.remark(nodes) or f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    head = of_nodes.remark(nodes) or counted(len(nodes), "node")
     return [Text(cut(head, width), REMARK), Text(titles, "bold"), *map(Text, shown)], len(rows)
 
 

@@ -20,7 +20,7 @@ from orchestrator.screen.watched import OneWatched, WatchedRuns
 from orchestrator.terminal import output
 from orchestrator.terminal.keys import Keys
 from orchestrator.terminal.width import cut
-from orchestrator.watch.attention import ordered
+from orchestrator.watch.attention import rank
 from orchestrator.watch.view import View
 
 SLICE_S = 0.2  # between looks at the size of the terminal
@@ -34,7 +34,7 @@ class Screen:
         self._followed = watched
         self.views: list[View] = []
         self._window = Window(0, 0)
-        self._selected = ""  # the folder of a run
+        self._selected: int | None = None  # the place of a run among the views
         self._details: OneWatched | None = None
         self._nodes: Window | None = None  # of the page of all nodes of a run, where that is shown
         self._node_rows = 0
@@ -46,7 +46,7 @@ class Screen:
         if self._followed.over:
             return
         if len(self.views) == 1:
-            self._open(self.views[0].folder)
+            self._open(0)
         console = output.console(stderr=True)
         while self._show(console):
             os.kill(0, signal.SIGTSTP)
@@ -81,8 +81,7 @@ class Screen:
         return True
 
     def _press(self, key: str) -> None:
-        shown = ordered(self.views)
-        at = next((n for n, view in enumerate(shown) if view.folder == self._selected), None)
+        shown, at = self._shown()
         if key == "nodes" or (self._nodes and key == "back"):
             self._nodes = None if self._nodes or not self._details else Window(0, 0)
         elif key == "back":
@@ -90,20 +89,25 @@ class Screen:
                 self._details = None
         elif key == "enter":
             if not self._details:
-                self._open(self._selected or shown[0].folder)
+                self._open(shown[at or 0])
         elif self._nodes:
             top = self._nodes.top + _steps(key, self._nodes.rows, self._node_rows)
             self._nodes = Window(top, self._nodes.rows).around(None, self._nodes.rows, self._node_rows)
         elif len(shown) > 1:
             steps = _steps(key, self._window.rows, len(shown))
             to = 0 if at is None and steps < len(shown) else (at or 0) + steps
-            self._selected = shown[min(max(to, 0), len(shown) - 1)].folder
+            self._selected = shown[min(max(to, 0), len(shown) - 1)]
             if self._details:
                 self._open(self._selected)
 
-    def _open(self, folder: str) -> None:
-        self._selected = folder
-        self._details = self._followed.details(folder)
+    def _shown(self) -> tuple[list[int], int | None]:
+        """(the places of the runs among the views, in the order on the screen; the row of the selected one)."""
+        shown = sorted(range(len(self.views)), key=lambda number: rank(self.views[number]))
+        return shown, None if self._selected is None else shown.index(self._selected)
+
+    def _open(self, number: int) -> None:
+        self._selected = number
+        self._details = self._followed.details(number)
 
     def _draw(self, live: Live, keys: Keys) -> None:
         console = live.console
@@ -113,10 +117,10 @@ class Screen:
     def _lines(self, console: Console, with_keys: bool) -> list[RenderableType]:
         width, height = console.size
         blocks = not console.options.ascii_only
-        foot, rows = Text(cut(self._foot(with_keys), width), "dim"), height - 1
+        rows = height - 1
         found: list[RenderableType]
-        if self._details:
-            view = next(view for view in self.views if view.folder == self._selected)
+        if self._details and self._selected is not None:
+            view = self.views[self._selected]
             detail = self._details.look(view)
             found = one.lines(view, detail, width, rows, blocks=blocks)
             if self._nodes:
@@ -124,10 +128,10 @@ class Screen:
                 page, self._node_rows = one.page(detail.nodes, self._nodes, width)
                 found = [found[0], *page]
         else:
-            shown = ordered(self.views)
-            at = next((n for n, view in enumerate(shown) if view.folder == self._selected), None)
+            shown, at = self._shown()
             self._window = self._window.around(at, max(rows - 2, 1), len(shown))
-            found = [*many.lines(shown, self._window, width)]
+            found = [*many.lines([self.views[number] for number in shown], self._window, width)]
+        foot = Text(cut(self._foot(with_keys), width), "dim")  # after the windows: it names their rows
         found = [*found[:rows], *[Text("")] * (rows - len(found)), foot]
         return found if blocks else [_in_ascii(line) for line in found]
 
@@ -135,17 +139,14 @@ class Screen:
         if self._followed.note:
             return self._followed.note
         if not with_keys:
-            return "ctrl-C leaves; the runs go on"
+            return "ctrl-C leaves; the runs continue"
         if self._nodes:
-            last = min(self._nodes.top + self._nodes.rows, self._node_rows)
-            return f"q leaves  n the run  up, down scroll  rows {self._nodes.top + 1}-{last} of {self._node_rows}"
+            return f"q leaves  n the run  up, down scroll  {self._nodes.words(self._node_rows)}"
         if len(self.views) == 1:
-            return "q leaves; the run goes on  n all nodes and ranks"
+            return "q leaves; the run continues  n all nodes and ranks"
         if self._details:
             return "q leaves  esc all runs  n all nodes and ranks  up, down the next run"
-        window = self._window
-        first, last = window.top + 1, min(window.top + window.rows, len(self.views))
-        return f"q leaves  up, down select  enter shows one  rows {first}-{last} of {len(self.views)}"
+        return f"q leaves  up, down select  enter shows one  {self._window.words(len(self.views))}"
 
 
 def _steps(key: str, page: int, of_all: int) -> int:

@@ -34,8 +34,8 @@ class WatchedRuns(Protocol):
 
     def look(self) -> list[View]: ...
 
-    def details(self, folder: str) -> OneWatched:
-        """The run whose views have this folder."""
+    def details(self, number: int) -> OneWatched:
+        """The run whose view is at this place in each look."""
 
     def rows(self, view: View) -> list[tuple[str, str]]:
         """The table at the end of a run."""
@@ -50,8 +50,8 @@ class WatchedHere(Followed):
         super().__init__(runs)
         self._by_folder = {str(run.folder): run for run in runs}
 
-    def details(self, folder: str) -> Details:
-        return Details(self._by_folder[folder])
+    def details(self, number: int) -> Details:
+        return Details(self._folders[number])
 
     def rows(self, view: View) -> list[tuple[str, str]]:
         return report.rows(self._by_folder[view.folder], view)

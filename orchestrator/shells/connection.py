@@ -1,27 +1,33 @@
-"""What travels between a user's terminal and a program on another host: frames, after both sides have proved a secret.
+"""Frames between a user's terminal and a program on another host. Only these two can make them.
 
-A frame is a letter, the length of what follows as four bytes, and the bytes.
+A frame is a letter, the size of its content as four bytes, the content, and a MAC: the HMAC-SHA256 of the frame's
+number and of all before. Each direction has a key and counts its frames from 0. So a frame that somebody made, changed,
+left out, repeated, reordered or sent back ends the connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hmac
-import secrets
 import socket
 import struct
 import threading
 
-NONCE_BYTES = MAC_BYTES = 32
-PROOF_S = 10.0
+MAC_BYTES = 32
 LARGEST_BYTES = 1 << 20
 HEAD = struct.Struct("!cI")
+NUMBER = struct.Struct("!Q")
 SIZE = struct.Struct("!HH")  # rows, columns
 CODE = struct.Struct("!i")
+FORGED = "a message was forged or changed on its way; somebody may stand between the two machines"
 
 
 class Frame(bytes, enum.Enum):
-    """What a frame carries: keys for the program and their end, a terminal's size; what it writes, its exit code."""
+    """What a frame carries.
+
+    To the program: keys, their end, a terminal's size. From it: what it writes, its exit code, and why it was ended.
+    """
 
     INPUT = b"i"
     NO_MORE_INPUT = b"n"
@@ -29,6 +35,7 @@ class Frame(bytes, enum.Enum):
     OUTPUT = b"o"
     ERRORS = b"e"
     EXIT = b"x"
+    ENDED = b"d"
 
 
 class Broken(OSError):
@@ -36,64 +43,47 @@ class Broken(OSError):
 
 
 class Connection:
-    """A socket whose other side has proved that it knows the secret. Any thread may send, one may receive."""
+    """A socket to the other side, with the keys of both directions. Any thread may send, one may receive."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link, self._lock = link, threading.RLock()  # a signal's handler may send while its thread does
+    def __init__(self, link: socket.socket, *, sends: bytes, receives: bytes) -> None:
+        self._link, self._lock = link, threading.Lock()
+        self._sends, self._receives = sends, receives
+        self._sent = self._received = 0
 
     def send(self, kind: Frame, content: bytes = b"") -> None:
-        """Raises OSError where the other side is gone."""
+        """Raises OSError if the other side is gone."""
         with self._lock:
-            self._link.sendall(HEAD.pack(kind.value, len(content)) + content)
+            frame = HEAD.pack(kind.value, len(content)) + content
+            mac = _mac(self._sends, self._sent, frame)
+            self._sent += 1
+            self._link.sendall(frame + mac)
 
     def receive(self) -> tuple[Frame, bytes]:
-        """The next frame. Raises OSError where none comes any more."""
-        letter, size = HEAD.unpack(exactly(self._link, HEAD.size))
+        """The next frame. Raises OSError if none follows, or if the other side did not send it."""
+        head = self._exactly(HEAD.size)
+        letter, size = HEAD.unpack(head)
         if size > LARGEST_BYTES:
-            raise Broken(f"a frame of {size} bytes")
-        try:
-            return Frame(letter), exactly(self._link, size)
-        except ValueError:
-            raise Broken(f"a frame of kind {letter!r}") from None
+            raise Broken(FORGED)
+        content = self._exactly(size)
+        if not hmac.compare_digest(self._exactly(MAC_BYTES), _mac(self._receives, self._received, head + content)):
+            raise Broken(FORGED)
+        self._received += 1
+        return Frame(letter), content
+
+    def _exactly(self, size: int) -> bytes:
+        read = bytearray()
+        while len(read) < size:
+            if not (piece := self._link.recv(size - len(read))):
+                raise Broken("the connection was closed too early")
+            read += piece
+        return bytes(read)
 
     def close(self) -> None:
+        """Close it, also for a thread that sends or receives now."""
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
         self._link.close()
 
 
-def proved(link: socket.socket, key: bytes, *, called: bool) -> Connection:
-    """A connection over `link`, once each side knows that the other has `key`; `called` is the side that listened.
-
-    Raises OSError where the other side does not prove it in PROOF_S seconds.
-    """
-    link.settimeout(PROOF_S)
-    mine = secrets.token_bytes(NONCE_BYTES)
-    link.sendall(mine)
-    theirs = exactly(link, NONCE_BYTES)
-    both = mine + theirs if called else theirs + mine
-    sides = (b"called", b"calling") if called else (b"calling", b"called")
-    own, wanted = (hmac.digest(key, side + both, "sha256") for side in sides)
-    if called:  # who listens tells nothing to a stranger
-        _check(exactly(link, MAC_BYTES), wanted)
-        link.sendall(own)
-    else:
-        link.sendall(own)
-        _check(exactly(link, MAC_BYTES), wanted)
-    link.settimeout(None)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return Connection(link)
-
-
-def exactly(link: socket.socket, size: int) -> bytes:
-    """The next `size` bytes. Raises OSError where they do not come."""
-    read = bytearray()
-    while len(read) < size:
-        if not (piece := link.recv(size - len(read))):
-            raise Broken("the other side has closed the connection")
-        read += piece
-    return bytes(read)
-
-
-def _check(proof: bytes, wanted: bytes) -> None:
-    if not hmac.compare_digest(proof, wanted):
-        raise Broken("the other side does not know the secret")
+def _mac(key: bytes, number: int, frame: bytes) -> bytes:
+    return hmac.digest(key, NUMBER.pack(number) + frame, "sha256")

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.shells import request as requests
-from orchestrator.shells.connection import CODE, SIZE, Connection, Frame, proved
+from orchestrator.shells.connection import CODE, SIZE, Broken, Connection, Frame
+from orchestrator.shells.network import addresses, network
+from orchestrator.shells.proof import CALLED, MOST, Proofs
 from orchestrator.shells.request import ShellRequest
 from orchestrator.terminal.raw import raw
-from training.addresses import RendezvousError, interface_address
 
 WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system
 LOOK_S = 0.2
@@ -32,41 +33,27 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) 
     Raises SiteError where the job does not start it, or the connection breaks.
     """
     size = os.get_terminal_size() if terminal else os.terminal_size((0, 0))
-    with socket.create_server(("", 0), backlog=16) as listener:
-        asked = ShellRequest(
-            host, tuple(argv), addresses(), listener.getsockname()[1], secrets.token_hex(32), size.lines, size.columns
-        )
+    with socket.create_server(("", 0), backlog=MOST) as listener:
+        port, secret = listener.getsockname()[1], secrets.token_hex(32)
+        asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)
         with requests.left(asked, folder) as path:
             connection = _connected(listener, asked, path)
     with raw(terminal) as resized:
         return _joined(connection, host, resized)
 
 
-def addresses() -> tuple[str, ...]:
-    """Where others may find this host: the address of every interface, and its name."""
-    found = []
-    for _, name in socket.if_nameindex():
-        with contextlib.suppress(RendezvousError):
-            found.append(interface_address(name))
-    return (*(address for address in found if not address.startswith("127.")), socket.gethostname())
-
-
 def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Connection:
-    """The connection of the program that was asked for; strangers are sent away."""
+    """The connection of the program that was asked for."""
     until_s = time.monotonic() + WAIT_S
-    while time.monotonic() < until_s:
-        if why := requests.failure(path):
-            raise SiteError(f"no shell on {asked.host}: {why}")
-        if select.select([listener], [], [], LOOK_S)[0]:
-            link, _ = listener.accept()
-            try:
-                return proved(link, asked.key, called=True)
-            except OSError:
-                link.close()
-    where = f"{' or '.join(asked.addresses)}, port {asked.port}"
-    raise SiteError(
-        f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s, where this machine is: {requests.MEND}"
-    )
+    with Proofs(asked.key, CALLED) as proofs:
+        proofs.listen(listener)
+        while time.monotonic() < until_s:
+            if why := requests.failure(path):
+                raise SiteError(f"no shell on {asked.host}: {why}")
+            if connection := proofs.step(LOOK_S):
+                return connection
+    where = f"{' or '.join(asked.addresses) or 'this machine'}, port {asked.port}"
+    raise SiteError(f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: {requests.MEND}")
 
 
 def _joined(connection: Connection, host: str, resized: list[int]) -> int:
@@ -78,6 +65,8 @@ def _joined(connection: Connection, host: str, resized: list[int]) -> int:
             kind, content = connection.receive()
             if kind is Frame.EXIT:
                 return int(CODE.unpack(content)[0])
+            if kind is Frame.ENDED:
+                raise Broken(content.decode())
             if kind in to and not _written(to[kind], content):
                 return 128 + signal.SIGPIPE
     except OSError as error:

@@ -11,7 +11,6 @@ import fcntl
 import os
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -22,10 +21,12 @@ from pathlib import Path
 
 from orchestrator.errors import SiteError
 from orchestrator.shells import request as requests
-from orchestrator.shells.connection import CODE, SIZE, Connection, Frame, proved
+from orchestrator.shells.connection import CODE, SIZE, Connection, Frame
+from orchestrator.shells.network import ways
+from orchestrator.shells.proof import CALLING, Proofs
 from orchestrator.shells.request import ShellRequest
 
-CONNECT_S = 5.0
+OPENING_S = 20.0  # to connect and prove, over all addresses together
 LOOK_S = 0.2
 GONE_S = 2.0  # between SIGHUP and SIGKILL
 CHUNK_BYTES = 65_536
@@ -47,21 +48,24 @@ def main() -> None:
 
 
 def connected(asked: ShellRequest) -> Connection:
-    """The connection to who asked. Raises SiteError where none of the addresses leads there."""
-    wrong = []
-    for address in asked.addresses:
-        try:
-            return proved(socket.create_connection((address, asked.port), CONNECT_S), asked.key, called=False)
-        except OSError as error:
-            wrong.append(f"{address}: {error.strerror or error}")
-    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({'; '.join(wrong)}): {requests.MEND}")
+    """The connection to the user's side. Raises SiteError if none of its addresses leads there within OPENING_S."""
+    until_s = time.monotonic() + OPENING_S
+    with Proofs(asked.key, CALLING) as proofs:
+        for address in ways(asked.addresses, asked.network):
+            proofs.call(address, asked.port)
+        while proofs.waiting and (left_s := until_s - time.monotonic()) > 0:
+            if connection := proofs.step(left_s):
+                return connection
+        wrong = {**proofs.failures, **dict.fromkeys(proofs.waiting, f"no proof within {OPENING_S:g} s")}
+    found = "; ".join(f"{address}: {why}" for address, why in wrong.items()) or "this node has all its addresses too"
+    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({found}): {requests.MEND}")
 
 
 class Joined:
     """A program whose input and outputs travel over a connection."""
 
     def __init__(self, asked: ShellRequest, connection: Connection) -> None:
-        self.connection = connection
+        self.connection, self.wrong = connection, ""
         if asked.terminal:
             self._on_terminal(asked)
         else:
@@ -96,13 +100,15 @@ class Joined:
                 if not ready and self.child.poll() is not None:  # what it left behind may keep them open
                     break
             code = self.child.wait()
+            if self.wrong:
+                return self.connection.send(Frame.ENDED, self.wrong.encode())
             self.connection.send(Frame.EXIT, CODE.pack(code if code >= 0 else 128 - code))
         except OSError:
             self._end()
 
     def _hear(self) -> None:
-        """Hand on what the user types, until the user is gone."""
-        with contextlib.suppress(OSError):
+        """Hand on what the user types, until the user is gone or a stranger interferes."""
+        try:
             while True:
                 kind, content = self.connection.receive()
                 if kind is Frame.SIZE:
@@ -111,7 +117,11 @@ class Joined:
                     os.close(self.input)
                 elif kind is Frame.INPUT:
                     self._write(content)
+        except OSError as error:
+            self.wrong = error.strerror or str(error)
         self._end()
+        time.sleep(GONE_S)  # for `run` to end, which may wait for a reader that does not read
+        self.connection.close()
 
     def _write(self, content: bytes) -> None:
         with contextlib.suppress(OSError):  # it may read no more, and go on

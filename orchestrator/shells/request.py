@@ -22,12 +22,14 @@ MEND = "nodes must reach it, as for `qsub -I`; where there is ssh, set remote_sh
 class ShellRequest:
     """The program `argv` on `host`, which connects to `port` of one of `addresses` and knows the `secret` (hex).
 
-    It gets a terminal of `rows` and `columns`; none where they are 0.
+    The user's machine has these addresses in its `network`. The program gets a terminal of `rows` and `columns`, none
+    if they are 0.
     """
 
     host: str
     argv: tuple[str, ...]
     addresses: tuple[str, ...]
+    network: str
     port: int
     secret: str
     rows: int
@@ -44,7 +46,7 @@ class ShellRequest:
     def write(self, folder: Path) -> Path:
         """Leave the request in `folder`; its file. Raises SiteError."""
         path = folder / f"{time.time_ns():020}-{os.getpid()}{ENDING}"
-        write_json(path, {"schema": 1, **asdict(self)}, secret=True)
+        write_json(path, {"schema": 2, **asdict(self)}, secret=True)
         return path
 
 
@@ -56,6 +58,7 @@ def read(path: Path) -> ShellRequest:
         required(path, kept, "host", str),
         tuple(map(str, required(path, kept, "argv", list))),
         tuple(map(str, required(path, kept, "addresses", list))),
+        required(path, kept, "network", str),
         required(path, kept, "port", int),
         required(path, kept, "secret", str),
         required(path, kept, "rows", int),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.spec.problems import did_you_mean, printable
+from orchestrator.spec.problems import printable
+from training.recipe.near import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Choices:
         if given := self.options.get(option):
             return Chosen(given, f"--{option}")
         if self.ask is None or self.yes:
-            raise UserError(f"the {what} is needed, and nothing here tells it: name it by --{option} ({hint})")
+            raise UserError(
+                f"the {what} is needed, and the scheduler does not report it: name it by --{option} ({hint})"
+            )
         while not (answer := self._line(f"{what} ({hint}): ")):
             pass
         return Chosen(answer, "asked")

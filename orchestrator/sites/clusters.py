@@ -25,7 +25,7 @@ class Recognition(Enum):
     """How sure it is that a login node belongs to a known cluster."""
 
     NONE = "no"
-    POSSIBLE = "its queues and resources have the same names, and nothing else is told"
+    POSSIBLE = "its queues and resources have the same names, and nothing else is known"
     CERTAIN = "it has the name of a login node, or its queues and its nodes agree"
 
 

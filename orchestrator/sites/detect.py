@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator import schedulers
-from orchestrator.environment import absolute_only
+from orchestrator.environment import which
 from orchestrator.errors import SiteError, UserError
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.cluster_facts import ClusterFacts
@@ -33,29 +31,25 @@ def named(name: str) -> Reached:
 
 
 def reachable(say: Callable[[str], None]) -> list[Reached]:
-    """All schedulers whose programs are on PATH and that answer; this machine where no scheduler's program is there.
+    """All schedulers whose programs are on PATH and that answer; this machine if there is no scheduler's program.
 
-    Raises SiteError where programs are there and none of their schedulers answers: a login node whose scheduler is
-    down is not to be taken for a machine without one.
+    Raises SiteError if programs are there and none of their schedulers answers. A login node whose scheduler is down is
+    not to be taken for a machine without one: Slurm says the same there as on a machine that belongs to no cluster.
     """
     found, silent = [], []
     for name in schedulers.KNOWN:
-        if not _on_path(schedulers.get(name).programs):
+        if not which(*schedulers.get(name).programs):
             continue
         say(f"asking {name} about its queues and nodes")
         try:
             found.append(named(name))
         except SiteError as error:
-            if not schedulers.get(name).is_elsewhere(str(error)):
-                silent.append(f"{name}: {error}")
+            silent.append(f"{name}: {error}")
     if silent and not found:
         raise SiteError(
-            "; ".join(silent) + "; mend that, name the scheduler by --scheduler, or take this machine alone by "
-            f"--scheduler {LOCAL}"
+            f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again once one does, or take this "
+            f"machine alone by --scheduler {LOCAL}"
         )
+    for why in silent:
+        say(f"left out: {why}")
     return found or [named(LOCAL)]
-
-
-def _on_path(programs: tuple[str, ...]) -> bool:
-    places = absolute_only(os.environ.get("PATH", os.defpath))
-    return any(shutil.which(program, path=places) for program in programs)

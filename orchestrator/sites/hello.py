@@ -1,7 +1,8 @@
 """What every rank of doctor's job runs: `hello.py FOLDER`. It needs Python alone.
 
 It reads the word that the login node wrote into FOLDER, writes what its node is like, and waits for an answer, so that
-the login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet.
+the login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet. Rank 0
+asks whether a job may submit jobs.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 ANSWER_S = 40.0
 MEET_S = 60.0
+ASK_S = 30.0
 LOOK_S = 0.05
 
 
@@ -26,7 +29,8 @@ def main(folder: Path) -> int:
     answer = _answer(folder / f"answer-{rank}")
     seen_s = time.time()
     met = _meet(rank, world)
-    _write(folder / f"done-{rank}.json", {**said, "answer": answer, "seen_s": seen_s, "met": met})
+    last = {"answer": answer, "seen_s": seen_s, "met": met, "refused": refused(folder / "ask") if rank == 0 else None}
+    _write(folder / f"done-{rank}.json", {**said, **last})
     return 0 if not met else 1
 
 
@@ -43,6 +47,24 @@ def _node() -> dict[str, object]:
         "scratch": scratch,
         "scratch_free_bytes": free.f_bavail * free.f_frsize,
     }
+
+
+def refused(question: Path) -> str | None:
+    """Why a job may submit no job from here, '' if it may; None if nothing is to be asked."""
+    if not question.exists():
+        return None
+    asked = json.loads(question.read_text(encoding="utf-8"))
+    inherited, kept = tuple(asked["inherited"]), asked["kept"]
+    own = {name: value for name, value in os.environ.items() if name in kept or not name.startswith(inherited)}
+    try:
+        with open(asked["script"], "rb") as script:
+            said = subprocess.run(
+                asked["argv"], stdin=script, env=own, capture_output=True, text=True, timeout=ASK_S, check=False
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    words = said.stderr.strip() or said.stdout.strip() or f"exit code {said.returncode}"
+    return words if said.returncode else ""
 
 
 def _names(folder: str) -> list[str]:

@@ -6,15 +6,17 @@ import contextlib
 import json
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private
+from orchestrator import private, process
 from orchestrator.api import Run, submit
+from orchestrator.environment import INHERITED, KEPT
 from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.plans.kept import read_attempt
+from orchestrator.plans.request import request
 from orchestrator.runs import index
 from orchestrator.schedulers import client
 from orchestrator.sites import hello
@@ -53,6 +55,7 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
     private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
     run, judgement = submit(spec), list[Check]()
     try:
+        _ask(run, site, folder)
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)
         if view is None:
             why = f"it had not ended after {wait_s:g} s, and was cancelled: {run.status().reason or 'it ran'}"
@@ -87,8 +90,18 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
         "nodes": nodes,
         "time": f"{limit_s:g}s",
         "code": "none",
-        "command": [site.python or sys.executable, str(Path(hello.__file__).resolve()), str(folder)],
+        "command": process.script(site.interpreter, hello.__file__, folder),
     }
+
+
+def _ask(run: Run, site: Site, folder: Path) -> None:
+    """Have rank 0 ask, before it is answered, whether the job could be submitted from its node."""
+    attempt = run.folder.attempt(1)
+    command = client.of(site).scheduler.ask_command(request(read_attempt(run.folder, 1), attempt))
+    if command:
+        environment = {"inherited": INHERITED, "kept": sorted(KEPT)}
+        asked = {"argv": command, "script": str(attempt.script), **environment}
+        private.write_bytes(folder / "ask", json.dumps(asked).encode())
 
 
 def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:

@@ -10,6 +10,7 @@ from orchestrator.sites.talk import Talk
 from orchestrator.spec.site import Site
 from orchestrator.states import State
 from orchestrator.watch.view import View
+from training.counted import counted
 
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0
 
@@ -20,7 +21,7 @@ def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator
     met = [said["met"] for said in talk.done.values() if said.get("met")]
     if view.state is State.COMPLETED:
         hosts = ", ".join(sorted({str(said["host"]) for said in talk.done.values()}))
-        yield ok("job", f"{ranks} ranks on {nodes} node{'s' if nodes > 1 else ''} ran and met ({hosts})")
+        yield ok("job", f"{counted(ranks, 'rank')} on {counted(nodes, 'node')} ran and met ({hosts})")
     elif met:
         mend = "write node.interface into the site: the one that the nodes reach each other by"
         yield failed("job", f"the ranks did not reach each other: {met[0]}", mend)
@@ -29,6 +30,7 @@ def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator
     if talk.hello:
         yield _shared(talk, ranks)
         yield _clocks(talk)
+        yield from _submitting(talk)
         yield from _nodes(site, talk)
 
 
@@ -44,7 +46,7 @@ def _mend(talk: Talk) -> str:
     if talk.hello:
         return "the reason says what to mend; `torusrun doctor` without --job looks at the login node's part"
     return (
-        "no rank began: see that the nodes have the Python and the folder of runs at the same paths, and that the "
+        "no rank began: check that the nodes have the Python and the folder of runs at the same paths, and that the "
         "launcher is there (modules of the site)"
     )
 
@@ -53,9 +55,9 @@ def _shared(talk: Talk, ranks: int) -> Check:
     """Whether nodes and login node saw each other's files while the job ran."""
     mend = "write runs: FOLDER into the site, on a file system that the nodes mount"
     if wrong := [rank for rank, said in talk.hello.items() if said.get("word") != talk.word]:
-        return failed("shared files", f"rank {wrong[0]} read something else than was written here", mend)
+        return failed("shared files", f"rank {wrong[0]} read other content than this login node wrote", mend)
     if missing := sorted(set(range(ranks)) - set(talk.hello)):
-        return failed("shared files", f"nothing of {len(missing)} of {ranks} ranks was seen here", mend)
+        return failed("shared files", f"of {counted(ranks, 'rank')}, nothing of {len(missing)} was seen here", mend)
     if late := [rank for rank, said in talk.done.items() if said.get("answer") != talk.word]:
         said = f"rank {late[0]} did not see the answer in time"
         return warning("shared files", said, "name a faster shared file system by runs: FOLDER, if this comes again")
@@ -79,6 +81,21 @@ def _clocks(talk: Talk) -> Check:
     return warning("clocks", said, mend) if sure_s > SKEW_S else ok("clocks", said)
 
 
+def _submitting(talk: Talk) -> Iterator[Check]:
+    """Whether a job may submit the next one, if its scheduler can say so."""
+    first = talk.done.get(0, {})
+    if (refused := first.get("refused")) is None:
+        return
+    if not refused:
+        yield ok("submitting", f"a job on {first['host']} may submit the next one")
+        return
+    mend = (
+        "ask the administrators to let the nodes submit jobs (Grid Engine: qconf -as NODE); until they do, a training "
+        "whose phases want other numbers of nodes ends at each, and `torusrun resume RUN` goes on"
+    )
+    yield warning("submitting", f"a job on {first['host']} may not submit the next one: {refused}", mend)
+
+
 def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
     """What the site's file says of a node, beside what the nodes said."""
     for said in {str(said["host"]): said for said in talk.hello.values()}.values():
@@ -98,4 +115,4 @@ def _differences(site: Site, said: Mapping[str, Any]) -> Iterator[str]:
     if missing := [name for name in node.hcas if name not in said["adapters"]]:
         yield f"it has no adapter {missing[0]}, but {', '.join(said['adapters']) or 'none'}"
     if node.gpus and 0 < said["gpus"] < node.gpus:
-        yield f"it has {said['gpus']} GPUs, and not {node.gpus}"
+        yield f"it has {counted(said['gpus'], 'GPU')}, and not {node.gpus}"

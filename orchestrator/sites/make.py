@@ -17,9 +17,10 @@ from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
 from orchestrator.spec.kinds import NAME
 from orchestrator.spec.load import site_folders
-from orchestrator.spec.problems import SpecError, did_you_mean
+from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
+from training.recipe.near import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
             known = f"known: {', '.join(every)}, {GENERIC}"
             raise UserError(f"--cluster {given}: this cluster is not known{did_you_mean(given, every)} ({known})")
         if given != GENERIC and every[given].scheduler != found.name:
-            raise UserError(f"--cluster {given}: its scheduler is {every[given].scheduler}, and here is {found.name}")
+            raise UserError(
+                f"--cluster {given}: its scheduler is {every[given].scheduler}, and the scheduler here is {found.name}"
+            )
         return every.get(given)
     names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
     gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}
@@ -75,7 +78,7 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
         return None
     if len(fitting) == len(certain) == 1:
         one = every[certain[0]]
-        choices.say(f"this is taken for {one.title}; --cluster {GENERIC} takes it for none that is known")
+        choices.say(f"this cluster looks like {one.title}; --cluster {GENERIC} treats it as an unknown one")
         return one
     described = {name: every[name].title for name in fitting} | {GENERIC: "none of these"}
     sensible = next(iter(certain), GENERIC)
@@ -122,4 +125,4 @@ def _check(made: str, place: Path) -> None:
     try:
         read(Site, made, str(place))
     except SpecError as error:
-        raise SiteError(f"what was found here makes no site that can be read: {error}") from None
+        raise SiteError(f"the values found here make no valid site: {error}") from None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, NodeKind
 from orchestrator.sites.machine import Machine
 from orchestrator.sites.setting import Certainty, Setting
+from training.counted import counted
 
 # The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).
 ARCHITECTURES = {
@@ -44,12 +45,13 @@ def _ranks(kind: NodeKind | None, environment: Environment | None, command: str,
         ranks = RANKS_WITHOUT_GPUS if local else min(RANKS_WITHOUT_GPUS, cpus or 1)
         yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number will do", Certainty.ASSUMED)
     if cpus:
-        yield Setting("node.cpus_per_rank", max(1, cpus // ranks), f"{command}: {cpus} cores on a node")
+        told = f"{command}: {counted(cpus, 'CPU')} on a node, hyper-threads included"
+        yield Setting("node.cpus_per_rank", max(1, cpus // ranks), told)
 
 
 def _gpus(kind: NodeKind, command: str) -> Iterator[Setting]:
     called = f" {kind.gpu_type}" if kind.gpu_type else ""
-    yield Setting("node.gpus", kind.gpus, f"{command}: {kind.gpus} GPUs{called} on a node")
+    yield Setting("node.gpus", kind.gpus, f"{command}: {counted(kind.gpus, 'GPU')}{called} on a node")
     if kind.gpu_type and PLAIN_TYPE.fullmatch(kind.gpu_type):
         yield Setting("node.gpu_type", kind.gpu_type, command)
     if architecture := ARCHITECTURES.get((kind.gpu_type or "").lower()):

@@ -16,6 +16,7 @@ from orchestrator.sites.detect import LOCAL, Reached
 from orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
 from orchestrator.sites.setting import Certainty, Setting, surest
 from orchestrator.spec.paths import absolute, expanded
+from training.counted import counted
 
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"
@@ -67,7 +68,7 @@ def shown(queue: Queue) -> str:
         return f"closed: {queue.closed}"
     most = f", at most {queue.nodes} a job" if queue.nodes else ""
     limit = f", at most {clock(queue.time_s)}" if queue.time_s else ", no time limit"
-    return f"{queue.all_nodes} nodes{most}{limit}{_each(queue)}{' (default)' if queue.is_default else ''}"
+    return f"{counted(queue.all_nodes, 'node')}{most}{limit}{_each(queue)}{' (default)' if queue.is_default else ''}"
 
 
 def _each(queue: Queue) -> str:
@@ -75,9 +76,9 @@ def _each(queue: Queue) -> str:
     if kind is None:
         return ""
     memory = f"{kind.memory_bytes / 2**30:.1f} GiB" if kind.memory_bytes else ""
-    gpus = f"{kind.gpus} GPUs {kind.gpu_type or ''}".strip() if kind.gpus else ""
-    cores = f"{kind.cpus} cores" if kind.cpus else ""
-    parts = ", ".join(part for part in (cores, memory, gpus) if part)
+    gpus = f"{counted(kind.gpus, 'GPU')} {kind.gpu_type or ''}".strip() if kind.gpus else ""
+    cpus = counted(kind.cpus, "CPU") if kind.cpus else ""
+    parts = ", ".join(part for part in (cpus, memory, gpus) if part)
     return f"; each {parts}" if parts else ""
 
 
@@ -111,20 +112,22 @@ def _preference(queue: Queue) -> tuple[bool, bool, int]:
 
 
 def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, Environment] | None:
-    """Grid Engine's parallel environment with the most slots on a host that are not more than its cores."""
-    cores = (queue.kind.cpus if queue and queue.kind else None) or 1024
+    """Grid Engine's parallel environment with the most slots on a host that are not more than its CPUs."""
+    cpus = (queue.kind.cpus if queue and queue.kind else None) or 1024
     fitting = {
         one.name: one for one in facts.environments if one.slots and (not queue or one.name in queue.environments)
     }
     if not fitting:
         return None
-    within = {name: one for name, one in fitting.items() if (one.slots or 0) <= cores} or fitting
+    within = {name: one for name, one in fitting.items() if (one.slots or 0) <= cpus} or fitting
     sensible = max(within.values(), key=lambda one: one.slots or 0).name
-    described = {name: f"{one.slots} slots on each host" for name, one in fitting.items()}
+    described = {name: f"{counted(one.slots or 0, 'slot')} on each host" for name, one in fitting.items()}
     told = facts.commands["environments"]
     answer = choices.one_of("parallel environment", "pe", described, sensible, told)
     chosen = fitting[answer.value]
-    return Setting("ask", [f"-pe {chosen.name} {{ranks}}"], f"{answer.how}; {chosen.slots} slots a host"), chosen
+    return Setting(
+        "ask", [f"-pe {chosen.name} {{ranks}}"], f"{answer.how}; {counted(chosen.slots or 0, 'slot')} a host"
+    ), chosen
 
 
 def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:
@@ -158,7 +161,7 @@ def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> It
         answer = choices.one_of("account", "account", fitting, facts.accounts[0], told)
         yield Setting("account", answer.value, answer.how)
     elif facts.needs_account:
-        answer = choices.text("account", "account", "the scheduler takes no job without one")
+        answer = choices.text("account", "account", "the scheduler refuses jobs without one")
         yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
 
 
@@ -172,7 +175,7 @@ def _folders(scheduler: str, choices: Choices) -> Iterator[Setting]:
     elif is_shared(kind):
         yield Setting("runs", runs, f"stat -f: {kind}, which other machines see")
     else:
-        why = f"stat -f: {kind or 'nothing'}, which does not tell that the nodes see it; doctor --job tries it"
+        why = f"stat -f: {kind or 'nothing'}, which does not show whether the nodes see it; doctor --job checks it"
         yield Setting("runs", runs, why, Certainty.ASSUMED)
 
 

@@ -21,7 +21,7 @@ COLUMN = 36
 
 def text(title: str, proposal: Proposal) -> str:
     """The whole file, in the order in which the keys of a site are declared."""
-    lines = [f"# {printable(title)}", "# Beside each value stands what told it."]
+    lines = [f"# {printable(title)}", "# The comment beside each value names its source."]
     queues = [queue for queue in proposal.facts.queues if queue.name]
     if queues:
         lines.append(f"# Queues, by {proposal.facts.commands['queues']}:")

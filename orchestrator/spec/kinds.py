@@ -111,7 +111,7 @@ def expression(text: str) -> str:
     """The text itself. Raises ValueError unless it is a regular expression with a named group."""
     try:
         groups = re.compile(text).groupindex
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     if not groups:
         raise ValueError("has no named group; write one for each value, as in 'loss=(?P<loss>\\S+)'")
@@ -219,6 +219,11 @@ VALUE = text_kind(
     "an environment variable's value",
     rf"[^\x00]{{0,{LONGEST_VALUE}}}",
     f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other values",
+)
+ARGUMENT = text_kind(
+    "an argument of a program",
+    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
+    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other arguments",
 )
 HOST = text_kind(
     "a host for ssh",

@@ -10,10 +10,11 @@ from orchestrator.errors import UserError
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.nodes import clipped, compose, keys
 from orchestrator.spec.paths import checked, config_home, exists, expanded, read_bytes
-from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
+from orchestrator.spec.problems import Mark, Problem, SpecError
 from orchestrator.spec.read import Marks, read
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.recipe.near import did_you_mean
 
 SHIPPED = Path(__file__).parent / "sites"
 LARGEST_BYTES = 1_000_000
@@ -110,6 +111,11 @@ def site_folders() -> list[Path]:
     return [config_home() / "torusrun" / "sites", SHIPPED]
 
 
+def site_names() -> list[str]:
+    """The names that find a site."""
+    return sorted({path.stem for folder in site_folders() for path in folder.glob("*.yaml")})
+
+
 def find_site(name: str, beside: Path, mark: Mark) -> Path:
     """The file of a site. A name with a slash or ending in .yaml is a path, relative to `beside`.
 
@@ -131,6 +137,6 @@ def _site(name: str, beside: Path) -> Path:
     for folder in folders:
         if exists(path := folder / f"{name}.yaml") or path.is_symlink():
             return path
-    known = sorted({p.stem for folder in folders for p in folder.glob("*.yaml")})
+    known = site_names()
     hint = did_you_mean(name, known) or f"; or write {folders[0] / name}.yaml"
     raise UserError(f"there is no site {name!r} (known: {', '.join(known)}){hint}")

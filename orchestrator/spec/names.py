@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import yaml
 
 from orchestrator.spec.nodes import is_null
-from orchestrator.spec.problems import did_you_mean
 from training.recipe.key import key_of, may_be_left_out
+from training.recipe.near import did_you_mean
 
 NAME = "name"
 Root = TypeVar("Root", yaml.Node, "yaml.Node | None")

@@ -22,7 +22,7 @@ def compose(text: str, source: str) -> yaml.Node | None:
         root: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
-        raise _not_yaml(_mark(source, at), error.problem or error.context or "") from None
+        raise _not_yaml(_mark(source, at), _tab(text, at) or error.problem or error.context or "") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         mark = Mark(source, before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -37,6 +37,14 @@ def compose(text: str, source: str) -> yaml.Node | None:
 
 def _not_yaml(mark: Mark, reason: str) -> SpecError:
     return SpecError([Problem(mark, f"this is not YAML: {reason}")])
+
+
+def _tab(text: str, at: yaml.Mark | None) -> str:
+    """The text to write in place of a tab at this mark; '' if there is none."""
+    if at is None or text[at.index : at.index + 1] != "\t":
+        return ""
+    indents = not text[at.index - at.column : at.index].strip()
+    return "this line begins with a tab; indent with spaces" if indents else "there is a tab here; write a space"
 
 
 def _mark(source: str, at: yaml.Mark | None) -> Mark:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
+from training.counted import counted
 
 MOST_TOLD = 30  # mistakes of one file
 SHOWN = 80  # characters of a value that a message repeats
@@ -41,7 +41,7 @@ class SpecError(UserError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
         more = len(self.problems) - MOST_TOLD
-        told = [*map(str, self.problems[:MOST_TOLD]), *([f"and {more} more mistakes"] if more > 0 else [])]
+        told = [*map(str, self.problems[:MOST_TOLD]), *([f"and {counted(more, 'more mistake')}"] if more > 0 else [])]
         super().__init__("\n".join(told))
 
 
@@ -53,9 +53,3 @@ def printable(text: str) -> str:
 def shown(text: str) -> str:
     """`text` in quotes, for a message; only the beginning of a long one."""
     return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}... ({len(text)} characters)"
-
-
-def did_you_mean(word: str, valid: Iterable[str]) -> str:
-    """'; did you mean X?' for the valid word nearest to `word`, or nothing."""
-    near = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""

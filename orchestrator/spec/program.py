@@ -38,7 +38,7 @@ class ExitCodes:
 
     done: tuple[Annotated[int, EXIT_CODE], ...] = field(default=(0,), metadata=about("it is done"))
     later: tuple[Annotated[int, EXIT_CODE], ...] = field(
-        default=(), metadata=about("it stopped after a checkpoint, to go on in another attempt, as in [75]")
+        default=(), metadata=about("it stopped after a checkpoint, to continue in another attempt, as in [75]")
     )
     never: tuple[Annotated[int, EXIT_CODE], ...] = field(
         default=(), metadata=about("it failed, and is not to be started again, as in [78]")
@@ -52,8 +52,8 @@ class MetricsSettings:
     pattern: Annotated[str, EXPRESSION] | None = field(
         default=None,
         metadata=about(
-            "a regular expression over rank 0's output; its named groups are the values, as in "
-            "'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'"
+            "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
+            "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'"
         ),
     )
     tensorboard: Annotated[str, LINE] | None = field(

@@ -7,6 +7,8 @@ field, so `grid: 4:2`, `on`, or `0777` never turn into something nobody wrote.
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -14,17 +16,20 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
-from orchestrator.spec.kinds import Kind, decimal, whole
+from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind, decimal, whole
 from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
 from orchestrator.spec.nodes import checked, compose, form, from_value, is_null, mark_of, override, override_text
-from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean, shown
+from orchestrator.spec.problems import Mark, Problem, SpecError, shown
 from training.recipe.key import key_of, may_be_left_out
 from training.recipe.limits import Constraint, Limits
 from training.recipe.names import Names
+from training.recipe.near import did_you_mean
 
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
 MISSING: Any = object()
+OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # what a shell would read, and a list of words does not
+MOST_TEXT = 1000  # characters that a message writes as a list
 
 
 def read(
@@ -185,7 +190,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
             return (self.value(args[0], node, path),)
         if not isinstance(node, yaml.SequenceNode):
-            return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}")
+            return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}{_as_list(args[0], node)}")
         if args[-1] is not ... and len(node.value) != len(args):
             return self.wrong(node, f"{shown(path)} must have {len(args)} values, not {len(node.value)}")
         return tuple(self._item(args[0], n, f"{path}[{i}]") for i, n in enumerate(node.value))
@@ -198,7 +203,7 @@ class _Reader:
         table = {}
         for key, key_node, value_node in self._pairs(node, repr(path)):
             name = self.value(args[0], key_node, f"{path} key")
-            table[name if name is not MISSING else key] = self.value(args[1], value_node, f"{path}.{key}")
+            table[name if name is not MISSING else key] = self._item(args[1], value_node, f"{path}.{key}")
         return table
 
     def _scalar(self, kind: type, node: yaml.Node, path: str) -> Any:
@@ -212,6 +217,22 @@ class _Reader:
             return _PARSERS[kind](node.value)
         except ValueError:
             return self.wrong(node, f"{shown(path)} must be {_NAMES[kind]}, not {shown(node.value)}")
+
+
+def _as_list(item: Any, node: yaml.Node) -> str:
+    """'; write [python, x.py]' for a text in place of a list, if it is certain which list it means."""
+    kind = next((extra for extra in get_args(item)[1:] if isinstance(extra, Kind)), None)
+    if kind is None or not isinstance(node, yaml.ScalarNode) or len(node.value) > MOST_TEXT:
+        return ""
+    try:
+        words = shlex.split(node.value)
+    except ValueError:  # half a quote
+        return ""
+    if kind is ARGUMENT:
+        items = ["sh", "-c", node.value] if OF_A_SHELL.search(node.value) else words
+    else:
+        items = [node.value] if len(words) == 1 or kind is SHELL else []
+    return f"; write {yaml.safe_dump(items, default_flow_style=True, width=10 * MOST_TEXT).strip()}" if items else ""
 
 
 def _boolean(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from orchestrator.spec.about import about
 from orchestrator.spec.kinds import (
+    ARGUMENT,
     AUTO,
     DURATION,
     GRID,
@@ -22,6 +23,8 @@ from orchestrator.spec.kinds import (
 )
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, Stop
 from training.recipe.train import Train
+
+NO_CODE = "none"  # as `code`
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class RunSpec:
     grid: Annotated[tuple[int, ...], GRID] | None = field(
         default=AUTO,
         metadata=about(
-            "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: what is fastest on the "
-            "hosts that the job is given"
+            "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on "
+            "the hosts of the job"
         ),
     )
     time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
@@ -74,8 +77,8 @@ class RunSpec:
         default="train",
         metadata=about("what the ranks do: train, or measure (compute and links, for calibrate)"),
     )
-    train: Train = field(default_factory=Train, metadata=about("the training itself"))
-    command: tuple[Annotated[str, VALUE], ...] = field(
+    train: Train = field(default_factory=Train, metadata=about("a training by torusrun; a run has this or 'command'"))
+    command: tuple[Annotated[str, ARGUMENT], ...] = field(
         default=(), metadata=about("a program of your own in place of train, one word each, as in [python, train.py]")
     )
     code: Annotated[str, LINE] | None = field(
@@ -91,7 +94,7 @@ class RunSpec:
     setup: tuple[Annotated[str, SHELL], ...] = field(
         default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")
     )
-    stop: Stop = field(default_factory=Stop, metadata=about("how the command is asked to stop"))
+    stop: Stop = field(default_factory=Stop, metadata=about("how the command is stopped"))
     checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
     exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("what the command's exit codes mean"))
     metrics: MetricsSettings = field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -28,6 +29,7 @@ from orchestrator.spec.kinds import (
     WORD,
     WRITABLE,
 )
+from orchestrator.spec.paths import expanded
 from orchestrator.spec.topology import Topology
 
 
@@ -101,7 +103,7 @@ class ContainerSettings:
     gpu: Literal["nv", "nvccli", "rocm", "none"] | None = field(
         default=None,
         metadata=about(
-            "what brings the host's GPUs in: nv, nvccli, rocm or none; default: rocm where node.architecture is AMD's, "
+            "what brings the host's GPUs in: nv, nvccli, rocm or none; default: rocm if node.architecture is AMD's, "
             "else nv"
         ),
     )
@@ -161,7 +163,7 @@ class Site:
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = field(
         metadata=about(
-            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, told by its version), "
+            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by its version), "
             "mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
         )
     )
@@ -228,7 +230,8 @@ class Site:
         ),
     )
     stop_before_s: Annotated[float, DURATION] = field(
-        default=60.0, metadata=about("how long before the time limit ranks are asked to checkpoint", key="stop_before")
+        default=60.0,
+        metadata=about("how long before the time limit ranks get the signal to write a checkpoint", key="stop_before"),
     )
     kill_after_s: Annotated[float, DURATION] = field(
         default=30.0, metadata=about("how long after a request to end a rank is killed", key="kill_after")
@@ -239,7 +242,7 @@ class Site:
     poll_interval_s: Annotated[float, DURATION] = field(
         default=10.0,
         metadata=about(
-            "how often the scheduler is asked about jobs, by all terminals and processes of a user together",
+            "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
             key="poll_interval",
         ),
     )
@@ -252,7 +255,12 @@ class Site:
     connect: Literal["fabric", "openssh"] | None = field(
         default=None,
         metadata=about(
-            "how the host is reached: fabric, or openssh (the ssh program); default: openssh where ~/.ssh/config sets "
+            "how the host is reached: fabric, or openssh (the ssh program); default: openssh if ~/.ssh/config sets "
             "ControlPath for the host, else fabric"
         ),
     )
+
+    @property
+    def interpreter(self) -> str:
+        """The nodes' Python: the one that the site names, or the one that runs torusrun."""
+        return str(expanded(self.python)) if self.python else sys.executable

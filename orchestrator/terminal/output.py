@@ -1,8 +1,9 @@
-"""The terminal that a stream leads to: whether lines can be drawn on it, and how wide it is."""
+"""Where a stream leads to: whether that is a file, whether lines can be drawn on it, and how wide it is."""
 
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -14,6 +15,14 @@ USUAL_WIDTH = 80
 def drawable(stream: TextIO) -> bool:
     """Whether a line on it can be drawn anew, in colours."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def is_file(stream: TextIO) -> bool:
+    """Whether it leads to a regular file. A pipe may lead to a terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # no descriptor
+        return False
 
 
 def console(*, stderr: bool = False) -> Console:

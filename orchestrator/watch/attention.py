@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.states import State
 from orchestrator.watch.view import View
+from training.counted import counted
 
 ORDER: tuple[State, ...] = (
     State.RUNNING,
@@ -25,11 +26,16 @@ ORDER: tuple[State, ...] = (
 
 def ordered(views: Sequence[View]) -> list[View]:
     """Those that run, those that went wrong, those that wait, those that are done; else as they were."""
-    return sorted(views, key=lambda view: ORDER.index(view.state))
+    return sorted(views, key=rank)
+
+
+def rank(view: View) -> int:
+    """The place of its state in this order."""
+    return ORDER.index(view.state)
 
 
 def counts(views: Sequence[View]) -> str:
     """'1,000 runs: 20 RUNNING, 3 FAILED, 977 PENDING'."""
     states = Counter(view.state for view in views)
     told = ", ".join(f"{states[state]:,} {state.value}" for state in ORDER if states[state])
-    return f"{len(views):,} run{'s' if len(views) != 1 else ''}: {told}"
+    return f"{counted(len(views), 'run')}: {told}"

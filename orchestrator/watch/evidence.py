@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 from orchestrator.errors import SiteError
@@ -14,6 +15,7 @@ from orchestrator.private import read_bytes
 from orchestrator.runs.files import read_object
 from orchestrator.runs.folder import Attempt
 from orchestrator.runs.records import RankEnd
+from orchestrator.watch.clocks import ahead_s
 
 RECORD = re.compile(r"(\d{4,8})\.(end|told)\.json")
 # More is not read of one attempt for one look at it.
@@ -25,8 +27,14 @@ LARGEST_NAME_BYTES = 256
 def suspicion(attempt: Attempt, now_s: float) -> str:
     """'suspected: ...', or '' where nothing is, as of `now_s` (of time.time()).
 
-    It costs a stat and a listing of a folder while nothing is wrong.
+    It costs a stat and a listing of a folder while nothing is wrong. What seems wrong is looked at by the clock of the
+    file system: this machine's may differ from the nodes'.
     """
+    found = _suspicion(attempt, now_s)
+    return _suspicion(attempt, now_s + ahead_s(attempt.folder)) if found else ""
+
+
+def _suspicion(attempt: Attempt, now_s: float) -> str:
     pulse_age_s = _pulse_age_s(attempt, now_s)
     ended, told = recorded(attempt)
     if pulse_age_s is None and not ended:
@@ -69,11 +77,12 @@ def recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
 
 
 def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
-    """The first of these records, without those that cannot be read."""
+    """The first of these records, without those that cannot be read, each with the time when its file was written."""
     found = []
     for rank in ended[:MOST_ENDS]:
-        with contextlib.suppress(SiteError):
-            found.append(RankEnd.read(attempt.rank_end(rank)))
+        with contextlib.suppress(SiteError, OSError):
+            path = attempt.rank_end(rank)
+            found.append(replace(RankEnd.read(path), ended_s=path.stat().st_mtime))
     return found
 
 

@@ -17,6 +17,11 @@ def look(run: RunFolder) -> View:
     return views([run], fresh=True)[0]
 
 
+def look_at_all(runs: Sequence[RunFolder]) -> Sequence[View]:
+    """Runs as their schedulers see them now, each asked once."""
+    return views(runs, fresh=True)
+
+
 def once_held(run: RunFolder) -> View:
     """A held allocation as it is once it takes attempts, or is over."""
     for view in follow(run):

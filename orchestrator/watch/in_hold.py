@@ -23,8 +23,8 @@ ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # what 
 def in_hold(record: Record, job: Status | None) -> Status | None:
     """What the state of its job says of an attempt: the job's own state, unless it is that of a held allocation."""
     held = allocation.held_in(record.events, record.attempt)
-    if not held or job is None or job.state is State.UNKNOWN:
-        return job
+    if not held or job is None or record.job is None or job.state is State.UNKNOWN:
+        return job  # without a job of the record's, it is what its folder says, and no scheduler
     name, started = Path(held).name, last(record.events, Started, record.attempt)
     if not job.state.over:
         if record.end:

@@ -1,14 +1,40 @@
-"""Views of runs that are over, kept so that nobody looks into their folders again."""
+"""Runs that are over, and their views, kept so that their folders are not read again."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from orchestrator.runs import index, settled
+from orchestrator.errors import SiteError
+from orchestrator.runs import index, remains, settled
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
 from orchestrator.runs.settled import Settled
 from orchestrator.states import State
 from orchestrator.watch.view import Record, View
+
+
+def ids(runs: Sequence[RunFolder]) -> Collection[str]:
+    """The ids of these runs that are over for good, by what is kept of them, or else by their end records alone.
+
+    A run that is over by its end record is kept, without its view: nobody reads that record again.
+    """
+    known = settled.runs()
+    new = [row for run in runs if run.run_id not in known and (row := _ended(run))]
+    settled.keep([row for row in new if row.holds])  # not a run that was resumed since
+    return known.keys() | {row.run_id for row in new}
+
+
+def _ended(run: RunFolder) -> Settled | None:
+    """The row, without a view, of a run whose newest attempt recorded its end; None for any other."""
+    seen, made_ns = settled.now(run), index.made_ns(run)
+    numbers = remains.attempts(run)
+    with contextlib.suppress(SiteError):  # a damaged record: whoever reads the rest of the run finds out
+        end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
+        if end and end.certain and not end.followed_by and made_ns is not None:
+            return Settled(run.run_id, str(made_ns), str(run.folder), end.state.value, "", "", seen, "")
+    return None
 
 
 def kept(row: Settled) -> View | None:

@@ -51,7 +51,7 @@ def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
     timed = [
         (row["step"], row["t"])
         for row in rows
-        if row["event"] == "step" and row.get("attempt") == attempt and row.get("t") is not None
+        if row["event"] == "step" and "step" in row and row.get("attempt") == attempt and row.get("t") is not None
     ]
     if not timed:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.runs import ledger, settled
+from orchestrator.runs import index, ledger, settled
 from orchestrator.runs.events import Ended, Started
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.ledger import last
 from orchestrator.runs.planned import POLL_INTERVAL_S
+from orchestrator.runs.records import for_want_of_room, no_room
 from orchestrator.runs.settled import Settled
 from orchestrator.schedulers import acted, answers
 from orchestrator.schedulers.answers import Answer
@@ -28,8 +29,8 @@ from orchestrator.watch.lookup import look_up
 from orchestrator.watch.lost import explained
 from orchestrator.watch.view import Record, View, read_record
 
-SMALLEST_FREE_BYTES = 65_536
 DEFAULT_TIMEOUT_S = 30.0
+PATIENCE_S = 5.0  # longer, and a person takes `status` for hung; a scheduler that is well answers in a second or two
 FEW = 20  # runs whose folders are read sooner than the list of those that are over
 
 
@@ -39,30 +40,35 @@ def views(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
+    patience_s: float = math.inf,
 ) -> list[View]:
     """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
 
     The schedulers are asked only about one's own runs that have not settled themselves, and once per interval unless
-    the answer has to be `fresh`.
+    the answer has to be `fresh`. All of them together are waited for no longer than `patience_s`.
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
-        return [record.view(status, now_s) for record, status in standing(runs, now_s, keep, fresh=fresh)]
+        found = standing(runs, now_s, keep, fresh=fresh, patience_s=patience_s)
+        return [record.view(status, now_s) for record, status in found]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := over.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
-    read = [(record, record.view(status, now_s)) for record, status in standing(unread, now_s, keep, fresh=fresh)]
+    # A run that is over is read and kept even if it is not wanted, so that it is read once.
+    useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
+    found = standing(unread, now_s, useful, fresh=fresh, patience_s=patience_s)
+    read = [(record, record.view(status, now_s)) for record, status in found]
     over.keep(read)
-    new = {record.folder.folder: view for record, view in read}
+    new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
     return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
 
 
 def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
-    """Each run with what is kept of it, if it is known to be over."""
+    """Each run with what is kept of its view, if it is known to be over."""
     known = settled.runs()
     for run in runs:
         row = known.get(run.run_id)
-        yield run, row if row and row.folder == str(run.folder) else None
+        yield run, row if row and row.text and row.folder == str(run.folder) else None
 
 
 def standing(
@@ -71,26 +77,30 @@ def standing(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
+    patience_s: float = math.inf,
 ) -> list[tuple[Record, Status]]:
-    """What the folder of every run says, and the state of its newest attempt, as of `now_s`."""
+    """What the folder of every run says, and the state of its newest attempt, as of `now_s`.
+
+    Schedulers are waited for no longer than `patience_s`, all of them together.
+    """
+    read = [record for record in map(read_record, runs) if not keep or keep(record)]
+    until_s = time.monotonic() + patience_s
     records, jobs = [], {}
-    for read in map(read_record, runs):
-        if keep and not keep(read):
-            continue
-        record, answer = look_up(read, now_s)
+    for one in read:
+        record, answer = look_up(one, now_s, until_s)
         records.append(record)
         if answer:
             jobs[id(record)] = answer
-    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh))
-    return [_settle(record, jobs.get(id(record)), now_s) for record in records]
+    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
+    return [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
 
 
-def _ask(records: list[Record], fresh: bool) -> dict[int, Status]:
+def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
     """What the schedulers say of each record's job: one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
     said: dict[int, Status] = {}
     for record in records:
-        if why := _unasked(record):
+        if why := unasked(record):
             said[id(record)] = Status(State.UNKNOWN, why)
         elif record.job:
             by_scheduler[record.scheduler].append(record)
@@ -99,7 +109,7 @@ def _ask(records: list[Record], fresh: bool) -> dict[int, Status]:
         interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
         jobs = [str(record.job) for record in group]
         try:
-            client = Client(schedulers.get(name), timeout_s)
+            client = Client(schedulers.get(name), timeout_s, until_s=until_s)
             if fresh:
                 acted.note(client.scheduler)
             answer = answers.states(client, jobs, interval_s)
@@ -117,12 +127,14 @@ def _begun(record: Record, answer: Answer) -> Status:
     return status
 
 
-def _unasked(record: Record) -> str:
+def unasked(record: Record) -> str:
     """Why no scheduler is asked about a run, '' where one is."""
     if record.owner is None:
         return f"{record.folder.folder} is not there, or cannot be read"
     if not record.mine:
-        return f"it belongs to user {record.owner}, and a scheduler is asked only about runs of one's own"
+        replaceable = record.owner == index.ANYBODY
+        whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"
+        return f"{whose}, and a scheduler is asked only about runs of one's own"
     if record.job and not record.scheduler:
         return f"nothing readable says which scheduler knows of its job {record.job}"
     if record.hopeless and not record.end:
@@ -130,12 +142,12 @@ def _unasked(record: Record) -> str:
     return ""
 
 
-def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, Status]:
+def _settle(record: Record, job: Status | None, now_s: float, until_s: float) -> tuple[Record, Status]:
     """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
     if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
         record = record.now
         if record.followed:  # what was asked concerns its job, and not that of the attempt that follows
-            return standing([record.folder], now_s)[0]
+            return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
     status = _blamed_on_the_disk(record, explained(record, record.status(in_hold(record, held(record, job)), now_s)))
     status = told_by_keeper(record, status)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
@@ -146,12 +158,6 @@ def _settle(record: Record, job: Status | None, now_s: float) -> tuple[Record, S
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
     """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
-    if record.end or not record.mine or not status.state.over or record.settled:
+    if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
         return status
-    try:
-        free_bytes = shutil.disk_usage(record.folder.folder).free
-    except OSError:
-        return status
-    if free_bytes > SMALLEST_FREE_BYTES:
-        return status
-    return replace(status, reason=f"{status.reason}; the disk that holds the run is full: free space and resume")
+    return replace(status, reason=for_want_of_room(status.reason))

@@ -15,7 +15,7 @@ class RunProgress:
     """The newest values, None where no row has them.
 
     `newest_result` is 'loss' or 'accuracy', whichever came last. `eta_s` is the time to the last step at the pace of
-    the attempt's own steps; None where the number of steps or the pace is unknown, or the steps have paused.
+    the attempt's own steps; None where the number of steps or the pace is unknown, or the steps have paused or stopped.
     """
 
     step: int | None = None
@@ -33,10 +33,11 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
 
     `now_s` (of time.time()) is None unless the attempt is running: then it has neither a pace nor an ETA.
     """
-    at = metrics.newest(list(rows), "start", "step", "stop", "done") or {}
+    at = metrics.newest([row for row in rows if "step" in row], "start", "step", "stop", "done") or {}
     paced = Pace() if now_s is None else pace(rows, attempt, started_s, now_s)
     step, total = at.get("step"), _newest(rows, "total_steps")
-    per_step_s = None if now_s is None or paced.pause else step_s(rows, attempt)
+    stands = paced.pause or at.get("event") == "stop"
+    per_step_s = None if now_s is None or stands else step_s(rows, attempt)
     eta_s = None
     if per_step_s is not None and step is not None and total is not None and total > step:
         eta_s = max((total - step) * per_step_s - (paced.age_s or 0.0), 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -13,11 +13,15 @@ from typing import Protocol
 from orchestrator.errors import UserError
 from orchestrator.runs import index, settled
 from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.planned import site_name
 from orchestrator.runs.settled import Settled
 from orchestrator.spec.kinds import seconds
-from orchestrator.spec.problems import did_you_mean, shown
+from orchestrator.spec.paths import exists, expanded
+from orchestrator.spec.problems import shown
 from orchestrator.states import State
-from orchestrator.watch.view import View
+from orchestrator.watch import over
+from orchestrator.watch.view import View, read_record
+from training.recipe.near import did_you_mean
 
 SHOWN_OVER = 20  # runs that are over, where nobody asks for more
 PATTERN = re.compile(r"[*?\[]")
@@ -65,12 +69,17 @@ def named(words: Sequence[str]) -> list[RunFolder]:
     return [*(run for run in known if run.folder in wanted), *_not_among(wanted.values(), known)]
 
 
-def newest(known: Sequence[RunFolder]) -> list[RunFolder]:
-    """Of these runs the ones that may go on, and the newest of those that are over."""
-    rows = settled.runs()
-    over = [run.run_id for run in known if run.run_id in rows]
-    old = set(over[:-SHOWN_OVER])
-    return index.there([run for run in known if run.run_id not in old])
+def newest(known: Sequence[RunFolder]) -> tuple[list[RunFolder], int]:
+    """Of these runs the ones that may not be over and the newest of the others; how many are left out."""
+    ended = over.ids(known)
+    old = {run.run_id for run in [run for run in known if run.run_id in ended][:-SHOWN_OVER]}
+    return index.there([run for run in known if run.run_id not in old]), len(old)
+
+
+def newest_views(views: Sequence[View]) -> list[View]:
+    """The views of runs that are not over, and the newest of the others."""
+    old = {id(view) for view in [view for view in views if view.state.over][:-SHOWN_OVER]}
+    return [view for view in views if id(view) not in old]
 
 
 def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
@@ -99,6 +108,27 @@ def states(text: str) -> frozenset[State]:
     if not words:
         raise UserError("--state: name at least one state, as in running,failed")
     return frozenset(State(word) for word in words)
+
+
+def site(text: str, elsewhere: Collection[str] = ()) -> str:
+    """The name of a site; of a path, that of its file. Runs on login nodes are of the sites `elsewhere`.
+
+    Raises UserError for a site that neither exists nor is named by a run.
+    """
+    from orchestrator.spec.load import site_names  # with YAML, which `status` mostly does without
+
+    name = site_name(text)
+    names = {*site_names(), *elsewhere}
+    if name in names or ("/" in text and exists(expanded(text))):
+        return name
+    sites = {row.run_id: row.site for row in settled.runs().values()}  # '' where only the end of a run was read
+    names |= {sites.get(run.run_id) or read_record(run).site for run in index.runs()} | {*sites.values()}
+    if name not in names or not name:
+        known = sorted(names - {""})
+        raise UserError(
+            f"--site: there is no site {shown(text)}{did_you_mean(name, known)} (sites: {', '.join(known)})"
+        )
+    return name
 
 
 def since(text: str, now_s: float | None = None) -> float:

@@ -29,7 +29,7 @@ def suspicion(
 
     `placement` has the ranks of every host, `heard` the ranks that recorded an end, or that they were told to end;
     `ends` are the ends that were read. `pulse_age_s` is None where there is no pulse, `supervisor` the host that it
-    names, '' if none; `now_s` is as of time.time().
+    names, '' if none; `now_s` is of the clock that the ends have.
     """
     found = [_of_ranks(placement, heard, ends, now_s), _of_supervisor(pulse_age_s, supervisor)]
     return f"suspected: {'; '.join(filter(None, found))}" if any(found) else ""
@@ -63,7 +63,7 @@ def _of_supervisor(pulse_age_s: float | None, host: str) -> str:
 
 
 def _ago(end: RankEnd, now_s: float) -> str:
-    return f"{duration(max(now_s - end.ended_s, 0.0))} ago"  # clocks of hosts differ
+    return f"{duration(max(now_s - end.ended_s, 0.0))} ago"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

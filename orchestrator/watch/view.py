@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.errors import SiteError
-from orchestrator.runs import ledger, metrics, planned, remains
+from orchestrator.runs import allocation, index, ledger, metrics, planned, remains
 from orchestrator.runs.events import Ended, Event, NetworkChosen, Started, Submitted
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.ledger import last
@@ -19,8 +19,10 @@ from orchestrator.runs.planned import Planned
 from orchestrator.runs.records import End, is_done
 from orchestrator.states import State, Status
 from orchestrator.terminal.plain import plain
+from orchestrator.watch.clocks import now_there_s
 from orchestrator.watch.evidence import suspicion
-from orchestrator.watch.progress import progress
+from orchestrator.watch.progress import RunProgress, progress
+from orchestrator.watch.waiting import waiting
 
 TAIL_BYTES = 16_384
 NOT_CHOSEN = "the job chooses it once it knows its hosts"
@@ -39,6 +41,8 @@ class View:
     `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
     (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
     that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
+    `waiting` says why the newest attempt has no step yet, '' once it has one (watch/waiting.py). Step, loss and the
+    other figures of an attempt that is not over are its own.
     """
 
     run: str
@@ -67,11 +71,12 @@ class View:
     newest_result: str = ""
     network: str = ""
     grid_reason: str = ""
+    waiting: str = ""
 
     @property
     def remarks(self) -> str:
-        """The reason, the pause and a slow network, one after the other."""
-        return "; ".join(filter(None, (self.reason, self.pause, self.slow_network)))
+        """The reason, what it waits for, the pause and a slow network, one after the other."""
+        return "; ".join(filter(None, (self.reason, self.waiting, self.pause, self.slow_network)))
 
     @property
     def slow_network(self) -> str:
@@ -155,12 +160,14 @@ class Record:
     def view(self, status: Status, now_s: float) -> View:
         """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
         rows, damage = self._rows()
-        suspected = ""
         started = last(self.events, Started, self.attempt)
+        network = last(self.events, NetworkChosen, self.attempt)
         running_s = now_s if status.state is State.RUNNING else None
-        at = progress(rows, self.attempt, started.time_s if started else None, running_s)
-        if status.state is State.RUNNING and started and not self.end:  # before, the supervisor may be copying an image
-            suspected = suspicion(self.folder.attempt(self.attempt), now_s)
+        own = [row for row in rows if row.get("attempt") == self.attempt]
+        shown = rows if status.state.over else own  # what an earlier attempt measured is not the progress of this one
+        at = self._progress(shown, started, running_s)
+        works = running_s is not None and started and not self.end  # before, the supervisor may be copying an image
+        suspected = suspicion(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
@@ -187,13 +194,27 @@ class Record:
             at.eta_s,
             at.loss,
             at.newest_result,
-            self._network(),
+            plain(network.network) if network else "",
             plain(grid_reason),
+            "" if damage else plain(self._waiting(status, own)),
         )
 
-    def _network(self) -> str:
-        event = last(self.events, NetworkChosen, self.attempt)
-        return plain(event.network) if event else ""
+    def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
+        """How far it is. A pause by this machine's clock is looked at by the clock that wrote the times."""
+        started_s = started.time_s if started else None
+        at = progress(rows, self.attempt, started_s, now_s)
+        file, last_s = self.folder.metrics, rows[-1].get("t") if rows else None
+        if not rows and self.events:
+            file, last_s = self.folder.ledger, self.events[-1].time_s
+        if not at.pace.pause or last_s is None or now_s is None:
+            return at
+        return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
+
+    def _waiting(self, status: Status, rows: list[dict[str, Any]]) -> str:
+        if self.end or self.done or allocation.is_held(self.folder):
+            return ""
+        command = bool(self.plan and self.plan.command)
+        return waiting(status, self.events, self.folder.attempt(self.attempt), rows, command=command)
 
     def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
         """Whether the run is a program of the user's that has recorded nothing: that need not be a pause."""
@@ -242,7 +263,7 @@ def _read(run: RunFolder) -> Record:
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     done = _done(run.attempt(attempt), end)
-    return Record(run, _owner(run), plan, events, attempt, end, done, end_damage, damage)
+    return Record(run, index.owner(run), plan, events, attempt, end, done, end_damage, damage)
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -269,11 +290,3 @@ def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[in
     unknown = {number for number in folders if number not in standing}
     made = {number for number in told if number in submitted or number in folders}
     return max(made | unknown, default=1)
-
-
-def _owner(run: RunFolder) -> int | None:
-    """The user whose folder it is, None where there is none."""
-    try:
-        return run.folder.stat().st_uid
-    except OSError:
-        return None

@@ -20,8 +20,8 @@ def words(view: View, said: str) -> str:
 
 
 def remark(view: View, said: str) -> str:
-    """What to show of a run without steps: the reason for its state, or what it wrote, or that it writes nothing."""
-    return plain(view.reason) or said or plain(view.pause)
+    """What to show of a run without steps: why it has none, or what it wrote, or that it writes nothing."""
+    return plain("; ".join(filter(None, (view.reason, view.waiting)))) or said or plain(view.pause)
 
 
 def figures(view: View) -> dict[str, str]:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from orchestrator.cli import _parse
 from orchestrator.plans.outlook import outlook
 from orchestrator.plans.plan import plan
+from orchestrator.runs import layout
 from orchestrator.spec.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,7 +122,12 @@ def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run", blocks(ROOT / "docs" / "programs.md", "yaml"))
 def test_the_runs_of_the_page_on_programs_can_be_submitted(run: str, home: Path, tmp_path: Path) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    programs = shutil.copytree(ROOT / "examples" / "programs", tmp_path / "examples" / "programs")
+    (programs / "mpi_ring").touch(0o755)  # the page says how to compile it
+    site = home / ".config" / "torusrun" / "sites" / "mpi.yaml"
+    site.parent.mkdir(parents=True)
+    (named,) = re.findall(r"`(\{scheduler: local, .*\})`", (ROOT / "docs" / "programs.md").read_text())
+    site.write_text(named)
     path = tmp_path / "docs" / "run.yaml"
     path.parent.mkdir()
     path.write_text(run)
@@ -153,3 +160,10 @@ def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https://)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_the_table_of_files_names_all_that_is_in_a_run_folder() -> None:
+    table = "".join(re.findall(r"^\|.*\n", (ROOT / "docs/security.md").read_text(), re.MULTILINE))
+    words = [word.removesuffix(".times") for held in (*layout.RUN, *layout.ATTEMPT) for word in held.name.split()]
+    names = {re.sub("/.*", "/", word) for word in words}
+    assert not [name for name in names if not re.search(f"[`/]{re.escape(name)}[`N]", table)]

@@ -44,7 +44,7 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(place: P
     expected = f"rank {rank} ({started['host']}, local rank {started['local_rank']}) was killed by SIGKILL after step "
     assert view["reason"].startswith(expected), view["reason"]
     until(lambda: place.torusrun("watch", run.name).returncode == 1, "watch to say that the run failed")
-    assert "goes on from step-" in resume_to_the_end(place, run, undisturbed)
+    assert "resumes from step-" in resume_to_the_end(place, run, undisturbed)
     events = [(e["event"], e["attempt"]) for e in ledger(run)]
     assert events == [(kind, n) for n in (1, 2) for kind in ("submitting", "submitted", "started", "ended")]
     assert [e["state"] for e in ledger(run, "ended")] == ["FAILED", "COMPLETED"]
@@ -68,7 +68,7 @@ def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbe
     stdout = resume_to_the_end(place, run, undisturbed, *(word for host in left_out for word in ("--exclude", host)))
     assert not {*left_out} & {*ledger(run, "started")[-1]["hosts"]}, "the host was to be left out"
     older = metrics(run, "start")[-1]["resumed_from"]
-    assert older < newest.name and f"goes on from {older}" in stdout
+    assert older < newest.name and f"resumes from {older}" in stdout
 
 
 def test_a_time_limit_leaves_a_checkpoint_to_go_on_from(place: Place, undisturbed: Path) -> None:

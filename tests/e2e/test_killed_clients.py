@@ -51,7 +51,7 @@ class Desk:
         (folder / "python").chmod(0o755)
         site = f"scheduler: local\nlauncher: spawn\npython: {folder}/python\nruns: {self.runs}\nstop_before: 1s\n"
         (folder / "site.yaml").write_text(site)
-        (folder / "run.yaml").write_text("name: killed\nsite: ./site.yaml\n")
+        (folder / "run.yaml").write_text("name: killed\nsite: ./site.yaml\ntrain: {}\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
         self.env = {**kept, "HOME": str(folder), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 

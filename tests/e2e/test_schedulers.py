@@ -31,7 +31,7 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
     assert view["state"] == "CANCELLED" and not list(second.glob("attempts/1/ranks/*")), view
     assert "never ran" in view["reason"] or "Dependency" in view["reason"] or "dependency" in view["reason"], view
     refused = place.torusrun("submit", "script.yaml", "--after", first.name)
-    assert refused.returncode == 2 and "can only wait for one to come" in refused.stderr
+    assert refused.returncode == 2 and "can only wait for a run that has yet to end" in refused.stderr
     assert place.watch(third).returncode == 0, place.view(third)
     # Of a killed rank the ledger tells when somebody first asks, which may be later than the end itself.
     ended_s = (first / "attempts/1/end.json").stat().st_mtime
@@ -67,11 +67,16 @@ def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place)
     frozen = place.frozen()
     if frozen is None:
         pytest.skip("nothing here could hang")
-    run = place.submit_script(WAITS, "--set", f"site={place.site('hasty.yaml', command_timeout='5s')}")
+    hasty = f"site={place.site('hasty.yaml', command_timeout='5s')}"
+    run = place.submit_script(WAITS, "--set", hasty)
     started(run)
     with frozen:
         view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN", 60)
         assert "did not answer within 5 s" in view["reason"], view
+        place.write_script("true")
+        said = place.torusrun("submit", "script.yaml", "--set", hasty)
+        assert said.returncode == 3 and "there may be a job all the same" in said.stderr, said
+        assert place.view(said.stdout.strip())["state"] == "UNKNOWN"
     until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
     with place.frozen():
         place.release(run)

@@ -96,7 +96,9 @@ def test_a_resume_refuses_a_changed_image_unless_told(builder: Builder, image: P
 
 
 def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image: Path) -> None:
-    (builder.home / "run.yaml").write_text(f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\n")
+    (builder.home / "run.yaml").write_text(
+        f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\ntrain: {{}}\n"
+    )
     said = builder.place.torusrun("check", "run.yaml", "--json")
     outcomes = {finding["kind"]: finding["outcome"] for finding in json.loads(said.stdout)["findings"]}
     assert said.returncode == 0 and set(outcomes.values()) == {"fits"}, said.stdout + said.stderr

@@ -18,7 +18,7 @@ from training_runs import ROOT
 
 from tests.images_tree import CLASSES, write_tree
 from training.data import imagefolder, synthetic, tar_shards
-from training.data.images import index
+from training.data.images import index, trees
 from training.data.images.dataset import Images
 from training.data.images.trees import open_trees
 from training.data.pack import main as pack_command
@@ -180,6 +180,26 @@ def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytes
     kept = next(index.folder().glob("imagefolder-*.index"))
     kept.write_bytes(kept.read_bytes()[:-1])
     assert folder(tree).train_samples == TRAIN - 1, "a damaged index is made again"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("whose", ["index", "folder"])
+def test_an_index_that_a_stranger_may_have_written_is_not_read(
+    whose: str, tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It could name any file of the victim; whose the images are does not matter."""
+    folder(tree)
+    (planted,) = index.folder().glob("imagefolder-*.index")
+    os.chown(planted if whose == "index" else planted.parent, 4321, 4321)
+    for path in (tree, *tree.rglob("*")):
+        os.chown(path, 4321, 4321)
+    listed, asked = trees._listed, []
+    monkeypatch.setattr(trees, "_listed", lambda *given: (asked.append(1), listed(*given))[1])
+    assert folder(tree).train_samples == folder(tree).train_samples == TRAIN
+    if whose == "index":
+        assert len(asked) == 1 and planted.stat().st_uid == 0, "the user's own takes its place"
+    else:
+        assert len(asked) == 2 and "belongs to user 4321 and not to user 0" in capfd.readouterr().err
 
 
 def test_samples_of_other_classes_are_another_data_set(tree: Path, shards: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests import compiler
 from training.optim import cpp
 from training.optim.cpp import Cpp
 from training.optim.foreach import Foreach
@@ -27,7 +28,7 @@ from training.optim.sgd import SGD
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, Train
 
-NO_COMPILER = not any(map(shutil.which, cpp.COMPILERS))
+NO_COMPILER = compiler.is_missing()
 needs_compiler = pytest.mark.skipif(NO_COMPILER, reason="there is no C++ compiler on PATH")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
 SHAPES = st.lists(

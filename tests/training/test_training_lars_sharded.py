@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ import pytest
 import torch
 from torus_ranks import RankPool
 
+from tests import compiler
 from training.collectives.mesh import wire_bytes
-from training.optim import cpp, last_rates
+from training.optim import last_rates
 from training.optim.lars import build
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
@@ -99,7 +99,7 @@ def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: dict[int, RankPoo
     assert_close(tensors(answers[0]["state"]), {"model": net.state_dict(), "optimizer": optimizer.state_dict()})
 
 
-@pytest.mark.skipif(not any(map(shutil.which, cpp.COMPILERS)), reason="there is no C++ compiler on PATH")
+@pytest.mark.skipif(compiler.is_missing(), reason="there is no C++ compiler on PATH")
 def test_ranks_take_the_loop_if_one_of_them_has_no_compiler(pools: dict[int, RankPool]) -> None:
     assert pool_of(pools, 3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
     found = pool_of(pools, 3).ask(lars_ranks.settled, 1)

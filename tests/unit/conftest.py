@@ -23,7 +23,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home where torusrun has been installed."""
     place = tmp_path_factory.mktemp("installed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "connect", lambda host, command: Pipe(command, place))
+        patch.setattr(session, "connect", lambda host, command, **how: Pipe(command, place))
         Lasting(HERE, 0).close()
     return place
 
@@ -41,6 +41,6 @@ def bare(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """The home of the other side, where nothing is installed; `session.connect` leads there."""
     place = tmp_path / "far"
     place.mkdir()
-    monkeypatch.setattr(session, "connect", lambda host, command: Pipe(command, place))
+    monkeypatch.setattr(session, "connect", lambda host, command, **how: Pipe(command, place))
     monkeypatch.setattr(session, "WAITS_S", (0.0,))
     yield place

@@ -37,7 +37,7 @@ def write_specs(folder: Path) -> Path:
     (folder / "python").write_text("#!/bin/sh\nexit 3\n")
     (folder / "python").chmod(0o755)
     (folder / "site.yaml").write_text(SITE.format(folder=folder))
-    (folder / "run.yaml").write_text("name: made\nsite: ./site.yaml\ngrid: 2x2\ntime: 10m\n")
+    (folder / "run.yaml").write_text("name: made\nsite: ./site.yaml\ngrid: 2x2\ntime: 10m\ntrain: {}\n")
     return folder / "run.yaml"
 
 

@@ -27,6 +27,12 @@ def bare(written: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).replace("\r", "")
 
 
+def _as_at_a_login() -> None:
+    """The terminal is the process's own, and its keys end programs, even if the tests run in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A Python program on a pseudo-terminal. `written` is all that it wrote to it."""
 
@@ -39,7 +45,7 @@ class Terminal:
         self._child = subprocess.Popen(
             [sys.executable, "-c", program, *argv],
             stdin=self._theirs, stdout=self._theirs, stderr=self._theirs, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_as_at_a_login,
             env={**kept, "TERM": "xterm", "PYTHONUTF8": "1", **environment}, cwd=ROOT,
         )  # fmt: skip
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from orchestrator.runs.events import CancelRequested, Started, Submitted, Submit
 from orchestrator.runs.folder import Attempt, RunFolder
 from orchestrator.runs.outcome import resolve
 from orchestrator.runs.records import End
+from orchestrator.schedulers.local import job_id_of
 from orchestrator.states import State, Status
 from orchestrator.watch.in_hold import in_hold, told_by_keeper
 from orchestrator.watch.poll import views
@@ -45,14 +49,16 @@ def held(home: Path) -> RunFolder:
     return run
 
 
-def in_it(held: RunFolder, name: str, script: str = "true") -> RunFolder:
-    """A run whose first attempt was submitted to the held allocation; its script is this one."""
+def in_it(held: RunFolder, name: str, script: str = "true", *, cut_off: bool = False) -> RunFolder:
+    """A run whose first attempt goes to the held allocation, with this script; its client may have been killed."""
     run = RunFolder(held.folder.parent / name)
     run.attempt(1).folder.mkdir(parents=True)
-    run.attempt(1).plan.write_text(held.plan.read_text())
+    for path in (run.plan, run.attempt(1).plan):
+        path.write_text(held.plan.read_text())
     run.attempt(1).script.write_text(script)
     ledger.append(run.ledger, Submitting(1, name=name, held_in=str(held.folder)))
-    ledger.append(run.ledger, Submitted(1, job="1.1", scheduler="local"))
+    if not cut_off:
+        ledger.append(run.ledger, Submitted(1, job="1.1", scheduler="local"))
     return run
 
 
@@ -191,7 +197,7 @@ def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> N
     asked, would = (request(attempt_plan.first(p), Attempt(tmp_path / "attempts" / "1")) for p in (held, made))
     usual = replace(would, name=asked.name, token=asked.token, time_s=7200.0)
     assert asked == usual and held.run.name == "held-made" and not misfits(made, held)
-    assert read_back(held, tmp_path).run.command[1:] == ("-c", "import torch")
+    assert read_back(held, tmp_path).run.command[-1].endswith("; import torch")
     with pytest.raises(UserError, match="--name: '-x'"):
         held_plan(made, None, "-x")
     with pytest.raises(UserError, match="longer than the site's stop_before"):
@@ -235,6 +241,59 @@ def test_the_job_is_the_allocations_and_not_the_attempts(
     assert status.state is state and says in status.reason
 
 
+@pytest.fixture
+def job(held: RunFolder) -> Iterator[str]:
+    """The job of the held allocation, at work."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        job = job_id_of(Path(f"/proc/{process.pid}/stat").read_text())
+        ledger.append(held.ledger, Submitted(1, job=job, scheduler="local"))
+        ledger.append(held.ledger, Started(1, job=job, hosts=("here",)))
+        yield job
+        process.kill()
+
+
+def later(run: RunFolder) -> View:
+    """The run once a scheduler would show a job that was submitted with it."""
+    return views([run], time.time() + 600.0)[0]
+
+
+@pytest.mark.parametrize("inbox", ["inbox", "closed_inbox"])
+def test_a_request_outlives_its_client(held: RunFolder, job: str, inbox: str) -> None:
+    """Killed after it handed the attempt in, and before the ledger names the job; no keeper has looked yet."""
+    run, attempt = in_it(held, "run", cut_off=True), held.attempt(1)
+    allocation.ask(attempt, AskedOf(run.attempt(1)))
+    attempt.inbox.rename(getattr(attempt, inbox))
+    view = later(run)
+    assert (view.state, view.job) == (State.PENDING, job), view
+    ledger.append(run.ledger, Started(1, job=job, hosts=("here",)))
+    assert later(run).state is State.RUNNING
+
+
+def test_the_keeper_knows_an_attempt_whose_client_was_killed(held: RunFolder, job: str) -> None:
+    """Recorded before the request is removed: there is no moment in which nobody knows of the attempt."""
+    run, attempt = in_it(held, "run", "sleep 60", cut_off=True), held.attempt(1)
+    allocation.ask(attempt, AskedOf(run.attempt(1)))
+    kept = keeper_of(held)
+    kept._take(attempt.inbox)
+    kept._start(kept.waiting.popleft())
+    try:
+        view = later(run)
+        assert (view.state, view.job, view.reason) == (State.PENDING, job, f"begins in {held.run_id}")
+    finally:
+        kept._signal(signal.SIGKILL)
+        assert kept.child and kept.child.wait()
+
+
+def test_a_client_that_was_killed_before_its_request_leaves_an_attempt_to_resume(held: RunFolder, job: str) -> None:
+    run, other = in_it(held, "run", cut_off=True), in_it(held, "other")
+    allocation.ask(held.attempt(1), AskedOf(other.attempt(1)))
+    (view,) = views([run])
+    assert view.state is State.UNKNOWN and "look for a job" not in view.reason, view
+    view = later(run)
+    assert view.state is State.LOST and f"{held.run_id} has no request for it" in view.reason, view
+    assert view.reason.endswith("`torusrun resume` submits it")
+
+
 def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
     KeeperState(os.getpid(), "here", time.time() + 60, 60, time.time(), "first", ("second", "third")).write(
         held.attempt(1)
@@ -258,6 +317,23 @@ def test_an_allocation_is_found_by_its_name_among_those_that_are_over(held: RunF
         find("made", look)
     with pytest.raises(UserError, match="there is no held allocation"):
         find("last", look)
+
+
+def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(held: RunFolder) -> None:
+    def unanswered(run: RunFolder) -> View:
+        return replace(views([run])[0], state=State.UNKNOWN, reason="squeue did not answer")
+
+    KeeperState(1, "here", time.time() + 60, 60.0, time.time()).write(held.attempt(1))
+    os.utime(held.attempt(1).pulse)
+    found = find(held.run_id, unanswered)
+    assert (found.run, found.job) == (held, "999999999.1")
+    os.utime(held.attempt(1).pulse, (0, time.time() - 60))
+    with pytest.raises(UserError, match=r"is UNKNOWN \(squeue did not answer\): no attempt can be started in it"):
+        find(held.run_id, unanswered)
+    os.utime(held.attempt(1).pulse)
+    held.attempt(1).inbox.rename(held.attempt(1).closed_inbox)
+    with pytest.raises(UserError, match="no attempt can be started"):
+        find(held.run_id, unanswered)
 
 
 def look(run: RunFolder) -> View:

@@ -1,16 +1,22 @@
 """A scheduler is asked once per interval, by however many processes: its commands write down each time they run."""
 
+import fcntl
 import math
+import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from orchestrator.process import Finished
+from orchestrator import schedulers
+from orchestrator.cli import main
+from orchestrator.process import Finished, NoAnswer
 from orchestrator.runs import ledger
 from orchestrator.runs.events import Started, Submitted
 from orchestrator.runs.folder import RunFolder
@@ -18,9 +24,11 @@ from orchestrator.schedulers import acted, answers
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.states import State, Status
+from orchestrator.watch import poll
 from orchestrator.watch.poll import views
 
 HOUR_S = 3600.0
+NOT_IN_TIME = "sh did not answer within 0.5 s"
 
 
 class Noting(Scheduler):
@@ -58,6 +66,9 @@ class Noting(Scheduler):
 
     def parse_accounting(self, said: Finished) -> dict[str, Status]:
         return self.parse_status(said)
+
+    def find_command(self, token: str) -> list[str]:
+        return ["sh", "-c", f"cat {self.folder}/queue"]
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["sh", "-c", f"echo cancel >> {self.folder}/asked"]
@@ -155,6 +166,57 @@ def test_jobs_are_asked_about_from_their_submission_on(folder: Path) -> None:
     assert asked(folder) == ["submit", "queue 1 9"]
 
 
+def hang(folder: Path) -> None:
+    """Let the queue's command never end; it still writes down that it was asked."""
+    (folder / "queue").unlink()
+    os.mkfifo(folder / "queue")
+
+
+def brief(folder: Path, patience_s: float = 0.5) -> Client:
+    """A client for somebody who does not wait for long, of a scheduler that may take an hour."""
+    return Client(Noting(folder), HOUR_S, until_s=time.monotonic() + patience_s)
+
+
+def test_a_scheduler_that_hangs_is_not_waited_for_and_what_it_said_is_shown_with_its_age(folder: Path) -> None:
+    (folder / "records").write_text("7 FAILED\n")
+    answers.states(client(folder), ["1", "7"], HOUR_S)
+    hang(folder)
+    place = acted.place(Noting(folder))
+    place.write_text(place.read_text().replace('"told_s": ', '"told_s": -1e3, "told_s_before": '))
+    found = answers.states(brief(folder), ["1", "2", "7", "8"], 1e-6).jobs
+    assert found["1"].state is State.UNKNOWN and found["1"].hosts == ("n1",)
+    assert re.fullmatch(rf"RUNNING as of \d{{8}} min ago: {NOT_IN_TIME}", found["1"].reason)
+    assert found["2"].reason.startswith("PENDING as of ") and found["7"].state is State.FAILED
+    assert found["8"] == Status(State.UNKNOWN, NOT_IN_TIME), "nobody knows anything of it"
+    assert asked(folder) == ["queue", "records 7", "queue"]
+
+
+def test_a_scheduler_that_hung_is_asked_again_by_those_who_can_wait_longer(folder: Path) -> None:
+    hang(folder)
+    for jobs in (["1"], ["1"], ["1", "2"]):
+        unknown = answers.states(brief(folder), jobs, HOUR_S).jobs
+        assert unknown == dict.fromkeys(jobs, Status(State.UNKNOWN, NOT_IN_TIME))
+    assert asked(folder) == ["queue"], "the scheduler is asked once per interval, also for a job that is new"
+    (folder / "queue").unlink()
+    (folder / "queue").write_text("1 RUNNING\n2 PENDING\n")
+    assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.RUNNING
+    assert answers.states(brief(folder), ["2"], HOUR_S).jobs["2"].state is State.PENDING
+    assert asked(folder) == ["queue"]
+
+
+def test_the_second_question_about_jobs_has_the_time_that_the_first_one_left(folder: Path) -> None:
+    (folder / "records").unlink()
+    os.mkfifo(folder / "records")
+    found = answers.states(brief(folder), ["1", "7"], HOUR_S).jobs
+    assert found["1"].state is State.RUNNING and found["7"].state is State.UNKNOWN
+    assert "accounting did not answer (sh did not answer within 0.5 s" in found["7"].reason
+
+
+def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) -> None:
+    with pytest.raises(NoAnswer, match="there was no time left to ask noting"):
+        answers.named(brief(folder, 0.0), "token", HOUR_S)
+
+
 DAMAGE = [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\xff", b"[" * 10**5]
 
 
@@ -194,6 +256,16 @@ while time.monotonic() < until_s:
 """
 
 
+@contextmanager
+def held_lock(lock: Path) -> Iterator[None]:
+    """Within, somebody at work holds this lock."""
+    with lock.open("r+") as file:
+        file.write("1".ljust(20))
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -225,6 +297,14 @@ def test_a_process_that_was_stopped_holds_nobody_up(folder: Path) -> None:
     assert said.stdout == b"RUNNING\n" and asked(folder) == ["queue"]
 
 
+def test_who_does_not_wait_long_does_not_wait_for_another_process_either(folder: Path) -> None:
+    answers.states(client(folder), ["1"], HOUR_S)
+    with held_lock(acted.place(Noting(folder)).with_suffix(".lock")):
+        (status,) = answers.states(brief(folder), ["1"], 1e-6).jobs.values()
+    assert re.fullmatch(r"RUNNING as of \d+ s ago: another process still waits for noting to answer", status.reason)
+    assert asked(folder) == ["queue"]
+
+
 def test_a_clock_that_was_set_back_makes_nobody_ask_more(folder: Path) -> None:
     acted.note(Noting(folder))
     noted = acted.place(Noting(folder)).with_suffix(".acted")
@@ -245,22 +325,35 @@ def test_many_processes_ask_once_per_interval(folder: Path) -> None:
     assert len(lines) == 2 * lines.count("queue")
 
 
-def test_a_job_that_began_after_the_scheduler_was_asked_is_running(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from orchestrator import schedulers
-
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run whose job is 2."""
     monkeypatch.setattr(schedulers, "get", lambda name: Noting(folder))
     run = RunFolder(folder / "x-1")
     run.attempt(1).folder.mkdir(parents=True)
     run.plan.write_text(
         '{"schema": 1, "run": "x-1", "grid": [1, 1], "ranks": 1, "spec": {"site": "x"}, '
-        '"site": {"scheduler": "noting", "launcher": "srun", "command_timeout": "5s", "poll_interval": "1h"}}'
+        '"site": {"scheduler": "noting", "launcher": "srun", "command_timeout": "1h", "poll_interval": "1h"}}'
     )
     ledger.append(run.ledger, Submitted(1, job="2", scheduler="noting"))
+    return run
+
+
+def test_a_job_that_began_after_the_scheduler_was_asked_is_running(folder: Path, run: RunFolder) -> None:
     assert views([run])[0].state is State.PENDING
     ledger.append(run.ledger, Started(1, job="2", hosts=("n4",), grid=(1, 1)))
     (view,) = views([run])
     assert (view.state, view.hosts) == (State.RUNNING, ("n4",)) and asked(folder) == ["queue"]
     views([run], fresh=True)
     assert asked(folder) == ["queue"], "whoever is about to act must know the state of now"
+
+
+def test_status_does_not_wait_for_a_scheduler_that_hangs(
+    folder: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    views([run])
+    acted.note(Noting(folder))
+    hang(folder)
+    monkeypatch.setattr(poll, "PATIENCE_S", 0.5)
+    assert main(["status", str(run.folder)]) == 0
+    assert re.search(rf"x-1 .* UNKNOWN .* PENDING as of \d+ s ago: {NOT_IN_TIME}$", capsys.readouterr().out, re.M)

@@ -3,8 +3,10 @@
 import ast
 import os
 import pty
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "version", "errors", "states", "proc", "environment", "private", "terminal", "process", "defect",
+    "version", "errors", "states", "proc", "environment", "strangers", "private", "terminal", "process", "defect",
     "launchers", "spec", "cluster", "cost", "placement", "predict", "recipes", "render", "schedulers", "runs",
     "code", "shells", "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "logs",
     "screen", "remote", "handles", "api", "sites", "commands", "cli",
@@ -27,6 +29,7 @@ SCHEDULERS_COMMANDS = {
     "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",
     "shell_command",
 }  # fmt: skip
+GATEWAY = {"process.module", "process.program", "process.script"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
 
@@ -99,6 +102,47 @@ def test_only_the_client_asks_for_a_schedulers_commands() -> None:
         if path.name != "client.py" or package(path) != "schedulers":
             called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
             assert not called & SCHEDULERS_COMMANDS, f"{path}: go through schedulers.client.Client"
+
+
+def is_python(node: ast.AST) -> bool:
+    """Whether an expression names a Python: sys.executable, `python`, `plan.python`, "python3", or one or another."""
+    if isinstance(node, ast.BoolOp):
+        return any(map(is_python, node.values))
+    if isinstance(node, ast.IfExp):
+        return is_python(node.body) or is_python(node.orelse)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("str", "shlex.quote") and is_python(node.args[0])
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and re.fullmatch(r"(.*/)?python[\d.]*", node.value) is not None
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in ("python", "interpreter") or ast.unparse(node) == "sys.executable"
+
+
+def starts_python(tree: ast.AST) -> Iterator[str]:
+    """The command lines of a Python, as words or as a text."""
+    for node in ast.walk(tree):
+        words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) not in GATEWAY:
+            words = node.args
+        follows = [ast.unparse(word) for word in words if not is_python(word)]
+        if len(follows) < len(words) and any(re.search(r"^['\"]-|^\*|__file__", word) for word in follows):
+            yield ast.unparse(node)
+        if isinstance(node, ast.JoinedStr) and re.search(r"\} -[cmuPI]\b", ast.unparse(node)):
+            yield ast.unparse(node)
+
+
+def test_a_python_is_started_by_the_gateway_alone() -> None:
+    """What else starts one finds modules in the working directory."""
+    for path in FILES:
+        if path.name != "process.py":
+            found = list(starts_python(ast.parse(path.read_text())))
+            assert not found, f"{path}: let process.module, program or script make {found}"
+
+
+def test_programs_are_looked_for_without_the_working_directory() -> None:
+    for path in FILES:
+        if path.name != "environment.py":
+            assert "shutil.which" not in path.read_text(), f"{path}: ask environment.which"
 
 
 def test_every_package_is_on_the_list() -> None:

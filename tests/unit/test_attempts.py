@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.attempts import cancel
 from orchestrator.cli import main
-from orchestrator.runs import claim, ledger
-from orchestrator.runs.events import Started, Submitting
+from orchestrator.runs import claim, index, ledger
+from orchestrator.runs.events import CancelRequested, Started, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -25,7 +26,7 @@ class Cluster:
             self.program(name, text)
         monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
         (home / "site.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {home}/runs\n")
-        (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntime: 1h\n")
+        (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntime: 1h\ntrain: {}\n")
 
     def program(self, name: str, text: str) -> None:
         (self.home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -41,6 +42,11 @@ class Cluster:
 
     def says_nothing(self) -> None:
         self.program("sbatch", "echo Submitted, more or less")
+
+    def falls_silent(self) -> None:
+        """As a controller that stands still and takes the job later: what sbatch wrote is recorded."""
+        said = (Path(__file__).parent / "recorded/slurm/sbatch_silent.txt").read_text().partition("[stderr]\n")[2]
+        self.program("sbatch", f"echo '{said}' >&2; exit 1")
 
     def failed_run(self) -> RunFolder:
         self.takes()
@@ -86,6 +92,15 @@ def test_a_refused_resume_changes_nothing_and_hides_nothing(
     assert (view["state"], view["attempt"]) == ("COMPLETED", 2)
 
 
+def test_submit_says_what_its_user_may_not_expect(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.takes()
+    assert (
+        main(["submit", str(cluster.home / "run.yaml"), "--set", "train={epochs: 1, schedule: {warmup_epochs: 2}}"])
+        == 0
+    )
+    assert "torusrun: note: the run ends in its warm-up, at lr 0.05" in capsys.readouterr().err
+
+
 def test_another_time_limit_is_the_new_attempts_own_and_the_next_ones(cluster: Cluster) -> None:
     run = cluster.failed_run()
     before = run.plan.read_bytes()
@@ -122,6 +137,19 @@ def test_an_answer_without_a_job_id_does_not_count_as_a_refusal(
     assert status(capsys)["attempt"] == 2
 
 
+def test_a_submission_without_an_answer_names_the_run_and_what_will_tell_of_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.falls_silent()
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 3
+    said = capsys.readouterr()
+    (folder,) = (cluster.home / "runs").iterdir()
+    assert said.out == f"{folder.name}\n", "a script that asks for the run needs its id"
+    assert "timed out" in said.err and "there may be a job" in said.err
+    assert f"`torusrun status {folder.name}`" in said.err
+    assert status(capsys)["state"] == "UNKNOWN"
+
+
 def test_a_job_that_was_just_submitted_is_not_resumed_though_the_scheduler_does_not_show_it(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +171,7 @@ def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: pytest.
     run.ledger.write_text("".join(json.dumps({**line, "t": old}) + "\n" for line in lines))
     assert status(capsys)["state"] == "LOST", "an hour later its scheduler knows nothing of attempt 2"
     assert main(["resume", "last"]) == 2
-    assert "nobody can say that its job is gone" in capsys.readouterr().err
+    assert "it is not certain that its job is gone" in capsys.readouterr().err
     ledger.append(run.ledger, Started(2, job="2", hosts=("n1",)))
     lock = claim.hold(run.attempt(2))
     assert main(["resume", "last"]) == 2
@@ -231,7 +259,40 @@ def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(
 ) -> None:
     failed = cluster.failed_run()
     assert main(["submit", str(cluster.home / "run.yaml"), "--after", failed.run_id]) == 2
-    assert "can only wait for one to come" in capsys.readouterr().err
+    assert "can only wait for a run that has yet to end" in capsys.readouterr().err
     assert main(["submit", str(cluster.home / "run.yaml"), "--after-any", failed.run_id]) == 0
     (second,) = {*(cluster.home / "runs").iterdir()} - {failed.folder}
     assert "--dependency" not in (second / "attempts/1/job.sh").read_text()
+
+
+def test_many_runs_are_cancelled_by_one_question_and_one_command_for_those_that_can_end_together(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run 5 is over. Of those at work, 3 ends by itself and 4 does not."""
+    monkeypatch.setattr(cancel, "NOTICED_S", -1.0)
+    (cluster.home / "site.yaml").write_text((cluster.home / "site.yaml").read_text() + "kill_after: 1s\n")
+    cluster.takes()
+    for _ in range(5):
+        assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    runs = index.runs()
+    for job in (3, 4):
+        ledger.append(runs[job - 1].ledger, Started(1, job=str(job), hosts=("n1",)))
+    End(State.CANCELLED, "as asked", certain=False).write(runs[2].attempt(1).end)
+    End(State.FAILED, "badly").write(runs[4].attempt(1).end)
+    states = ["PENDING", "PENDING", "RUNNING", "RUNNING"]
+    rows = "\n".join(f"echo '{job}|{state}|None|'" for job, state in enumerate(states, 1))
+    cluster.program("squeue", f'echo squeue >> "{cluster.home}/calls"\n{rows}')
+    cluster.program("scancel", f'echo scancel "$@" >> "{cluster.home}/calls"')
+    capsys.readouterr()
+    assert main(["cancel", *(run.run_id for run in runs), runs[0].run_id]) == 2
+    shown = capsys.readouterr()
+    assert [line.split()[2] for line in shown.out.splitlines()] == [run.run_id for run in runs[:4]]
+    assert shown.err == f"torusrun: {runs[4].run_id} is over already: FAILED, badly\n"
+    assert (cluster.home / "calls").read_text().splitlines() == ["squeue", "scancel 1 2", "scancel 4"]
+    for run in runs[:4]:
+        assert ledger.last(ledger.events(run.ledger), CancelRequested, 1), "each attempt was asked to end"
+    cluster.program("scancel", "echo scancel: error: not now >&2; exit 1")
+    assert main(["cancel", runs[0].run_id, runs[1].run_id]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("scancel: error: not now") == 1
+    assert main(["cancel", runs[0].run_id, "x-none"]) == 2 and "there is no run 'x-none'" in capsys.readouterr().err

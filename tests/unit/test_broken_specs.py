@@ -23,6 +23,11 @@ BROKEN = [
     ("only comments", "# nothing\n", "", "'name' is missing"),
     ("a list", "- a\n- b\n", "1:1", "a spec must be keys and values, not a list"),
     ("a word", "digits\n", "1:1", "a spec must be keys and values, not the value 'digits'"),
+    ("a command as text", GOOD + "command: python x.py --lr 0.1\n", "3:10", "; write [python, x.py, --lr, '0.1']"),
+    ("a command with quotes", GOOD + "command: python x.py 'a b'\n", "3:10", "; write [python, x.py, a b]"),
+    ("a command of a shell", GOOD + "command: cd a && ./b\n", "3:10", "; write [sh, -c, cd a && ./b]"),
+    ("a command of one word", GOOD + "command: ./b\n", "3:10", "; write [./b]"),
+    ("a line of setup as text", GOOD + "setup: source ~/venv/bin/activate\n", "3:8", "; write [source ~/venv/bin/act"),
     ("two documents", GOOD + "---\nname: b\n", "3:1", "this is not YAML"),
     ("text for a number", GOOD + "nodes: four\n", "3:8", "'nodes' must be a whole number, not 'four'"),
     ("quoted number", GOOD + "nodes: '4'\n", "3:8", "not text in quotes ('4')"),
@@ -73,13 +78,12 @@ BROKEN = [
     ("no images", GOOD + "train: {data: imagefolder}\n", "3:15", "needs a folder; write it as 'root'"),
     (
         "copies on a relative path",
-        GOOD + "train: {data: {name: tar-shards, options: {root: /images, local: here}}}\n",
+        GOOD + "train: {data: {name: tar-shards, options: {root: $IMAGES, local: here}}}\n",
         "3:43",
         "train.data.options.local must be the absolute path of a folder on each node, from / or from a variable",
     ),
     ("an empty area", GOOD + "train: {data: {area: [0.5, 0.1]}}\n", "3:22", "write [0.1, 0.5]"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),
-    ("long warm-up", GOOD + "train: {epochs: 1, schedule: {warmup_epochs: 2}}\n", "3:46", "longer than the 1 epochs"),
     ("unknown site", "name: digits\nsite: locl\n", "2:7", "local, slurm, slurm-v100, tsubame4); did you mean 'local'"),
     ("missing site file", "name: digits\nsite: ./no.yaml\n", "2:7", "no.yaml does not exist"),
     ("unknown model", GOOD + "train: {model: vgg}\n", "3:16", "'train.model.name' must be one of resnet-digits"),
@@ -89,7 +93,9 @@ BROKEN = [
     ("name with a command in it", "name: $(touch pwned)\nsite: local\n", "1:7", "is not a name"),
     ("bad variable", GOOD + "env: {A-B: c}\n", "3:7", "is not an environment variable's name"),
     ("queue with a line break", GOOD + 'queue: "a\\n#SBATCH -w x"\n', "3:8", "is not one line of text"),
-    ("tab for indentation", GOOD + "train:\n\tseed: 1\n", "4:1", "this is not YAML"),
+    ("tab for indentation", GOOD + "train:\n\tseed: 1\n", "4:1", "this line begins with a tab; indent with spaces"),
+    ("tab after spaces", GOOD + "train:\n  epochs: 1\n  \tseed: 1\n", "5:3", "begins with a tab; indent with spaces"),
+    ("tab before a value", GOOD + "nodes:\t1\n", "3:7", "this is not YAML: there is a tab here; write a space"),
     ("bracket left open", GOOD + "env: {A: b\n", "4:1", "this is not YAML"),
     ("unknown alias", GOOD + "nodes: *x\n", "3:8", "this is not YAML: found undefined alias"),
     ("control character", GOOD + "queue: a\x07b\n", "3:9", "this is not YAML"),
@@ -115,8 +121,8 @@ BROKEN = [
     *[(f"a number too large, {key}: {text[:9]}", GOOD + f"train: {{{key}: {text}}}\n", "3:", f"'train.{key}'")
       for key, text in (("epochs", "9" * 400), ("epochs", "1000001"), ("batch", "9" * 400), ("batch", "10000000000"),
                         ("seed", "4294967296"), ("log_every_steps", "9" * 20))],
-    ("ranks beyond counting", GOOD + "nodes: 100000\nranks_per_node: 1024\n", "3:8", "the most is 1000000"),
-    ("many grids that fit", GOOD + "ranks_per_node: 840\ngrid: 7x1\n", "4:7",
+    ("ranks beyond counting", GOOD + "nodes: 100000\nranks_per_node: 1024\ntrain: {}\n", "3:8", "the most is 1000000"),
+    ("many grids that fit", GOOD + "ranks_per_node: 840\ngrid: 7x1\ntrain: {batch: 840}\n", "4:7",
      "14x60, 15x56, 20x42, 21x40 (the nearest of 32)"),
     ("a long value is shown in part", GOOD + f"nodes: {'9' * 400}\n", "3:8", "... (400 characters)"),
     ("aliases of aliases", GOOD + LAUGHS, "", "this is too large for a spec: more than 100000 values"),
@@ -184,7 +190,7 @@ def test_a_broken_site_gets_one_clear_message(
     site = tmp_path / "mine.yaml"
     head = "" if text.startswith("scheduler") else "scheduler: slurm\n"
     site.write_text(f"# mine\nlauncher: srun\n{head}{text}", encoding="utf-8")
-    (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
+    (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\ntrain: {}\n")
     assert main(["plan", str(tmp_path / "run.yaml")]) == 2
     err = capsys.readouterr().err
     assert says in err and f"{site}:{place}: " in err

@@ -118,7 +118,7 @@ def test_what_is_written_is_its_users_alone_whatever_the_umask(home: Path) -> No
     before = os.umask(0)
     try:
         (home / "site.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {home}/a/runs\n")
-        (home / "run.yaml").write_text("name: open\nsite: ./site.yaml\n")
+        (home / "run.yaml").write_text("name: open\nsite: ./site.yaml\ntrain: {}\n")
         (home / "bin").mkdir()
         (home / "bin" / "sbatch").write_text("#!/bin/sh\necho 7\n")
         (home / "bin" / "sbatch").chmod(0o755)

@@ -198,8 +198,8 @@ def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(home: Path, tmp_
     with pytest.raises(UserError) as error:
         freeze(folder, tmp_path / "code", 1000)
     said = str(error.value)
-    assert f"{folder}: the code has 4101 bytes; a run copies at most 1000 bytes" in said
-    assert "data/raw/a.bin (3000 bytes), b.bin (900 bytes), c (200 bytes)." in said
+    assert f"{folder}: the code has 4,101 bytes; a run copies at most 1,000 bytes" in said
+    assert "data/raw/a.bin (3,000 bytes), b.bin (900 bytes), c (200 bytes)." in said
     assert all(word in said for word in (".gitignore", "`code: none`", "`code_limit`"))
     assert not list(tmp_path.glob("*code"))
 

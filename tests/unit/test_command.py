@@ -22,6 +22,7 @@ RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, t
 def spec(tmp_path: Path, home: Path) -> Path:
     path = tmp_path / "run.yaml"
     path.write_text(RUN)
+    (tmp_path / "train.py").write_text("")
     return path
 
 
@@ -34,6 +35,12 @@ def spec(tmp_path: Path, home: Path) -> Path:
         ("exit_codes: {later: [256]}", "'exit_codes.later[0]' must be at most 255"),
         ("metrics: {pattern: '('}", "is not a regular expression"),
         ("metrics: {pattern: 'loss=(.*)'}", "has no named group"),
+        (
+            "metrics: {pattern: 'step=(?P<step>.*) loss=(?P<lost>.*)'}",
+            "run.yaml:6:20: 'metrics.pattern' has an unknown group 'lost'; did you mean 'loss'? "
+            "(groups: step, total_steps, epoch, loss, accuracy, lr)",
+        ),
+        (f"metrics: {{pattern: '(?P<loss>{'x' * 1000})'}}", "must have at most 1000 characters, and has 1010"),
         ("stop: {signal: SIGKILL}", "'stop.signal' must be one of SIGTERM"),
         ("stop: {before: 2h}", "'stop.before' must be shorter than 'time'"),
         ("code: nowhere", "nowhere is not a folder"),
@@ -56,6 +63,19 @@ def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys:
     spec.write_text(f"name: x\nsite: local\nranks_per_node: 2\n{key}\n")
     assert main(["plan", str(spec)]) == 2
     assert f"{key.split(':')[0]!r} belongs to a 'command'" in capsys.readouterr().err
+
+
+def test_a_run_that_says_nothing_of_what_to_run_is_refused(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text("name: x\nsite: local\n")
+    for verb in ("plan", "submit", "hold"):
+        assert main([verb, str(spec)]) == 2
+        said = capsys.readouterr().err
+        assert (
+            said.startswith(f"torusrun: {spec}: there is neither 'train' nor 'command'; add 'train: ")
+            and said.count("\n") == 1
+        )
+    assert main(["plan", str(spec), "--set", "train.epochs=3"]) == 0
+    assert main(["plan", str(spec), "--set", "program=measure"]) == 0, "it measures the digits unless a train says more"
 
 
 def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,6 +122,14 @@ def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: 
     run.code.mkdir(parents=True)
     program = command.program(made, run, run.attempt(1), "/for_scripts")
     assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/for_scripts"
+
+
+@pytest.mark.parametrize(("more", "value"), [("", "1"), ("env: {PYTHONUNBUFFERED: ''}\n", "")])
+def test_python_writes_at_once_unless_the_run_says_otherwise(more: str, value: str, spec: Path) -> None:
+    spec.write_text(RUN + more)
+    made = plan(spec)
+    run = RunFolder(made.folder)
+    assert command.program(made, run, run.attempt(1), "/for_scripts").environment["PYTHONUNBUFFERED"] == value
 
 
 def test_every_rank_gets_the_environment_of_torchrun() -> None:

@@ -13,8 +13,8 @@ from orchestrator.states import State
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 ENGINE = GridEngine("labuser")
 IDS = [str(n) for n in range(1, 1001)]
-WAITING = "qw Rq hqw hRwq Eqw Ehqw EhRqw"  # sge_status(5)
-RUNNING = "r hr t Rr Rt s ts S tS T tT Rs Rts RS RtS RT RtT dr dt dRr dRt ds dS dT dRs dRS dRT"
+WAITING = "qw Rq hqw hRwq Eqw Ehqw EhRqw Rt Rts RtS RtT dRt"  # sge_status(5)
+RUNNING = "r hr t Rr s ts S tS T tT Rs RS RT dr dt dRr ds dS dT dRs dRS dRT"
 
 
 def recorded(name: str) -> Finished:
@@ -66,7 +66,7 @@ def test_a_thousand_jobs_are_one_command_and_the_tasks_of_an_array_one_job() -> 
     ("job", "state", "says"),
     [
         ("18", State.RUNNING, ""), ("20.1", State.RUNNING, ""), ("20.3", State.PENDING, ""), ("25", State.PENDING, ""),
-        ("19", State.RUNNING, ""), ("21", State.PENDING, "held: qrls 21 lets it go"),
+        ("19", State.RUNNING, ""), ("21", State.PENDING, "held: qrls 21 releases it"),
         ("22", State.PENDING, "it waits for job 18, 21"), ("23", State.RUNNING, ""),  # waits for a job that is not
         ("24", State.PENDING, "qstat -j 24 says why); as it is, it will not start"),
         ("26", State.RUNNING, "suspended by qmod"), ("27", State.PENDING, "rescheduled"),
@@ -113,6 +113,12 @@ def test_every_state_that_grid_engine_documents_is_known(letters: str, state: St
 def test_an_unknown_state_is_shown_as_unknown_with_its_letters(letters: str) -> None:
     status = ENGINE.parse_status(qstat(letters))["5"]
     assert status.state is State.UNKNOWN and repr(letters) in status.reason
+
+
+def test_a_rescheduled_job_on_its_way_to_its_hosts_has_not_begun_again() -> None:
+    """It can hang there, and what its first start did says nothing of its progress."""
+    status = ENGINE.parse_status(qstat("Rt"))["5"]
+    assert status.reason == "rescheduled; being sent to its hosts (Grid Engine: Rt)"
 
 
 def test_no_jobs_is_an_answer_but_a_failed_qstat_is_not() -> None:

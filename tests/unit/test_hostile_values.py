@@ -99,7 +99,7 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     folder, accepted = tmp_path / "a", []
     base = {
-        "run": {"name": "x", "site": "site.yaml"},
+        "run": {"name": "x", "site": "site.yaml", "train": {}},
         "site": {
             "scheduler": name,
             "launcher": "spawn",

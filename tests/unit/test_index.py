@@ -13,6 +13,8 @@ from orchestrator.errors import UserError
 from orchestrator.runs import index, ledger
 from orchestrator.runs.events import Submitting
 from orchestrator.runs.folder import RunFolder
+from orchestrator.watch.poll import unasked
+from orchestrator.watch.view import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -116,3 +118,25 @@ def test_a_home_that_is_not_there_is_one_message(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert main(["status"]) == 3
     assert "the list of your runs cannot be read: Not a directory" in capsys.readouterr().err
+
+
+@only_root
+def test_a_run_that_a_stranger_can_replace_is_looked_at_only(home: Path) -> None:
+    """Where it lies, a stranger can show us one of our own, and then another one under the same name."""
+    run = made(home / "his" / "run")
+    os.chown(home / "his", STRANGER, STRANGER)
+    with pytest.raises(UserError, match=f"his: this folder belongs to user {STRANGER}"):
+        index.own(run)
+    record = read_record(run)
+    assert not record.mine and "others can replace" in unasked(record)
+    os.chown(home / "his", os.geteuid(), -1)
+    index.own(run)
+    assert read_record(run).mine
+
+
+def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "nowhere")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    run = made(tmp_path / "run")
+    index.own(run)
+    assert read_record(run).mine

@@ -24,7 +24,7 @@ INTEL = "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (i
 
 def planned(tmp_path: Path, site: str, more: str = "") -> Plan:
     (tmp_path / "site.yaml").write_text(f"{site}\nnode: {{ranks: 2}}\npython: /opt/py\n")
-    (tmp_path / "run.yaml").write_text(f"name: x\nsite: site.yaml\nnodes: 2\n{more}")
+    (tmp_path / "run.yaml").write_text(f"name: x\nsite: site.yaml\nnodes: 2\n{more or 'train: {}'}")
     return plan(tmp_path / "run.yaml")
 
 
@@ -88,9 +88,10 @@ def test_every_launcher_leaves_the_cores_to_the_wrappers(tmp_path: Path) -> None
 def test_srun_keeps_the_mpi_of_the_site_for_a_command_alone(tmp_path: Path) -> None:
     site = "scheduler: slurm\nlauncher: srun"
     assert "--mpi=none" in launched(tmp_path, site), "the training needs none"
-    own = launched(tmp_path, f"{site}\nlauncher_args: [--mpi=pmix]", more="command: [./ring]\n")
+    own = launched(tmp_path, f"{site}\nlauncher_args: [--mpi=pmix]", more="code: none\ncommand: [./ring]\n")
     assert [word for word in own if word.startswith("--mpi")] == ["--mpi=pmix"]
-    assert not [word for word in launched(tmp_path, site, more="command: [./ring]\n") if word.startswith("--mpi")]
+    default = launched(tmp_path, site, more="code: none\ncommand: [./ring]\n")
+    assert not [word for word in default if word.startswith("--mpi")]
 
 
 def test_a_rank_without_a_number_says_which_variable_is_missing() -> None:

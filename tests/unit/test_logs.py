@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -197,6 +198,29 @@ def test_ones_own_logs_are_shown_as_they_are_and_a_strangers_are_not(run: RunFol
         pytest.skip("only root can give a folder away")
     os.chown(run.folder, 12345, 12345)
     assert told(run)[0] == r"job | \x1b[31mred\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("options", "into", "shown"),
+    [
+        ([], "pipe", "a\tlöss\u3000\\x1b]0;owned\\x07 \\x9b2J\\u202e"),
+        (["--raw"], "pipe", "a\tlöss\u3000\x1b]0;owned\x07 \x9b2J\u202e"),
+        ([], "file", "a\tlöss\u3000\x1b]0;owned\x07 \x9b2J\u202e"),
+        (["--no-raw"], "file", "a\tlöss\u3000\\x1b]0;owned\\x07 \\x9b2J\\u202e"),
+    ],
+    ids=["a pipe", "a pipe, raw", "a file", "a file, not raw"],
+)
+def test_control_characters_reach_a_file_and_no_terminal(
+    run: RunFolder, tmp_path: Path, options: list[str], into: str, shown: str
+) -> None:
+    run.attempt(1).rank_log(0).write_text("a\tlöss\u3000\x1b]0;owned\x07 \x9b2J\u202e\n")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with open(tmp_path / into, "w", encoding="utf-8") as output, contextlib.redirect_stdout(output):
+        assert main(["logs", f"{run.folder}/", *options]) == 0
+    wrote = os.read(reader, 1000) if into == "pipe" else (tmp_path / into).read_bytes()
+    os.close(reader)
+    assert wrote.decode() == f"{shown}\n"
 
 
 def test_an_unknown_attempt_or_rank(run: RunFolder) -> None:

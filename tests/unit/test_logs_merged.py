@@ -142,7 +142,7 @@ def test_lines_without_times_are_not_ruled_out_by_a_time_but_by_that_of_their_fi
     assert main(["logs", timed.run_id, "--rank", "1", "--since", iso(4)]) == 0
     said = capsys.readouterr()
     assert said.out == "first 1\nsecond 1\n"
-    assert said.err == "torusrun: 2 of these lines have no times and may be older\n"
+    assert said.err == "torusrun: lines above without a time, which may be older: 2\n"
     assert shown(capsys, timed.run_id, "--rank", "1", "--since", iso(6)) == []
 
 

@@ -82,7 +82,7 @@ def test_on_this_machine_a_job_is_looked_for_among_the_processes(tmp_path: Path)
     child = subprocess.Popen(["bash", str(script), "x-1"])
     try:
         (view,) = views([run], time.time() + LATER_S)
-        assert view.state is State.UNKNOWN and "is at work for it" in view.reason
+        assert view.state is State.UNKNOWN and "works for it" in view.reason
     finally:
         child.kill()
         child.wait()

@@ -11,7 +11,7 @@ NOW_S = 1000.0
 SUBMITTED = Submitted(1, "7", time_s=1.0)
 CANCELLED = CancelRequested(1, time_s=2.0)
 GONE = Status(State.LOST, "it has left the queue")
-SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
+SIGTERMED = End(State.CANCELLED, "received SIGTERM from outside", certain=False)
 BY_SCRIPT = End(State.FAILED, "the supervisor of the attempt was killed by SIGUSR2", certain=False)
 
 
@@ -27,7 +27,7 @@ BY_SCRIPT = End(State.FAILED, "the supervisor of the attempt was killed by SIGUS
         ([SUBMITTED, CANCELLED], End(State.FAILED, "rank 3 failed"), GONE, State.FAILED, "rank 3 failed"),
         ([SUBMITTED, CANCELLED], BY_SCRIPT, Status(State.OOM, "too much"), State.OOM, "too much"),
         ([SUBMITTED], None, Status(State.UNKNOWN, "squeue did not answer"), State.UNKNOWN, "did not answer"),
-        ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), State.NODE_FAIL, "lost n1; `torusrun resume` goes on"),
+        ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), State.NODE_FAIL, "; `torusrun resume` continues"),
         ([SUBMITTED], None, Status(State.OOM, "too much"), State.OOM, "too much; ask for more (`memory` of the"),
         ([SUBMITTED], None, Status(State.FAILED, ""), State.FAILED, "the scheduler says FAILED; `torusrun logs` shows"),
         ([SUBMITTED, CANCELLED], None, Status(State.CANCELLED, "by 7"), State.CANCELLED, "cancelled by its user; by 7"),
@@ -36,10 +36,11 @@ BY_SCRIPT = End(State.FAILED, "the supervisor of the attempt was killed by SIGUS
         ([SUBMITTED], SIGTERMED, Status(State.TIMEOUT, "accounting"), State.TIMEOUT, "SIGTERM from outside; acc"),
         ([SUBMITTED], SIGTERMED, Status(State.FAILED, "NonZeroExitCode"), State.CANCELLED, "SIGTERM"),
         ([SUBMITTED], SIGTERMED, GONE, State.CANCELLED, "SIGTERM"),
-        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, "ending: told to end"),
+        ([SUBMITTED], SIGTERMED, Status(State.RUNNING), State.RUNNING, "ending: received SIGTERM"),
         ([SUBMITTED], None, Status(State.PENDING, "Resources"), State.PENDING, "Resources"),
+        ([SUBMITTED], SIGTERMED, Status(State.PENDING, "REQUEUED"), State.PENDING, "D; before: received SIGTERM"),
         ([], None, None, State.UNKNOWN, "was cut off"),
-        ([], SIGTERMED, None, State.CANCELLED, "told to end"),
+        ([], SIGTERMED, None, State.CANCELLED, "received SIGTERM"),
     ],
 )  # fmt: skip
 def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> None:  # type: ignore[no-untyped-def]
@@ -57,7 +58,7 @@ def test_lost_says_what_it_means_and_what_to_do() -> None:
     reason = resolve([SUBMITTED], 1, None, GONE, NOW_S).reason
     assert reason == (
         "its job is gone and nobody can say how it ended: it has left the queue, and the job left no record of its "
-        "end; `torusrun logs` shows what it wrote; `torusrun resume` goes on from the newest checkpoint "
+        "end; `torusrun logs` shows what it wrote; `torusrun resume` continues from the newest checkpoint "
         "(--force, if you know that its job is gone)"
     )
     never = resolve([Submitting(1, "x", time_s=1.0)], 1, None, GONE, NOW_S).reason
@@ -70,12 +71,12 @@ ENDED = Ended(1, State.CANCELLED, "scancel", time_s=3.0)
 @pytest.mark.parametrize(
     ("events", "end", "job", "says"),
     [
-        ([SUBMITTED], SIGTERMED, GONE, "CANCELLED, told to end by SIGTERM from outside"),
+        ([SUBMITTED], SIGTERMED, GONE, "CANCELLED, received SIGTERM from outside"),
         (
             [SUBMITTED],
             SIGTERMED,
             Status(State.TIMEOUT, "its limit"),
-            "TIMEOUT, told to end by SIGTERM from outside; its",
+            "TIMEOUT, received SIGTERM from outside; its",
         ),
         ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), "NODE_FAIL, lost n1"),
         ([SUBMITTED], None, GONE, "LOST, its job is gone"),
@@ -83,8 +84,8 @@ ENDED = Ended(1, State.CANCELLED, "scancel", time_s=3.0)
         ([SUBMITTED, ENDED], None, None, "CANCELLED, scancel"),
         ([SUBMITTED], End(State.TIMEOUT, "its time limit is near"), None, "TIMEOUT, its time limit is near"),
         ([SUBMITTED], End(State.FAILED, "rank 1 was killed"), None, "FAILED, rank 1 was killed"),
-        ([SUBMITTED], SIGTERMED, Status(State.UNKNOWN, "squeue did not answer"), "CANCELLED, told to end by SIGTERM"),
-        ([], SIGTERMED, None, "CANCELLED, told to end by SIGTERM"),
+        ([SUBMITTED], SIGTERMED, Status(State.UNKNOWN, "squeue did not answer"), "CANCELLED, received SIGTERM"),
+        ([], SIGTERMED, None, "CANCELLED, received SIGTERM"),
     ],
 )
 def test_a_training_that_was_done_is_completed_however_its_job_ended(events, end, job, says: str) -> None:  # type: ignore[no-untyped-def]

@@ -42,8 +42,21 @@ def test_the_time_that_is_left_follows_the_steps_of_the_attempt() -> None:
         steps(10, 20, total_steps=50, every_s=0.0),
         steps(20, 10, total_steps=50),
         [{**row, "t": row["t"] - 5000} for row in steps(10, 20, 30, total_steps=50)],
+        [*steps(10, 20, total_steps=50), {"event": "stop", "attempt": 1, "step": 20, "total_steps": 50}],
     ],
-    ids=["none", "one, no total", "one", "no total", "done", "another's", "no times", "no time", "back", "paused"],
+    ids=[
+        "none",
+        "one, no total",
+        "one",
+        "no total",
+        "done",
+        "another's",
+        "no times",
+        "no time",
+        "back",
+        "paused",
+        "stopped",
+    ],
 )
 def test_without_a_pace_or_a_number_of_steps_there_is_no_eta(rows: list[dict[str, Any]]) -> None:
     assert progress(rows, 1, None, NOW_S).eta_s is None

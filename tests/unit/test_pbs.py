@@ -9,6 +9,8 @@ import pytest
 from orchestrator import process
 from orchestrator.errors import SiteError
 from orchestrator.process import Finished
+from orchestrator.runs.events import Submitted
+from orchestrator.runs.outcome import RESUME, resolve
 from orchestrator.schedulers import client
 from orchestrator.schedulers.pbs import PBS
 from orchestrator.states import State, Status
@@ -60,7 +62,7 @@ def only(found: dict[str, Status]) -> Status:
         ("deleted_while_awaited", State.CANCELLED, "deleted before it started: it never ran"),
         ("deleted_while_waiting", State.CANCELLED, "deleted before it started: it never ran"),
         ("held_dependency", State.PENDING, "it waits for other jobs (afterok:6.pbs1@pbs1"),
-        ("held_user", State.PENDING, "held by its user; qrls lets it go"),
+        ("held_user", State.PENDING, "held by its user; qrls releases it"),
         ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); as it is, it will not start"),
         ("waiting", State.PENDING, "waits for its time"),
         ("running_2nodes", State.RUNNING, ""),
@@ -88,7 +90,8 @@ def test_only_a_job_that_waits_for_others_is_held_for_them() -> None:
 def test_a_lost_node_is_named_with_what_to_do(name: str, says: str) -> None:
     status = only(told(name))
     assert status.state is State.NODE_FAIL and says in status.reason, status
-    assert status.reason.endswith("; a resume goes on from the newest checkpoint"), status
+    shown = resolve([Submitted(1, "1.s", "pbs")], 1, None, status, 0.0)
+    assert shown.reason == f"{status.reason}; {RESUME}", "the advice is given once"
 
 
 def test_the_hosts_are_told_in_their_order() -> None:
@@ -107,7 +110,7 @@ def test_the_tasks_of_an_array_are_told_one_by_one() -> None:
 def test_a_task_whose_record_is_gone_is_lost_whatever_its_arrays_exit_status(name: str, task: int) -> None:
     """PBS says "Subjob finished" of tasks that never ran, with the exit status of the array."""
     (status,) = (status for job_id, status in told(name).items() if f"[{task}]" in job_id)
-    assert status == Status(State.LOST, "the task is over, and PBS no longer tells how it ended")
+    assert status == Status(State.LOST, "the task is over, and PBS no longer reports how it ended")
 
 
 # What others can put into the answer: a job's variables are whatever its user wrote.

@@ -12,7 +12,7 @@ from orchestrator.errors import SiteError, UserError
 from orchestrator.process import Finished
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.pbs import PBS
+from orchestrator.schedulers.pbs import OWN_COMMANDS, PBS
 from orchestrator.states import State
 
 REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
@@ -86,6 +86,18 @@ def test_the_hosts_inside_a_job(tmp_path: Path) -> None:
     for environment in ({}, {"PBS_NODEFILE": str(nodes)}, {"PBS_NODEFILE": str(tmp_path / "none")}):
         with pytest.raises(SiteError):
             PBS().hosts(environment, "x")
+
+
+def test_a_job_finds_pbs_own_commands_by_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/pbs_tmrsh").touch(0o755)
+    (tmp_path / "pbs.conf").write_text(f"PBS_EXEC={tmp_path}\n")
+    environment = {"PATH": "/usr/bin:/bin", "PBS_CONF_FILE": str(tmp_path / "pbs.conf")}
+    script = ["bash", "-ec", f"{OWN_COMMANDS}; command -v pbs_tmrsh; echo $PATH"]
+    said = process.run(script, timeout_s=10, environment=environment).stdout.split()
+    assert said == [str(tmp_path / "bin/pbs_tmrsh"), f"/usr/bin:/bin:{tmp_path}/bin"], "an MPI's mpiexec comes first"
+    environment["PATH"] += f":{tmp_path}/bin"
+    assert process.run(script, timeout_s=10, environment=environment).stdout.split() == said, "it is added once"
 
 
 def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> None:

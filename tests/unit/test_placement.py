@@ -70,7 +70,7 @@ def test_the_levels_of_a_grid_are_told_from_the_outside_in() -> None:
 
 
 def test_too_few_hosts_are_refused() -> None:
-    with pytest.raises(SiteError, match=r"gave 1 hosts \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
+    with pytest.raises(SiteError, match=r"gave 1 host \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
         place(Grid((2, 2)), ["n1", "n1"], 2)
 
 

@@ -102,7 +102,7 @@ def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.
     [
         (["--hosts", "nowhere"], "--hosts nowhere: cannot be read"),
         (["--hosts", "{}/empty"], "it has no hosts"),
-        (["--hosts", "{}/few"], "the run takes 8 nodes; these are 2: g[0001-0002]"),
+        (["--hosts", "{}/few"], "the run takes 8 nodes; --hosts has 2: g[0001-0002]"),
         (["--svg", "x.svg"], "--svg needs --hosts"),
         (["--hosts", "{}/hosts", "--svg", "/nowhere/x.svg"], "cannot be written"),
         (["--hosts", "{}/hosts", "--site", "slurm"], "has no topology: write 'topology:' into its file"),

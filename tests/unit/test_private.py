@@ -1,11 +1,14 @@
 """Folders and files that strangers may have touched."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator import private
+from orchestrator import private, strangers
 from orchestrator.errors import SiteError
 
 STRANGER = 4321
@@ -54,6 +57,40 @@ def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
         private.make(tmp_path / "his")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_below_a_strangers_is_refused_unless_it_is_the_users_group_that_shares_it(tmp_path: Path) -> None:
+    """The owner of a folder can put another one into the place of each folder in it, even if it is sticky."""
+    his = tmp_path / "his"
+    (his / "mine").mkdir(parents=True)
+    os.chown(his, STRANGER, STRANGER)
+    why = f"his: this folder belongs to user {STRANGER}, who can replace what lies in it"
+    for mode in (0o755, 0o1777, 0o2775):
+        his.chmod(mode)
+        for check in (private.check, private.make, private.check_makable):
+            with pytest.raises(SiteError, match=why):
+                check(his / "mine")
+        with pytest.raises(SiteError, match=why):
+            private.check_makable(his / "new" / "runs")
+    os.chown(his, STRANGER, os.getegid())
+    his.chmod(0o2770)
+    private.check(his / "mine")
+
+
+def test_the_systems_folders_are_trusted_in_a_user_namespace_that_has_no_root(tmp_path: Path) -> None:
+    """As in a container: there everything that is the system's belongs to the number for users that are not there."""
+    program = "import os, sys; exec(sys.stdin.read()); sys.exit(os.stat('/').st_uid == 0 or objection('/tmp') or 0)"
+    python = os.path.realpath(sys.executable)  # that of a virtual environment below /root is closed to others
+    inside = ["unshare", "--user", "--map-current-user", python, "-c", program]
+    as_user = ["setpriv", "--reuid", str(STRANGER), "--regid", str(STRANGER), "--clear-groups"]
+    as_user = as_user if os.geteuid() == 0 else []
+    if subprocess.run([*as_user, *inside[:3], "true"], capture_output=True, timeout=30).returncode:
+        pytest.skip("no user namespaces here")
+    said = subprocess.run(
+        [*as_user, *inside], input=Path(strangers.__file__).read_text(), capture_output=True, text=True, timeout=30
+    )
+    assert said.returncode == 0, said.stderr
+
+
 def test_nothing_but_a_regular_file_is_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     (tmp_path / "link").symlink_to("file")
@@ -69,3 +106,46 @@ def test_nothing_but_a_regular_file_is_opened(tmp_path: Path) -> None:
         private.open_regular(Path("/dev/zero"))
     with pytest.raises(OSError, match="larger than 3 bytes"):
         private.read_bytes(tmp_path / "file", 3)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_behind_a_strangers_link_is_refused(tmp_path: Path) -> None:
+    """The owner of a link, and of the folder that it lies in, can lead it to another folder at any time."""
+    mine, his, shared = (tmp_path / name for name in ("mine", "his", "shared"))
+    for folder in (mine, his, shared):
+        folder.mkdir(mode=0o755)
+    (tmp_path / "own").symlink_to("mine")
+    (his / "link").symlink_to("../own")
+    (shared / "link").symlink_to(mine)
+    shared.chmod(0o1777)
+    private.check(tmp_path / "own" / "")
+    private.check(shared / "link")
+    os.chown(his, STRANGER, STRANGER)
+    os.chown(shared / "link", STRANGER, STRANGER, follow_symlinks=False)
+    for path, why in ((his / "link", "his: this folder"), (shared / "link", "shared/link: this link")):
+        for check in (private.check, private.make, private.check_makable):
+            with pytest.raises(SiteError, match=f"{why} belongs to user {STRANGER}"):
+                check(path)
+        with pytest.raises(SiteError, match=f"{why} belongs to user {STRANGER}"):
+            private.check_makable(path / "new")
+
+
+def test_links_without_an_end_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(SiteError, match="loop: this folder cannot be"):
+        private.check(tmp_path / "loop")
+
+
+def test_a_link_that_is_put_in_the_way_of_a_new_folder_changes_no_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").mkdir(mode=0o700)
+    make = Path.mkdir
+
+    def just_before(path: Path, *how: Any, **named: Any) -> None:
+        path.symlink_to(tmp_path / "secret")
+        make(path, *how, **named)
+
+    monkeypatch.setattr(Path, "mkdir", just_before)
+    private.make(tmp_path / "runs", 0o022)
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o700

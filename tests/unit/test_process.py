@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import proc, process
-from orchestrator.environment import clean_environment
+from orchestrator.environment import clean_environment, which
 from orchestrator.errors import SiteError
 
 
@@ -100,3 +100,20 @@ def test_the_environment_of_a_login_shell_has_what_the_profile_sets(
     assert found["PYTHONPATH"] == "/ours:/theirs"
     monkeypatch.setenv("SHELL", "/no/such/shell")
     assert process.login_environment()["HOME"] == str(home)
+
+
+@pytest.mark.parametrize("path", ["", ":", ".", "bin", "../bin::"])
+def test_a_path_of_the_working_directory_alone_finds_no_program_there(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (tmp_path, tmp_path / "bin"):
+        folder.mkdir(exist_ok=True)
+        (folder / "planted").write_text("#!/bin/sh\n")
+        (folder / "planted").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", path)
+    assert which("planted") is None and which("sh") is not None
+    with pytest.raises(SiteError, match="planted: not found"):
+        process.run(["planted"], timeout_s=20)
+    with pytest.raises(SiteError, match="not found"):
+        process.run(["sh", "-c", "planted"], timeout_s=20).check("starting")

@@ -2,10 +2,13 @@
 
 import os
 import subprocess
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orchestrator.runs import checkout as checkout_of
 from orchestrator.runs import provenance
 
 STRANGER = 4321
@@ -42,6 +45,60 @@ def checkout(home: Path, tmp_path: Path) -> Path:
 def test_nothing_that_a_checkout_names_is_run(checkout: Path, tmp_path: Path) -> None:
     found, diff = provenance.gather(checkout)
     assert found["git"]["dirty"] and "+name: changed" in diff
+    assert not (tmp_path / "pwned").exists()
+
+
+def included(folder: Path, evil: str) -> None:
+    (folder.parent / "more").write_text(f'[filter "more"]\n\tclean = {evil}\n')
+    git(folder, "config", "include.path", str(folder.parent / "more"))
+
+
+def of_the_work_tree(folder: Path, evil: str) -> None:
+    git(folder, "config", "extensions.worktreeConfig", "true")
+    git(folder, "config", "--worktree", "filter.more.clean", evil)
+
+
+def of_the_user(folder: Path, evil: str) -> None:
+    git(folder, "config", "--global", "filter.more.clean", evil)
+
+
+def a_process(folder: Path, evil: str) -> None:
+    git(folder, "config", "filter.more.process", evil)
+
+
+@pytest.mark.parametrize("configure", [included, of_the_work_tree, of_the_user, a_process])
+def test_no_filter_is_run_wherever_it_is_configured(
+    configure: Callable[[Path, str], None], checkout: Path, tmp_path: Path
+) -> None:
+    (checkout / ".gitattributes").write_text("*.yaml filter=more\n")
+    configure(checkout, f"{tmp_path}/evil")
+    found, diff = provenance.gather(checkout)
+    assert found["git"]["dirty"] and "+name: changed" in diff
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_filter_that_cannot_be_turned_off_is_not_run(checkout: Path, tmp_path: Path) -> None:
+    """git takes what follows the first '=' of `-c NAME=VALUE` for the value."""
+    (checkout / ".gitattributes").write_text("*.yaml filter=a=b\n")
+    git(checkout, "config", "filter.a=b.clean", f"{tmp_path}/evil")
+    provenance.gather(checkout)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(("key", "url"), [("core.sshCommand", "ssh://host/x"), ("remote.origin.uploadpack", "/tmp"),
+                                          ("protocol.ext.allow", "ext::{evil}")])  # fmt: skip
+def test_nothing_is_fetched_for_a_partial_clone(key: str, url: str, checkout: Path, tmp_path: Path) -> None:
+    evil = str(tmp_path / "evil")
+    git(checkout, "config", key, "always" if "protocol" in key else evil)
+    for name, value in (("url", url.format(evil=evil)), ("promisor", "true"), ("partialclonefilter", "blob:none")):
+        git(checkout, "config", f"remote.origin.{name}", value)
+    git(checkout, "config", "core.repositoryFormatVersion", "1")
+    git(checkout, "config", "extensions.partialClone", "origin")
+    for kept in (checkout / ".git/objects").glob("??/*"):  # what is not there is fetched when it is needed
+        if b"name: x" in zlib.decompress(kept.read_bytes()):
+            kept.unlink()
+    provenance.gather(checkout)
+    assert checkout_of.listed(checkout) == [".gitattributes", "run.yaml"]
     assert not (tmp_path / "pwned").exists()
 
 

@@ -100,7 +100,7 @@ STEP = {"t": 1.0, "attempt": 1, "event": "step", "step": 3, "total_steps": 9, "i
         json.dumps({**STEP, "step": None}), json.dumps({**STEP, "images_per_s": 10**400}),
         json.dumps({**STEP, "images_per_s": "fast"}), json.dumps({**STEP, "event": ["step"]}),
         json.dumps({**STEP, "step": 10**4000}), json.dumps(STEP).replace("800.0", "1e400"),
-        json.dumps({"event": "step", "attempt": 1}),
+        json.dumps({"event": "step", "step": 1}),
     ],
 )  # fmt: skip
 def test_metrics_with_invalid_values_are_left_out_and_counted(line: str, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.job import relay
+from orchestrator.job import gather, relay
 from orchestrator.job.relay import Relay
 from orchestrator.programs.program import MetricsSource, Program
 from orchestrator.runs import metrics
 from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.screen.curve import Losses
+from orchestrator.watch.progress import progress
 
 
 @pytest.fixture
@@ -35,6 +37,16 @@ def test_json_lines_and_a_pattern_become_steps_of_the_attempt(run: RunFolder) ->
     rows = metrics.read(run.metrics)
     assert [(row["step"], row["loss"]) for row in rows] == [(3, 0.5), (4, 0.25), (5, 0.125)]
     assert {(row["event"], row["attempt"]) for row in rows} == {("step", 2)}
+
+
+def test_matches_of_a_pattern_without_a_step_are_not_counted_as_steps(run: RunFolder) -> None:
+    attempt = run.attempt(2)
+    attempt.rank_log(0).write_text("loss=0.5\nloss=0.25\n")
+    of(run, attempt, r"loss=(?P<loss>\S+)").pass_on(final=True)
+    at = progress(metrics.read(run.metrics), 2, None, None)
+    assert (at.step, at.loss) == (None, 0.25)
+    assert Losses(run.metrics).read() == [], "a curve is over steps"
+    assert gather.progress(run, attempt) == ""
 
 
 def test_a_pattern_that_never_ends_is_given_up(

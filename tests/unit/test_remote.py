@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,16 @@ from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.there import sent, store
+from orchestrator.remote.values import record_of
 from orchestrator.states import State
+from orchestrator.watch.view import View
 from tests.unit.far import HERE, Pipe
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> None:
     """Links that live so long, one after the other; the last one for ever."""
     left = [*lives, float("inf")]
-    monkeypatch.setattr(session, "connect", lambda host, command: Pipe(command, far, left.pop(0)))
+    monkeypatch.setattr(session, "connect", lambda host, command, **how: Pipe(command, far, left.pop(0)))
 
 
 def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
@@ -68,6 +71,23 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
     (older / "__init__.py").write_text("raise SystemExit('the older one')")
     with Lasting(HERE, 0) as there:
         assert said(there, "orchestrator", "version")[0] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
+def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
+    """A folder's name tells what is in it, so everybody can make it where he may write."""
+    folder = bare / ".local/share/torusrun" / wheels.own().folder
+    (folder / "orchestrator").mkdir(parents=True, mode=0o700)
+    (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
+    os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
+    with pytest.raises(SiteError, match="belongs to user 4321"):
+        Lasting(HERE, 0)
+    os.chown(folder if taken == "its own" else bare / taken, 0, 0)
+    (folder if taken == "its own" else bare / taken).chmod(0o757)
+    with pytest.raises(SiteError, match="others may write into this folder"):
+        Lasting(HERE, 0)
+    assert not (bare / "pwned").exists()
 
 
 def test_a_wheel_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +187,17 @@ VIEW = {"run": "a-1", "state": "RUNNING", "reason": "", "attempt": 1, "job": "7"
 def test_an_unreachable_host_makes_its_runs_unknown_with_what_was_known_last(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LinkLost("nobody@nowhere cannot be reached: no route")
 
     monkeypatch.setattr(session, "connect", fail)
-    ended = {**VIEW, "run": "b-1", "state": "COMPLETED", "reason": "all ended well"}
-    runs = [run_of("a-1", last=VIEW, last_s=2000.0), run_of("b-1", last=ended, last_s=2000.0), run_of("c-1")]
+    last = record_of(View, VIEW)
+    ended = replace(last, run="b-1", state=State.COMPLETED, reason="all ended well")
+    runs = [
+        run_of("a-1", last=last, last_s=2000.0),
+        run_of("b-1", last=ended, last_s=2000.0),
+        run_of("c-1"),
+    ]
     running, over, new = status.views(runs)
     assert running.state is State.UNKNOWN and "no route" in running.reason and "it was RUNNING" in running.reason
     assert (running.step, running.folder) == (3, "nobody@nowhere:/runs/a-1")
@@ -197,8 +222,9 @@ def test_words_find_runs_here_and_there(home: Path) -> None:
 
 
 def test_the_fixed_command_means_the_same_in_every_shell() -> None:
-    assert not set(session.PROGRAM) & set("'\"!\n\\$`")
-    assert session._command("~/my env/bin/python").startswith("\"$HOME\"/'my env/bin/python' -c '")
+    command = session._command("~/my env/bin/python")
+    assert command.startswith("\"$HOME\"/'my env/bin/python' -u -c '")
+    assert not set(command.partition(" -c ")[2].strip("'")) & set("'\"!\n\\$`")
 
 
 def test_ssh_is_used_where_its_configuration_shares_connections(

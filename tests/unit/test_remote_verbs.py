@@ -22,6 +22,8 @@ python: {sys.executable}
 scheduler: local
 launcher: spawn
 node: {{ranks: 1, interface: lo}}
+umask: 022
+env: {{KEY: very-secret}}
 """
 OTHER = LoginHost("nobody@elsewhere")
 
@@ -61,6 +63,21 @@ def test_a_mistake_that_is_found_over_there_is_told_with_the_path_of_here(
         assert "/nowhere/image.sif" in said.err and "/calls/" not in said.err and not said.out
 
 
+def test_a_submission_without_an_answer_over_there_names_the_run(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = (Path(__file__).parent / "recorded/slurm/sbatch_silent.txt").read_text().partition("[stderr]\n")[2]
+    (far / "bin").mkdir()
+    (far / "bin/sbatch").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1\n")
+    (far / "bin/sbatch").chmod(0o755)
+    (far / ".profile").write_text("PATH=$HOME/bin:$PATH\n")
+    (run_file.parent / "site.yaml").write_text(SITE.replace("local", "slurm").replace("spawn", "srun"))
+    assert main(["submit", str(run_file)]) == 3
+    written, (run,) = capsys.readouterr(), known.runs()
+    assert written.out == f"{run.run}\n" and (far / "torusrun/runs" / run.run).is_dir()
+    assert "timed out" in written.err and written.err.count(f"`torusrun status {run.run}`") == 1
+
+
 def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) -> None:
     make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     for name, host in (("far-1", HERE), ("else-1", OTHER)):
@@ -82,6 +99,9 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
     assert run.resume(nodes=1) is None and run.wait(120).state is State.COMPLETED
     log = run.collect(home / "out") / "attempts/1/logs/rank-0000.log"
     assert log.read_text() == 'it\'s "so"\n'
+    for folder in (far / "torusrun/runs" / run.id, home / "out"):
+        secret = [path for path in folder.rglob("*") if path.is_file() and "very-secret" in path.read_text()]
+        assert folder / "code/site.yaml" in secret and {path.stat().st_mode & 0o777 for path in secret} == {0o600}
     for call, why in (
         (run.resume, "is COMPLETED"),
         (run.cancel, "COMPLETED"),
@@ -89,7 +109,7 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
     ):
         with pytest.raises(UserError, match=why):
             call()
-    with pytest.raises(UserError, match="--dry-run` asks it"):
+    with pytest.raises(UserError, match="--dry-run`, which runs there"):
         api.dry_run(run_file)
     with pytest.raises(UserError, match="leave out --after"):
         api.submit(run_file, held="last", after=["last"])
@@ -98,7 +118,7 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
 def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
     for words in (["doctor", *site], ["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):
-        run_file.write_text("name: asked\nsite: ./site.yaml\n")
+        run_file.write_text("name: asked\nsite: ./site.yaml\ntrain: {}\n")
         assert main(words) == 2
         assert f"through {HERE.address}, and `torusrun {words[0]}` is not" in capsys.readouterr().err
 

@@ -30,7 +30,7 @@ from orchestrator.remote import session
 from tests.unit.far import Pipe
 far, lives, *words = sys.argv[1:]
 left = [float(life) for life in lives.split()]
-session.connect = lambda host, command: Pipe(command, Path(far), left.pop(0) if left else float("inf"))
+session.connect = lambda host, command, **how: Pipe(command, Path(far), left.pop(0) if left else float("inf"))
 session.WAITS_S = (1.0,)
 sys.exit(main(["watch", *words]))
 """
@@ -70,14 +70,14 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
         terminal.until_shown("log of rank 0", "  a line of rank 0", "  another")
         assert terminal.frame[0].startswith(f"{running.run_id} RUNNING ━━━")
         terminal.until("the pipe broke; trying again")
-        terminal.until("q leaves; the run goes on", len(bare(terminal.written)))
+        terminal.until("q leaves; the run continues", len(bare(terminal.written)))
         shutil.rmtree(next((far / ".local/state/torusrun/calls").iterdir()))  # as after a restart of the login node
         running.attempt(1).rank_log(0).write_text("a new line\n")
         terminal.until_shown("log of rank 0", "  a new line")
         ends(running)
         assert terminal.ended() == 0 and terminal.restored
     assert "state        COMPLETED: all 4 ranks ended well" in bare(terminal.written)
-    assert known.find("last").last["state"] == "COMPLETED", "the state is remembered"
+    assert known.find("last").last.state is State.COMPLETED, "the state is remembered"
 
 
 @pytest.mark.parametrize(("leave", "code"), [("q", 1), ("\x03", 130)], ids=["q", "ctrl-C"])
@@ -96,9 +96,10 @@ def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
 
 
 def test_details_come_out_as_they_went_in() -> None:
-    found = record_of(Detail, json.loads(json.dumps(asdict(DETAIL))))
+    sent = json.loads(json.dumps(asdict(DETAIL)))
+    found = record_of(Detail, sent)
     assert json.dumps(asdict(found)) == json.dumps(asdict(DETAIL)) and isinstance(found, Detail)
     assert type(found.nodes[0]) is type(DETAIL.nodes[0])
-    assert record_of(Detail, {**asdict(found), "said": ["\x1b[2J"]}).said == ("\\x1b[2J",)
-    with pytest.raises(KeyError):
-        record_of(Detail, {})
+    assert record_of(Detail, {**sent, "said": ["\x1b[2J"]}).said == ("\\x1b[2J",)
+    with pytest.raises(ValueError, match="losses"):
+        record_of(Detail, {"losses": 3})

@@ -60,7 +60,7 @@ def no_path_of_the_developers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
-def planned(tmp_path: Path, site: str, run: str = "nodes: 1\n") -> Plan:
+def planned(tmp_path: Path, site: str, run: str = "nodes: 1\ntrain: {}\n") -> Plan:
     (tmp_path / "site.yaml").write_text(f"{site}python: /opt/env/bin/python\nruns: /shared/runs\n")
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: site.yaml\n{run}")
     made = plan(tmp_path / "run.yaml")
@@ -85,7 +85,7 @@ def test_a_script_equals_its_golden_file(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "tsubame4", "slurm-v100"])
 def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text(f"name: digits\nsite: {name}\nnodes: 4\naccount: gaa50000\n")
+    (tmp_path / "run.yaml").write_text(f"name: digits\nsite: {name}\nnodes: 4\naccount: gaa50000\ntrain: {{}}\n")
     made = plan(tmp_path / "run.yaml")
     made = Plan("digits-1", made.run, replace(made.site, python="/opt/env/bin/python"), Path("/r/digits-1"), "/opt/py")
     attempt = RunFolder(made.folder).attempt(1)

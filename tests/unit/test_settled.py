@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.cli import main
 from orchestrator.errors import UserError
 from orchestrator.runs import index, ledger, settled
-from orchestrator.runs.events import Submitting
+from orchestrator.runs.events import Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End
 from orchestrator.states import State
@@ -120,6 +121,50 @@ def test_a_damaged_run_is_looked_at_each_time(runs: list[RunFolder], home: Path)
     assert damaged.run_id not in settled.runs()
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each name of a file was opened, from now on."""
+    counts: Counter[str] = Counter()
+    real = os.open
+
+    def counted(path: str | Path, *args: int, **named: int) -> int:
+        counts[Path(path).name] += 1
+        return real(path, *args, **named)
+
+    monkeypatch.setattr(os, "open", counted)
+    return counts
+
+
+def test_the_first_status_of_many_runs_reads_only_the_ends_of_old_ones(
+    home: Path, opened: Counter[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = write_specs(home)
+    ended = make(spec, End(State.COMPLETED, "well"))
+    for number in range(59):
+        run = RunFolder(ended.folder.with_name(f"many-{number:02d}"))
+        run.attempt(1).folder.mkdir(parents=True)
+        with index.announced(run):
+            ledger.append(run.ledger, Submitted(1, job=f"{number}.1", scheduler="local"))
+        run.plan.write_text(ended.plan.read_text().replace(ended.run_id, run.run_id))
+        if number:  # the oldest of them is not over by what it wrote itself
+            End(State.FAILED, "badly").write(run.attempt(1).end)
+    opened.clear()
+    for ends, whole in ((60, 21), (1, 1)):  # read to know whether runs are over; runs read whole
+        assert main(["status"]) == 0
+        shown = capsys.readouterr()
+        rows = [line.split()[0] for line in shown.out.splitlines()[1:]]
+        assert [row for row in rows if row.startswith("many")] == ["many-00", *(f"many-{n}" for n in range(39, 59))]
+        assert shown.err.startswith("39 more runs are over and not shown: --all shows all")
+        assert (opened["plan.json"], opened["metrics.jsonl"], opened["end.json"]) == (whole, whole, ends + whole)
+        opened.clear()
+    assert main(["status", "--since", "2099-01-01"]) == 0 and opened["metrics.jsonl"] == 39
+    opened.clear()
+    assert main(["status", "--since", "2099-01-01"]) == 0 and opened["plan.json"] == 1, "those that are over are kept"
+    capsys.readouterr()
+    assert main(["status", "--all"]) == 0
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("m")]) == 60
+
+
 def test_old_runs_are_shown_on_request(
     runs: list[RunFolder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +172,7 @@ def test_old_runs_are_shown_on_request(
     assert main(["status"]) == 0
     shown = capsys.readouterr()
     assert runs[1].run_id in shown.out and runs[0].run_id not in shown.out
-    assert "1 older runs are not shown" in shown.err
+    assert "1 more run is over and not shown" in shown.err
     for asked in (["--all"], ["--json"], ["--state", "completed"], [runs[0].run_id]):
         assert main(["status", *asked]) == 0
         assert runs[0].run_id in capsys.readouterr().out, asked

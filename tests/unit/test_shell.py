@@ -69,6 +69,14 @@ def test_a_shell_has_the_variables_of_its_rank(run: RunFolder, monkeypatch: pyte
     assert environment["PATH"] == os.environ["PATH"] and environment["TERM"] == "of-the-user"
 
 
+def test_a_shell_finds_no_program_in_its_working_directory(run: RunFolder) -> None:
+    launch = json.loads(run.attempt(1).launch.read_text())
+    launch["program"]["environment"] |= {"PATH": ":bin:/usr/bin", "PYTHONPATH": "lib:/opt/lib"}
+    write_json(run.attempt(1).launch, launch)
+    _, environment, _ = beside(run.attempt(1), 2, ["w"])
+    assert (environment["PATH"], environment["PYTHONPATH"]) == ("/usr/bin", "/opt/lib")
+
+
 def test_no_shell_goes_beside_a_rank_that_has_ended(run: RunFolder) -> None:
     with pytest.raises(SiteError, match="rank 1 has ended"):
         beside(run.attempt(1), 1, ["w"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,12 +15,11 @@ import pytest
 from orchestrator.errors import SiteError
 from orchestrator.schedulers.local import Local
 from orchestrator.shells import opening, request
-from orchestrator.shells.connection import Broken, proved
+from orchestrator.shells.network import network
 from orchestrator.shells.request import ShellRequest
 from orchestrator.shells.starting import ShellStarter
 from tests.unit.terminals import Terminal
 
-KEY = b"k" * 32
 OPEN = (
     "import sys; from pathlib import Path; from orchestrator.shells.opening import open_shell\n"
     "sys.exit(open_shell(Path(sys.argv[1]), 'here', sys.argv[3:], terminal=sys.argv[2] == 'terminal'))"
@@ -95,7 +93,7 @@ def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
         def remote_command(self, host: str, command: str) -> list[str]:
             return ["/no/such/pbs_tmrsh", host]
 
-    asked = ShellRequest("n3", ("true",), (), 1, KEY.hex(), 0, 0)
+    asked = ShellRequest("n3", ("true",), (), network(), 1, "00", 0, 0)
     with request.left(asked, folder) as path:
         until_s = time.monotonic() + 30
         while not request.failure(path):
@@ -109,48 +107,8 @@ def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600, "it holds a secret"
 
 
-def test_a_stranger_is_sent_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(opening, "WAIT_S", 1.0)
-    (tmp_path / "shells").mkdir()
-    seen: list[str] = []
-
-    def call() -> None:
-        while not (paths := request.lying_in(tmp_path / "shells")):
-            time.sleep(0.01)
-        asked = request.read(paths[0])
-        try:
-            proved(socket.create_connection(("127.0.0.1", asked.port)), b"w" * 32, called=False)
-        except Broken as error:
-            seen.append(str(error))
-
-    stranger = threading.Thread(target=call)
-    stranger.start()
-    with pytest.raises(SiteError, match="nodes must reach it"):
-        opening.open_shell(tmp_path / "shells", "n3", ["true"], terminal=False)
-    stranger.join()
-    assert seen and os.listdir(tmp_path / "shells") == []
-
-
-def test_both_sides_prove_the_secret() -> None:
-    here, there = _pair()
-    results: list[str] = []
-
-    def answer() -> None:
-        try:
-            proved(there, b"other" * 8, called=True)
-        except OSError as error:
-            results.append(str(error))
-        there.close()
-
-    listener = threading.Thread(target=answer)
-    listener.start()
-    with pytest.raises(OSError):
-        proved(here, KEY, called=False)
-    listener.join()
-    assert results == ["the other side does not know the secret"]
-
-
-def _pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        here = socket.create_connection(listener.getsockname())
-        return here, listener.accept()[0]
+def test_a_job_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(opening, "WAIT_S", 0.1)
+    with pytest.raises(SiteError, match=r"nothing on n3 connected .* within 0.1 s: nodes must reach it"):
+        opening.open_shell(tmp_path, "n3", ["true"], terminal=False)
+    assert os.listdir(tmp_path) == []

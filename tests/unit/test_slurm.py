@@ -45,7 +45,7 @@ def test_the_recordings_are_of_the_commands_in_use() -> None:
         ("3", State.FAILED, "Slurm could not start it, or a signal ended its script (Slurm: FAILED, JobLaunchFailure)"),
         ("6", State.CANCELLED, "cancelled, by its user or by an administrator (Slurm: CANCELLED)"),
         ("8", State.OOM, "more memory than the job had asked for (Slurm: OUT_OF_MEMORY, OutOfMemory)"),
-        ("10", State.PENDING, "held by its user: `scontrol release 10` lets it go (Slurm: JobHeldUser)"),
+        ("10", State.PENDING, "held by its user: `scontrol release 10` releases it (Slurm: JobHeldUser)"),
         ("11", State.PENDING, "its earliest start time has not come (Slurm: BeginTime)"),
         ("12", State.PENDING, "more nodes than the partition allows"),
         ("13", State.PENDING, "more time than the partition allows (Slurm: PartitionTimeLimit); as it is, it will not"),
@@ -179,7 +179,7 @@ def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: py
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
     monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: answers[argv[0]])
     status = Client(Slurm(), 10).poll(["7"])["7"]
-    assert status.state is State.UNKNOWN and "accounting could not be asked" in status.reason
+    assert status.state is State.UNKNOWN and "accounting did not answer" in status.reason
 
 
 def test_a_job_waits_for_others_and_is_dropped_with_them() -> None:

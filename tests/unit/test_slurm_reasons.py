@@ -19,6 +19,10 @@ def test_of_several_nodes_none_is_named_as_the_lost_one() -> None:
     )
     ending = said_by_squeue("COMPLETING", "NodeDown", "node[5-6]")
     assert ending.state is State.RUNNING and "being ended: Slurm lost at least one of its nodes" in ending.reason
+    alone = said_by_squeue("COMPLETING", "NodeDown", "node1")
+    assert "Slurm lost at least one of its nodes" in alone.reason and "node1" not in alone.reason, (
+        "recorded of a job on node[1-2] whose node2 died: of one that is completing squeue shows what still cleans up"
+    )
     many = said_by_squeue("NODE_FAIL", "NodeDown", "n[1-100]").reason
     assert "n8 and 92 more)" in many and "n9" not in many
 
@@ -59,7 +63,7 @@ def test_a_job_that_went_back_into_the_queue_says_so() -> None:
     assert said_by_squeue("REQUEUED", "BeginTime").reason == (
         "Slurm has put it back into the queue; its earliest start time has not come (Slurm: REQUEUED, BeginTime)"
     )
-    assert "`scontrol release 5` lets it go" in said_by_squeue("REQUEUE_HOLD", "None").reason
+    assert "`scontrol release 5` releases it" in said_by_squeue("REQUEUE_HOLD", "None").reason
 
 
 def test_every_reason_that_the_manual_lists_means_something() -> None:

@@ -171,7 +171,7 @@ def test_the_users_site_comes_before_the_shipped_one(home: Path, tmp_path: Path)
     mine = home / ".config" / "torusrun" / "sites"
     mine.mkdir(parents=True)
     (mine / "local.yaml").write_text("scheduler: local\nlauncher: spawn\nnode: {ranks: 2}\n")
-    (tmp_path / "run.yaml").write_text(RUN + "time: 5m\n")
+    (tmp_path / "run.yaml").write_text(RUN + "time: 5m\ntrain: {}\n")
     assert plan(tmp_path / "run.yaml").ranks == 2
     assert plan(tmp_path / "run.yaml", site="slurm").ranks == 4
 
@@ -182,14 +182,14 @@ def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
     for folder, ranks in (("here", 2), ("beside", 4)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {{ranks: {ranks}}}\n")
-    (tmp_path / "beside/run.yaml").write_text("name: digits\nsite: ./own.yaml\n")
+    (tmp_path / "beside/run.yaml").write_text("name: digits\nsite: ./own.yaml\ntrain: {}\n")
     monkeypatch.chdir(tmp_path / "here")
     assert plan("../beside/run.yaml").ranks == 4
     assert plan("../beside/run.yaml", site="./own.yaml").ranks == 2
 
 
 def test_the_grid_is_auto_by_default_and_on_one_node_a_single_row(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text(RUN)
+    (tmp_path / "run.yaml").write_text(RUN + "train: {}\n")
     assert str(plan(tmp_path / "run.yaml", site="slurm").grid) == "4x1"
     several = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
     assert not several.has_grid and (several.as_json()["grid"], several.as_json()["ranks"]) == ("auto", 64)

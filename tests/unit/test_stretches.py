@@ -139,7 +139,7 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(cluster: Cluster) -> None:
     run = cluster.run()
     assert "--nodes=1" in run.attempt(1).script.read_text()
-    assert cluster.ends(run) == End(State.CANCELLED, "phase 2 wants 2 nodes: attempt 2 goes on", followed_by=2)
+    assert cluster.ends(run) == End(State.CANCELLED, "phase 2 wants 2 nodes: attempt 2 continues", followed_by=2)
     assert "--nodes=2" in run.attempt(2).script.read_text()
     planned = kept.read_attempt(run, 2)
     assert (planned.plan.stretch, planned.changes, planned.plan.has_grid) == ((2.0, 4.0), Changes(), False)
@@ -155,7 +155,7 @@ def test_a_compute_node_that_cannot_submit_says_what_to_do(cluster: Cluster) -> 
     assert "phase 2 wants 2 nodes" in end.reason and "not allowed on this node" in end.reason
     view = open_run(run.run_id).status()
     assert (view.state, view.attempt) == (State.CANCELLED, 1)
-    assert f"`torusrun resume {run.run_id}` goes on with 2 nodes" in view.reason
+    assert f"`torusrun resume {run.run_id}` continues with 2 nodes" in view.reason
     cluster.program("sbatch", "echo 7")
     assert main(["resume", "last"]) == 0
     assert "--nodes=2" in run.attempt(2).script.read_text()

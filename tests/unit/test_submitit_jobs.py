@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from submitit.core import utils
 
 from orchestrator import schedulers
 from orchestrator.process import Finished
-from orchestrator.schedulers import environments, executors, remote
+from orchestrator.schedulers import environments, executors
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.plugins import ClusterExecutor
@@ -152,17 +151,6 @@ def test_a_name_is_made_to_fit(name: str, fit: str) -> None:
     assert len(fitting(name * 300)) <= 200
 
 
-def test_a_missing_remote_shell_is_named(tmp_path: Path) -> None:
-    """mpirun prints what its agent says: which program is missing, where, and what to do."""
-    said = subprocess.run(
-        [sys.executable, remote.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
-        env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
-    assert said.returncode == 1 and said.stderr.count("\n") == 1 and "Traceback" not in said.stderr
-    assert "torusrun: pbs_tmrsh cannot be run on" in said.stderr and "daemon on n2" in said.stderr
-    assert "put the folder of pbs's commands on the job's PATH" in said.stderr
-
-
 def test_every_task_with_a_folder_of_its_own_finds_the_script(tmp_path: Path, qsub: Path) -> None:
     """A task goes on by its array's script, and JobPaths looks for that in the task's folder."""
     (qsub.parent / "bin" / "qsub").write_text("#!/bin/sh\necho '7[].s'\n")
@@ -187,6 +175,34 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     assert job.state == unsaid.value
     utils.cloudpickle_dump((outcome, "what it gave"), job.paths.result_pickle)
     assert job.state == state.value
+
+
+@pytest.mark.parametrize("recorded", [State.FAILED, State.TIMEOUT, State.CANCELLED])
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_without_a_result_that_nobody_knows_any_more_ended_as_its_script_says(
+    recorded: State, cancelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
+    job = HerePBS(tmp_path)._job("7.s")
+    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    assert not job.done() and job.state == State.UNKNOWN.value, "its result may be on its way"
+    if cancelled:
+        job._cancelled.touch()
+        assert job.done() and job.state == State.CANCELLED.value, "nothing more can come of it"
+    (tmp_path / "7.s_ended").write_text(f"{recorded.value}\n")
+    assert job.done() and job.state == (State.CANCELLED if cancelled else recorded).value
+
+
+@pytest.mark.parametrize(
+    ("task", "recorded"), [("kill -9 $$", "FAILED"), ("kill -TERM $PPID; exit 1", "CANCELLED"), ("true", None)]
+)
+def test_a_script_records_how_it_ended_badly(task: str, recorded: str | None, tmp_path: Path) -> None:
+    (tmp_path / "7.s_ended").write_text("of an earlier run")
+    (tmp_path / "task.sh").write_text(task)
+    code = as_a_job(HerePBS, tmp_path, f"sh {tmp_path}/task.sh", PBS_JOBID="7.s")
+    assert (code == 0) is (recorded is None)
+    ended = tmp_path / "7.s_ended"
+    assert (ended.read_text().strip() if ended.exists() else None) == recorded
 
 
 def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,13 @@ def end(rank: int, ago_s: float, code: int | None = 69, **more: object) -> RankE
     return RankEnd(rank, f"node{rank // 4 + 1}", rank % 4, NOW_S - ago_s, **known)  # type: ignore[arg-type]
 
 
+def record(attempt: Attempt, rank: int, ago_s: float, code: int | None = 69) -> None:
+    """The end of a rank, written to its file at that time."""
+    path = attempt.rank_end(rank)
+    end(rank, ago_s, code).write(path)
+    os.utime(path, (NOW_S - ago_s, NOW_S - ago_s))
+
+
 WITNESS = "rank 0 (node1) lost its connection to another rank"
 
 
@@ -102,7 +109,7 @@ def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
     os.utime(attempt.pulse, (NOW_S - 4, NOW_S - 4))
     assert evidence.suspicion(attempt, NOW_S) == ""
     for rank in range(8):
-        end(rank, 12).write(attempt.rank_end(rank))
+        record(attempt, rank, 12)
     assert evidence.suspicion(attempt, NOW_S).startswith("suspected: node3 is gone (its ranks 8-11 are silent")
     attempt.rank_told(9).write_text("{}")
     assert evidence.suspicion(attempt, NOW_S).startswith("suspected: a rank is gone, or cannot be reached: "), (
@@ -114,7 +121,7 @@ def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
 
 @pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
 def test_evidence_that_is_damaged_is_no_evidence(slots: object, attempt: Attempt) -> None:
-    end(0, 12).write(attempt.rank_end(0))
+    record(attempt, 0, 12)
     (attempt.ranks / "0001.end.json").write_text("{")
     (attempt.ranks / "9.end.json").write_text("{}")
     os.mkfifo(attempt.rank_end(2))

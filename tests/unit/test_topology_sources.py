@@ -50,6 +50,11 @@ def test_pbs_text_and_json() -> None:
     assert "linux" in pbs.tree(recorded("openpbs.pbsnodes.json"), "arch").leaves
 
 
+def test_the_vnodes_of_a_host_are_one_host_below_a_switch() -> None:
+    text = (RECORDED.parent / "openpbs/routes/nodes.txt").read_text()
+    assert pbs.tree(text, "switch").leaves == {"leaf1": ["pn1", "pn2"], "leaf2": ["pn3", "pn4"]}
+
+
 def test_host_groups_of_grid_engine() -> None:
     assert gridengine.tree(recorded("ucla.shgrp.txt")).leaves["@sudipto_pod"][:2] == ["n6277", "n7277"]
     nested = (

@@ -81,17 +81,36 @@ def test_a_run_is_as_open_as_its_site_says_whatever_the_umask_of_the_caller(home
         "attempts/1": 0o750,
         "attempts/1/plan.json": 0o640,
         "attempts/1/job.sh": 0o640,
+        "attempts/1/.end.json.reserve": 0o640,
     }
     assert (mode(run.folder), mode(run.folder.parent)) == (0o750, 0o750)
     assert "\numask 027\n" in run.attempt(1).script.read_text()
 
 
-def test_files_with_values_of_env_stay_the_owners_alone(home: Path) -> None:
-    run = made(plan(with_umask(home, "022", "env: {KEY: very-secret}\n")))
-    holding = {path for path in run.folder.rglob("*") if path.is_file() and "very-secret" in path.read_text()}
-    assert {run.plan, run.attempt(1).plan, run.attempt(1).script} <= holding
-    assert {mode(path) for path in holding} == {0o600}
-    assert mode(run.ledger) == 0o644
+def holding(folder: Path, secret: str) -> dict[str, int]:
+    """The files below a folder that hold a text, with their modes."""
+    found = [path for path in folder.rglob("*") if path.is_file() and secret in path.read_text()]
+    return {str(path.relative_to(folder)): mode(path) for path in found}
+
+
+def test_files_with_values_of_env_stay_the_owners_alone(home: Path, tmp_path: Path) -> None:
+    spec = with_umask(home, "022", "env: {KEY: very-secret}\n")
+    spec.write_text("name: made\nsite: ./site.yaml\ncommand: ['true']\nenv: {OTHER: very-secret}\n")
+    (home / "again.yaml").hardlink_to(spec)
+    run = made(plan(spec))
+    copies = {f"code/{name}" for name in ("run.yaml", "again.yaml", "site.yaml")}
+    assert holding(run.folder, "very-secret") == dict.fromkeys(
+        copies | {"run.yaml", "plan.json", "attempts/1/plan.json", "attempts/1/job.sh"}, 0o600
+    )
+    assert mode(run.ledger) == 0o644 and mode(run.code / "python") == 0o755
+    into = collect(run, tmp_path / "kept", "all")
+    assert holding(into, "very-secret") == holding(run.folder, "very-secret")
+
+
+def test_code_that_names_no_variables_is_as_open_as_it_was(home: Path) -> None:
+    spec = with_umask(home, "022")
+    spec.write_text("name: made\nsite: ./site.yaml\ncommand: ['true']\n")
+    assert mode(made(plan(spec)).code / "run.yaml") == 0o644
 
 
 @pytest.fixture

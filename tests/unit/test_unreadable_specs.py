@@ -123,7 +123,7 @@ def test_a_run_file_with_an_impossible_name(
 def test_a_working_directory_that_is_gone(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "run.yaml").write_text(GOOD)
+    (tmp_path / "run.yaml").write_text(GOOD + "train: {}\n")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -138,8 +138,8 @@ def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
         pytest.skip("only root can become somebody else")
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
-    needed = "orchestrator.commands.image, orchestrator.images.building, orchestrator.spec.load"
-    program = f"import os, {needed}; os.setuid(65534); from orchestrator.cli import main; raise SystemExit(main())"
+    needed = "orchestrator.cli, orchestrator.commands.image, orchestrator.images.building, orchestrator.spec.load"
+    program = f"import os, {needed}; os.setuid(65534); raise SystemExit(orchestrator.cli.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
     said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=60, cwd="/")

@@ -1,6 +1,8 @@
 """The cause of an attempt's end, from the ranks' records, the launcher's words and the silence of others."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from orchestrator.placement.mapping import place
 from orchestrator.programs.training import EXIT_CODES
 from orchestrator.runs.folder import Attempt
 from orchestrator.runs.records import End, Meaning, RankEnd
+from orchestrator.schedulers import remote
 from orchestrator.states import State
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
@@ -174,7 +177,9 @@ def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
 
 def test_ranks_that_all_stopped_without_our_request_were_told_from_outside() -> None:
     said = judged([end(r, 75) for r in ALL])
-    assert said == End(State.CANCELLED, "the ranks were told to stop from outside after step 57", certain=False)
+    assert said == End(
+        State.CANCELLED, "the ranks received a request to stop from outside after step 57", certain=False
+    )
 
 
 ENDS = st.builds(
@@ -204,6 +209,17 @@ def test_a_launcher_that_fails_before_any_rank_is_quoted() -> None:
         "the launcher ended with exit code 1, and no rank left a record after step 57: "
         "There are not enough slots available"
     )
+
+
+def test_why_our_remote_shell_failed_comes_before_what_the_launcher_guesses(tmp_path: Path) -> None:
+    failed = subprocess.run(
+        [sys.executable, remote.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    said = judged([], launcher=words(f"{failed.stderr}{'-' * 74}\nORTE was unable to\n{'-' * 74}\n"), launcher_code=1)
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "Traceback" not in failed.stderr
+    assert said.reason.startswith("the launcher cannot start its daemon on n2: pbs_tmrsh cannot be run on ")
+    assert "put the folder of pbs's commands on the job's PATH" in said.reason and "ORTE" not in said.reason
 
 
 def test_the_words_of_launchers() -> None:

@@ -13,7 +13,7 @@ import pytest
 from orchestrator import process
 from orchestrator.cli import main
 from orchestrator.runs import claim, ledger
-from orchestrator.runs.events import Refused, Started, Submitted, Submitting
+from orchestrator.runs.events import Ended, Refused, Started, Submitted, Submitting
 from orchestrator.runs.folder import RunFolder
 from orchestrator.runs.records import End, Meaning, RankEnd
 from orchestrator.schedulers.client import Client
@@ -23,9 +23,10 @@ from orchestrator.watch.poll import views
 from orchestrator.watch.view import read_record
 from orchestrator.watch.words import words
 from tests.unit.run_folders import make, write_specs
+from training.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")
-SIGTERMED = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
+SIGTERMED = End(State.CANCELLED, "received SIGTERM from outside", certain=False)
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 GONE = "999999999.1"
 STRANGER = 12345
@@ -233,6 +234,7 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     for row in rows:
         row.update(t=began_s + row["step"] / 4, total_steps=50)
     run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    os.utime(run.metrics, (rows[-1]["t"], rows[-1]["t"]))
 
     def poll(client: Client, jobs: list[str]) -> dict[str, Status]:
         return {job: Status(State.RUNNING, "being deleted", ("node2", "node1")) for job in jobs}
@@ -253,6 +255,22 @@ def test_a_running_run_without_new_steps_says_so_beside_its_reason(
     shown = words(view, "")
     assert shown.startswith(f"{running.run_id} RUNNING step 40/50, ")
     assert shown.endswith(", being deleted; no step for 4 min, usual 0.25 s")
+
+
+def test_a_resumed_attempt_shows_no_figures_of_the_one_before(running: RunFolder) -> None:
+    running.attempt(2).folder.mkdir()
+    ledger.append(running.ledger, Submitting(2, name="made", resumes="step-00000040"))
+    ledger.append(running.ledger, Submitted(2, job="8", scheduler="local"))
+    (view,) = views([running])
+    assert (view.attempt, view.step, view.loss, view.accuracy, view.eta_s) == (2, None, None, None, None)
+    assert words(view, "").endswith("being deleted; the job starts on its first node; resumes from step-00000040")
+    Metrics(running.metrics, 2).write("start", step=40, total_steps=50)
+    (view,) = views([running])
+    assert (view.step, view.total_steps, view.loss) == (40, 50, None)
+    assert view.waiting == "the ranks have met; the first step is not recorded yet"
+    ledger.append(running.ledger, Ended(2, State.CANCELLED, "by its user"))
+    (view,) = views([running])
+    assert (view.step, view.loss) == (40, 1 / 40), "of the run as a whole"
 
 
 def test_a_program_that_tells_no_steps_does_not_pause(running: RunFolder) -> None:
@@ -281,7 +299,31 @@ def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: 
     )
     assert "; the supervisor on node1 is silent for 4" in view.reason
     SIGTERMED.write(attempt.end)
-    assert views([running])[0].reason == "ending: told to end by SIGTERM from outside; being deleted"
+    assert views([running])[0].reason == "ending: received SIGTERM from outside; being deleted"
+
+
+@pytest.mark.parametrize("ahead_s", [7200, -7200])
+@pytest.mark.parametrize("whose", ["mine", "the node's"])
+def test_a_clock_that_is_wrong_raises_no_alarm(
+    running: RunFolder, whose: str, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system writes the times of files by its own clock."""
+    os.utime(running.metrics)
+    newest_s = running.metrics.stat().st_mtime + (ahead_s if whose == "the node's" else 0.0)
+    rows = [json.loads(line) for line in running.metrics.read_text().splitlines()]
+    running.metrics.write_text("".join(f"{json.dumps({**r, 't': r['t'] - rows[-1]['t'] + newest_s})}\n" for r in rows))
+    RankEnd(0, "here", 0, newest_s, exit_code=69, meaning=Meaning.CUT_OFF).write(running.attempt(1).rank_end(0))
+    running.attempt(1).pulse.write_text("node1\n")
+    if whose == "mine":
+        clock = time.time
+        monkeypatch.setattr(time, "time", lambda: clock() + ahead_s)
+    (view,) = views([running])
+    assert view.state is State.RUNNING and view.pause == "" and "silent" not in view.reason, view
+    assert view.last_step_age_s is not None and view.last_step_age_s < 60
+    assert view.eta_s == pytest.approx(2.5, abs=1)
+    running.metrics.unlink()
+    if whose == "mine":
+        assert views([running])[0].pause == ""
 
 
 def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,19 @@ def test_an_unknown_state_is_refused(text: str, says: str) -> None:
         selection.states(text)
 
 
+def test_an_unknown_site_is_refused(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    for word, says in (("othr", "there is no site 'othr'; did you mean 'other'? (sites: "), ("", "no site ''")):
+        assert main(["status", "--site", word]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_site_without_runs_is_no_mistake(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether it is named, or by the path of its file."""
+    for word in ("abci-v", str(runs[0].folder.parents[1] / "site.yaml"), "~/other.yaml"):
+        assert main(["status", "--site", word, "--since", "2099-01-01"]) == 0
+        assert capsys.readouterr().out == "no run matches\n"
+
+
 def test_json_has_the_old_and_the_new_fields(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     main(["status", runs[2].run_id, "--json"])
     (view,) = json.loads(capsys.readouterr().out)["runs"]

@@ -17,7 +17,7 @@ from orchestrator.watch.view import View
 
 NAME = "digits-20261121-120000-a1b2"
 KILLED = "rank 3 (node2, local rank 1) was killed by SIGKILL after step 57"
-REASON = f"{KILLED}; `torusrun resume` goes on from the newest checkpoint"
+REASON = f"{KILLED}; `torusrun resume` continues from the newest checkpoint"
 
 
 def view(run: str = NAME, state: State = State.RUNNING, reason: str = "", **known: object) -> View:
@@ -58,7 +58,7 @@ def test_a_terminal_of_80_columns() -> None:
         "    it waits for free nodes (Slurm: Resources)",
         f"{NAME}  FAILED         -   57/450    -  node[1-2]",
         f"    {KILLED}; `torusrun",
-        "    resume` goes on from the newest checkpoint",
+        "    resume` continues from the newest checkpoint",
         f"{NAME}  UNKNOWN        -        -    -  its folder does no…",
         "    its folder does not say",
         "    damaged: plan.json: it is missing",
@@ -71,7 +71,7 @@ def test_a_terminal_of_120_columns_has_all_columns() -> None:
     shown = listing(ALL, 120)
     assert shown[0].split() == [*(column.title for column in COLUMNS), LAST]
     assert shown[-1].endswith("450/450    -    97.20%  all 4 ranks ended well")
-    assert f"    {KILLED}; `torusrun resume` goes on from the newest" in shown
+    assert f"    {KILLED}; `torusrun resume` continues from the newest" in shown
 
 
 def test_columns_that_no_run_fills_are_left_out_on_a_terminal() -> None:

@@ -56,7 +56,7 @@ def test_a_node_that_waits_on_a_gpu_shows_its_steps_alone() -> None:
 def test_each_rank_has_a_line_and_its_own_gpu() -> None:
     _, _, first, second = lines([node(1)], 200, ranks=True)
     assert first.split()[:4] == ["rank", "2", "-", "-"] and first.split()[4] == "90%" and second.split()[4] == "91%"
-    assert first.endswith("at step 120, told 2s earlier")
+    assert first.endswith("at step 120, reported 2s earlier")
 
 
 def test_the_order_and_the_remark_name_who_makes_others_wait() -> None:

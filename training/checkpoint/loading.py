@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
 from training.checkpoint.manifest import STATE, step_of
-from training.files import open_file, open_folder
+from training.files import open_own
 
 BLOCK_BYTES = 1 << 20
 REFUSED = "nothing was loaded; see who can write there, and resume the run"
@@ -32,7 +29,7 @@ def load(folder: Path, name: str, sha256: str, device: torch.device) -> dict[str
         raise RefusedCheckpoint(f"{folder}: {name[:80]!r} is not the name of a checkpoint; {REFUSED}")
     path = folder / name / STATE
     try:
-        with _opened(path) as file:
+        with open(open_own(path), "rb") as file:
             if _sha256(file) != sha256:
                 raise RefusedCheckpoint(f"{path}: this is not the content that rank 0 has verified; {REFUSED}")
             file.seek(0)
@@ -40,25 +37,6 @@ def load(folder: Path, name: str, sha256: str, device: torch.device) -> dict[str
             return state
     except OSError as error:
         raise RefusedCheckpoint(f"{path}: cannot be read: {error.strerror}; {REFUSED}") from error
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    folder = open_folder(path.parent)
-    try:
-        _check_owner(path.parent, folder)
-        descriptor = open_file(path.name, folder)
-    finally:
-        os.close(folder)
-    with open(descriptor, "rb") as file:
-        _check_owner(path, descriptor)
-        yield file
-
-
-def _check_owner(path: Path, descriptor: int) -> None:
-    owner = os.fstat(descriptor).st_uid
-    if owner != os.geteuid():
-        raise RefusedCheckpoint(f"{path}: belongs to user {owner} and not to user {os.geteuid()}; {REFUSED}")
 
 
 def _sha256(file: BinaryIO) -> str:

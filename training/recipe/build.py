@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from training.recipe.names import Names
+from training.recipe.near import did_you_mean
 from training.recipe.reading import ConfigError
 
 
@@ -59,7 +59,6 @@ def _function(key: str, target: str) -> Callable[..., Any]:
         ) from None
     found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):
-        near = get_close_matches(name, dir(module), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; define it there"
+        hint = did_you_mean(name, dir(module)) or "; define it there"
         raise ConfigError(f"{key}: module {module_name!r} ({module.__file__}) has no function {name!r}{hint}")
     return found

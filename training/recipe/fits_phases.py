@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from training.counted import counted
 from training.recipe.misfit import Misfit, of_batch, of_range
 from training.recipe.train import ScheduleKeys, Train
 
@@ -37,7 +38,7 @@ def _ends(train: Train) -> Iterator[Misfit]:
         before = phase.until
     if before != train.epochs:
         last = len(train.phases) - 1
-        why = f"{before:.15g} is the end of the last phase, and the run has {train.epochs} epochs"
+        why = f"{before:.15g} is the end of the last phase, and the run has {counted(train.epochs, 'epoch')}"
         instead = f", or 'epochs: {before:.15g}'" if before % 1 == 0 else ""
         yield Misfit(_key(last, "until"), why, f"write {train.epochs}{instead}")
 

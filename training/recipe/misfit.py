@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from training.counted import counted
 from training.recipe.train import Train
 
 
@@ -20,7 +21,11 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
     """By what a batch must divide and does not."""
     if batch >= 1 and batch % (ranks * train.accumulate) == 0:
         return None
-    return f"{ranks} ranks" if train.accumulate == 1 else f"{ranks} ranks x {train.accumulate} (accumulate)"
+    return (
+        counted(ranks, "rank")
+        if train.accumulate == 1
+        else f"{counted(ranks, 'rank')} x {train.accumulate} (accumulate)"
+    )
 
 
 def of_batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Literal
 
 from training.data.images.asked import check_options, facts_of
 from training.recipe.facts import DataFacts, data_facts, model_facts
 from training.recipe.fits import OF_FILES
 from training.recipe.names import DATA_SETS, MODELS
+from training.recipe.near import did_you_mean
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
@@ -57,9 +57,8 @@ def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...]
         return
     for option in options:
         if option not in taken:
-            near = get_close_matches(option, taken, n=1)
-            advice = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(taken) or 'none'}"
-            yield f"{key}.options", f"{key}.options.{option}: {name} has no such option; {advice}"
+            advice = did_you_mean(option, taken) or f"; it takes {', '.join(taken) or 'none'}"
+            yield f"{key}.options", f"{key}.options.{option}: {name} has no such option{advice}"
 
 
 def _facts(train: Train) -> DataFacts | None:

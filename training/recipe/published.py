@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from training.counted import counted
 from training.recipe.changes import Change
 from training.recipe.files import Published, as_document, as_train, load, merged, names
 from training.recipe.fitting import Fitting, word
@@ -165,7 +166,7 @@ def _batch(run: Fitting) -> None:
     wanted = [round(place["batch"] * by / parts) * parts for place in places]
     for place, batch in zip(places, wanted, strict=True):
         place["batch"] = int(max(parts, min(batch, most)))
-    reason = f"samples per rank as published, on {run.ranks} ranks"
+    reason = f"samples per rank as published, on {counted(run.ranks, 'rank')}"
     if run.has("batch"):
         run.held["batch"], reason = run.user.batch, "given"
     elif run.data is None:
@@ -232,7 +233,7 @@ def _norm(run: Fitting) -> None:
         return
     published = norm.get("ranks", 1)
     norm["ranks"] = max(size for size in range(1, min(published, run.ranks) + 1) if run.ranks % size == 0)
-    run.change("norm.ranks", published, norm["ranks"], f"groups of equal size of {run.ranks} ranks")
+    run.change("norm.ranks", published, norm["ranks"], f"groups of equal size of {counted(run.ranks, 'rank')}")
 
 
 RULES: tuple[Callable[[Fitting], None], ...] = (

@@ -16,7 +16,7 @@ KNOWN = (
      "a server does not answer ({x}); try again, or build with a wheelhouse, offline, from a local base"),
     (r"[Cc]ould not resolve host:? ?'?(?P<x>[^\s']*)|[Ff]ailure (?:in name resolution|resolving '(?P<y>[^']+)')"
      r"|lookup (?P<z>\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
-     "{x} cannot be reached, its name is not known here; build with a wheelhouse, offline, from a local base"),
+     "{x} cannot be reached: its name cannot be resolved here; build with a wheelhouse, offline, from a local base"),
     (r"401 Error, Credentials not correct for (?P<x>\S+)|Authentication failed for '(?P<y>[^']+)'",
      "{x} does not accept the login; correct 'secrets' of the image file"),
     (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",

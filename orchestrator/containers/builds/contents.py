@@ -23,7 +23,7 @@ def packages(name: str, container: ContainerExec) -> PackageLock | None:
     """The packages of an image, None where it has no Python that could list them."""
     script = Path(installed.__file__).read_text(encoding="utf-8")
     plain = ContainerExec(container.runtime, container.image, container.binds, directory="/")
-    argv = inside(plain, ["python3", "-c", script, INSTALLED], {}, {}).argv
+    argv = inside(plain, process.program("python3", script, INSTALLED), {}, {}).argv
     said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
     return parse(name, said.stdout)
 

@@ -82,7 +82,9 @@ def _digest(reference: Reference, scheme: str) -> str:
                 raise
             answer = _asked(url, {**headers, "Authorization": f"Bearer {_token(challenge)}"}, "HEAD")
     except (OSError, HTTPException, ValueError) as error:
-        raise SiteError(f"{host} does not tell the digest of {reference.repository}:{reference.tag}: {error}") from None
+        raise SiteError(
+            f"{host} does not report the digest of {reference.repository}:{reference.tag}: {error}"
+        ) from None
     digest = answer.headers.get("Docker-Content-Digest", "")
     if not DIGEST.fullmatch(digest):
         raise SiteError(f"{host} names no digest of {reference.repository}:{reference.tag}")

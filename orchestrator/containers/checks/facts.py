@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from orchestrator.containers.checks.answers import (
 from orchestrator.containers.checks.image_facts import image
 from orchestrator.containers.checks.known import HostFacts
 from orchestrator.containers.runtime import PREFIXES, Runtime
+from orchestrator.environment import which
 from orchestrator.errors import SiteError
 
 __all__ = ["host", "image"]
@@ -98,7 +98,9 @@ def _mpi(asking: Asking, launcher: str) -> MpiLibrary | None:
     embedded = parse_mpi(asking.said("pmix", "ompi_info", "--parsable"))
     if embedded and embedded.version == mpi.version and embedded.pmix:
         return embedded
-    own = parse_pmix(parse_probe(asking.said("pmix", sys.executable, probe.__file__, "--host")).get("pmix"))
+    own = parse_pmix(
+        parse_probe(asking.said("pmix", *process.script(sys.executable, probe.__file__, "--host"))).get("pmix")
+    )
     major = (compat.version(mpi.version) or (0,))[0]
     return replace(mpi, pmix=own or compat.OPENMPI_PMIX.get(major))
 
@@ -124,4 +126,4 @@ def _has_subids() -> bool:
         lines = Path("/etc/subuid").read_text(encoding="utf-8").splitlines()
     except (OSError, KeyError):
         return False
-    return shutil.which("newuidmap") is not None and any(line.split(":")[0] in names for line in lines)
+    return which("newuidmap") is not None and any(line.split(":")[0] in names for line in lines)

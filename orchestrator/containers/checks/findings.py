@@ -75,6 +75,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "`python -m training` would fail on every rank",
         "set 'training: inside' in the image file and build again, or use 'training: bound'",
     ),
+    "mpi-spawn": ("the run would look like a success", "name a site with 'launcher: mpirun'"),
     "mpi-missing": (
         "an MPI program cannot start in it",
         "give the image file an 'mpi', or bind the site's: 'container.mpi: host' and 'container.host_mpi'",

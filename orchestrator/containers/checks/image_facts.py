@@ -79,7 +79,7 @@ def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
     if not known.has_python:
         return known
     try:
-        done = _run(asks, ["python3", "-c", Path(probe.__file__).read_text(encoding="utf-8")], IMPORTING_S)
+        done = _run(asks, process.program("python3", Path(probe.__file__).read_text(encoding="utf-8")), IMPORTING_S)
     except SiteError as error:
         return _with(known, torch=str(error), training=str(error))
     return by_its_python(known, done.stdout, done.stderr)
@@ -170,7 +170,7 @@ def _library(answer: tuple[str, int]) -> Library | None:
 def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
     """What the image's Python adds, from what the probe printed."""
     if not (found := parse_probe(stdout)):
-        why = f"the image's python3 was asked: {complaint(stderr)}"
+        why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
     told: dict[str, Any] = {name: found.get(name) for name in TOLD if name in found}
     if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:

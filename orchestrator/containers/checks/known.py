@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from orchestrator.containers.checks.answers import Library, MpiLibrary
 from orchestrator.containers.runtime import Runtime
 
-NOT_ASKED = "nobody was asked"
+NOT_ASKED = "not looked at"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class Wanted:
     srun_mpi: str = ""
     cluster: bool = False  # other machines than this one run it
     nodes: int = 1
+    ranks: int = 1  # of all nodes
     uses_gpus: bool = False
     gpus: tuple[str, ...] = ()  # architectures of the site's GPUs, where the site names them
     driver: str | None = None  # the nodes' driver, likewise

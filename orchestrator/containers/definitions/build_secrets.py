@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from orchestrator import private
 from orchestrator.errors import UserError
 from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import did_you_mean
+from training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20
 SHORTEST = 4  # characters; a shorter one would be hidden in words that have nothing to do with it

@@ -10,8 +10,9 @@ from orchestrator.containers.definitions.misfits import misfits
 from orchestrator.errors import UserError
 from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import Mark, Problem, SpecError, did_you_mean
+from orchestrator.spec.problems import Mark, Problem, SpecError
 from orchestrator.spec.read import Marks, read
+from training.recipe.near import did_you_mean
 
 __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load", "shipped"]
 

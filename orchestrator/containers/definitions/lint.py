@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import UserError
+from training.counted import counted
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
@@ -86,7 +87,9 @@ def lint(definition: str) -> None:
         raise UserError("the definition cannot be built: " + "; ".join(found))
     parsed = parse(definition)
     if len(parsed) != len(stages(definition)):
-        raise UserError(f"the definition is read as {len(parsed)} stages by spython, {len(stages(definition))} by us")
+        raise UserError(
+            f"the definition is read as {counted(len(parsed), 'stage')} by spython, {len(stages(definition))} by us"
+        )
 
 
 def parse(definition: str) -> dict[str, Any]:

@@ -39,5 +39,5 @@ def export(name: str, value: str) -> Text:
 def line(value: str, what: str) -> Text:
     """`value` as the rest of a header's or label's line, which know no quotes. Raises UserError if it cannot be one."""
     if value != value.strip() or len(value.splitlines()) != 1 or re.search(r"[\x00-\x1f\x7f#]|\{\{|\\$", value):
-        raise UserError(f"{what} {value!r} cannot stand in a definition: it must be one plain line")
+        raise UserError(f"{what} {value!r} cannot be written into a definition: it must be one plain line")
     return Text(value)

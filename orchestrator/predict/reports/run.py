@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.predict.forecast import Forecast
 from orchestrator.predict.text import duration, ms
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,19 @@ class RunForecast:
             f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}"
             + (f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""),
             "groups": f"{len(f.groups)}, of {first} tensors",
-            "throughput": f"{f.images_per_s:,.0f} images/s on {f.ranks} ranks",
-            "time": f"{duration(f.total_s)}: {f.steps} steps {duration(f.train_s)}, "
+            "throughput": f"{f.images_per_s:,.0f} images/s on {counted(f.ranks, 'rank')}",
+            "time": f"{duration(f.total_s)}: {counted(f.steps, 'step')} {duration(f.train_s)}, "
             f"validation {duration(f.validation_s)}",
             "node-hours": f"{f.node_hours:.4g}",
         }
         if len(f.phases) > 1:
-            parts = (f"{part.steps} of {part.batch} images in {ms(part.step_s)} ms" for part in f.phases)
+            parts = (f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms" for part in f.phases)
             rows["phases"] = "; ".join(parts)
         if f.epochs_to_target and f.to_target_s:
             how = "at this batch with LARS (MLPerf's reference)"
             rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"
         for number, part in enumerate(self.parts, 1):
-            where = f"epochs {part.begins:g} to {part.ends:g} on {part.nodes} node{'' if part.nodes == 1 else 's'}"
+            where = f"epochs {part.begins:g} to {part.ends:g} on {counted(part.nodes, 'node')}"
             rows[f"attempt {number}"] = f"{duration(part.total_s)}: {where}"
         if self.parts:
             together = duration(sum(part.total_s for part in self.parts))

@@ -10,6 +10,7 @@ from orchestrator.predict import plot, sweep
 from orchestrator.predict.compute import Device
 from orchestrator.predict.sweep import BYTES, Size
 from orchestrator.predict.text import ms, table
+from training.counted import counted
 
 NAMES = {
     "ring": "ring",
@@ -73,7 +74,7 @@ class Sweep:
 
 
 def _at(gpus: int | None) -> str:
-    return "nowhere here" if gpus is None else f"{gpus:,} GPUs"
+    return "nowhere here" if gpus is None else counted(gpus, "GPU")
 
 
 def _cells(size: Size) -> list[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from orchestrator.programs.sources.jsonlines import JsonLines
-from orchestrator.programs.sources.pattern import PatternSource, checked
+from orchestrator.programs.sources.pattern import PatternSource
 from orchestrator.programs.sources.rows import Row
 from orchestrator.programs.sources.tensorboard import TensorBoard
 
-__all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard", "checked"]
+__all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard"]
 
 
 class Source(Protocol):

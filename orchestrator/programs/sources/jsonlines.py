@@ -16,14 +16,14 @@ LONGEST_BYTES = 64 * 1024
 class JsonLines:
     """The file at `path`, which need not be there yet.
 
-    A row without `step` (or `global_step`) has the step after the last one; one without `t` has the time of reading.
+    A row without `step` (or `global_step`) belongs to the step before; one without `t` has the time of reading.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._lines = GrowingLines(path, LONGEST_BYTES)
         self._clock = clock
         self._loss = LossName()
-        self._step = 0
+        self._step: int | None = None
 
     def new_rows(self, final: bool = False) -> list[Row]:
         """The rows written since the last call."""
@@ -36,10 +36,9 @@ class JsonLines:
             return None
         if type(content) is not dict or not any(type(value) in (int, float) for value in content.values()):
             return None
-        named = next((content[key] for key in STEPS if key in content), self._step + 1)
-        step = whole(named)
-        if step is None:
-            return None
-        self._step = step
+        if named := next((key for key in STEPS if key in content), None):
+            if (step := whole(content[named])) is None:
+                return None
+            self._step = step
         t = finite(content.get("t"))
-        return self._loss.add_to(row(step, self._clock() if t is None else float(t), content))
+        return self._loss.add_to(row(self._step, self._clock() if t is None else float(t), content))

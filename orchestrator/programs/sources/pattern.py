@@ -7,27 +7,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.errors import UserError
 from orchestrator.programs.sources.growing import GrowingLines
 from orchestrator.programs.sources.rows import Row, row, whole
 
 LONGEST_BYTES = 4096  # of a line: a pattern can take time that grows with the square of it, and worse
-LONGEST_PATTERN = 1000
-KNOWN = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
 
 
 class PatternSource:
-    """The log at `path`. A match without a group `step` has the step after the last one, from 1.
-
-    `pattern` is one that `checked` returned.
-    """
+    """The log at `path`. A match without a step belongs to the step before; matches are not counted as steps."""
 
     def __init__(self, path: Path, pattern: re.Pattern[str], clock: Callable[[], float] = time.time) -> None:
         self._lines = GrowingLines(path, LONGEST_BYTES)
         self._pattern = pattern
         self._clock = clock
-        self._step = 0
+        self._step: int | None = None
 
     def new_rows(self, final: bool = False) -> list[Row]:
         """The rows written since the last call."""
@@ -40,25 +34,11 @@ class PatternSource:
         numbers = {name: value for name, text in match.groupdict().items() if (value := _number(text)) is not None}
         if not numbers:
             return None
-        step = whole(numbers["step"]) if "step" in numbers else self._step + 1
-        if step is None:
-            return None
-        self._step = step
-        return row(step, self._clock(), numbers)
-
-
-def checked(text: str) -> re.Pattern[str]:
-    """A user's pattern, compiled. Raises UserError where it is no pattern or has no group that is known."""
-    example = r"as in step (?P<step>\d+).*loss=(?P<loss>\S+)"
-    if len(text) > LONGEST_PATTERN:
-        raise UserError(f"this pattern is longer than {LONGEST_PATTERN} characters")
-    try:
-        pattern = re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UserError(f"{text!r} is no regular expression: {error}; write one {example}") from None
-    if not set(pattern.groupindex) & set(KNOWN):
-        raise UserError(f"{text!r} has none of the named groups {', '.join(KNOWN)}; name the numbers, {example}")
-    return pattern
+        if "step" in numbers:
+            if (step := whole(numbers["step"])) is None:
+                return None
+            self._step = step
+        return row(self._step, self._clock(), numbers)
 
 
 def _number(text: str | None) -> int | float | None:

@@ -1,7 +1,7 @@
 """A row made of what a program wrote: names and numbers within limits, whatever they were.
 
-A row is {"step": int, "t": float, **numbers}. `t` is in seconds since the epoch; a number that is not finite is None,
-which JSON writes as null.
+A row is {"step": int, "t": float, **numbers}, without "step" where the program has named none yet. `t` is in seconds
+since the epoch; a number that is not finite is None, which JSON writes as null.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ EVALUATED = re.compile(r"(^|[/_.-])(val|valid|validation|eval|evaluation|test)([
 LOSS = re.compile(r"(^|[/_.-])loss$")
 
 
-def row(step: int, t: float, values: Mapping[str, object]) -> Row:
+def row(step: int | None, t: float, values: Mapping[str, object]) -> Row:
     """A row of the first hundred numbers in `values`; what is no number is left out."""
-    made: Row = {"step": step, "t": t}
+    made: Row = {"t": t} if step is None else {"step": step, "t": t}
     for key, value in values.items():
         name = FOREIGN.sub("_", key)[:LONGEST_NAME]
         if not name or name in OURS or name in made or type(value) not in (int, float):

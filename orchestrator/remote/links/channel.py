@@ -6,6 +6,7 @@ from typing import Protocol
 
 SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link that is silent for so long is broken
 CONNECT_S = 10.0
+LOGIN_S = 120.0  # for a user who types a second factor
 
 
 class Channel(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import logging
 
 from orchestrator import process
+from orchestrator.environment import which
 from orchestrator.errors import SiteError
 from orchestrator.remote.links.channel import CONNECT_S, Channel
 from orchestrator.remote.links.host import LoginHost
@@ -13,20 +13,24 @@ from orchestrator.remote.links.host import LoginHost
 NO_ONE = "none"
 
 
-def connect(host: LoginHost, command: str) -> Channel:
-    """Run `command` on the login node. Raises LinkLost where nobody answers, HostRefused where nobody may go on."""
+def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
+    """Run `command` on the login node; unless `asks`, the user is not asked for a password or the like.
+
+    Raises LinkLost where nobody answers, HostRefused where nobody may go on.
+    """
     if (host.connect or _fitting(host)) == "openssh":
         from orchestrator.remote.links.openssh import OpenSSH
 
-        return OpenSSH(host, command)
+        return OpenSSH(host, command, asks=asks)
     from orchestrator.remote.links.through_fabric import ThroughFabric
 
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints its errors, which are raised too
     return ThroughFabric(host, command)
 
 
 def _fitting(host: LoginHost) -> str:
     """'openssh' where the user's ssh configuration shares connections to this host: fabric cannot use them."""
-    if not shutil.which("ssh", path=os.environ.get("PATH")):
+    if not which("ssh"):
         return "fabric"
     try:
         said = process.run(["ssh", "-G", "--", host.address], timeout_s=CONNECT_S)

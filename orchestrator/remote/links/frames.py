@@ -6,8 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from orchestrator.runs.files import parsed
+
 LONGEST_HEADER = 16_000_000  # bytes
 LARGEST_PAYLOAD = 1 << 24
+PIECE_BYTES = 1 << 20  # of a file, or of what a call writes, in one answer
+LONGEST_SHOWN = 80  # characters of what should not have come
 Frame = tuple[dict[str, Any], bytes]
 
 
@@ -23,27 +27,29 @@ class Unpacker:
 
     def skip_to(self, mark: bytes, most: int) -> None:
         """Forget all up to and with `mark`. Raises ValueError when it is not among the first `most` bytes."""
-        while (found := self._buffer.find(mark)) < 0:
-            if len(self._buffer) > most:
-                raise ValueError(bytes(self._buffer[:most]).decode(errors="replace"))
-            self._buffer += self._receive()
-        del self._buffer[: found + len(mark)]
+        self._until(mark, most)
 
-    def frame(self) -> Frame:
-        """The next frame. Raises ValueError for what is none."""
-        while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > LONGEST_HEADER:
-                raise ValueError("a message has no end")
-            self._buffer += self._receive()
-        header = json.loads(bytes(self._take(end + 1)))
-        size = header["bytes"]
-        if not isinstance(size, int) or not 0 <= size <= LARGEST_PAYLOAD:
-            raise ValueError(f"a message of {size} bytes")
+    def frame(self, longest_header: int = LONGEST_HEADER, largest_payload: int = LARGEST_PAYLOAD) -> Frame:
+        """The next frame. Raises ValueError, in words, for what is none, and for one with more bytes."""
+        header = parsed(self._until(b"\n", longest_header))
+        size = header.get("bytes") if isinstance(header, dict) else None
+        if type(size) is not int or not 0 <= size <= largest_payload:
+            raise ValueError(f"a message of {str(size)[:20]} bytes")
         while len(self._buffer) < size:
             self._buffer += self._receive()
-        return header, bytes(self._take(size))
+        return header, self._take(size)
 
-    def _take(self, size: int) -> bytearray:
-        taken = self._buffer[:size]
+    def _until(self, mark: bytes, most: int) -> bytes:
+        """What comes before `mark`, which is dropped. Raises ValueError unless it is among the first `most` bytes."""
+        while (found := self._buffer.find(mark, 0, most)) < 0:
+            if len(self._buffer) >= most:
+                raise ValueError(bytes(self._buffer[:LONGEST_SHOWN]).decode(errors="replace"))
+            self._buffer += self._receive()
+        before = self._take(found)
+        del self._buffer[: len(mark)]
+        return before
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
         del self._buffer[:size]
         return taken

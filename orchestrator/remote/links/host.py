@@ -23,8 +23,16 @@ class LoginHost:
         return asdict(self)
 
 
-class LinkLost(SiteError):
-    """The link broke, or nothing came for too long. What was asked for may have happened, and may be asked again.
+class Unanswered(SiteError):
+    """There is no answer that can be used. What was asked for may have happened."""
+
+
+class BadAnswer(Unanswered):
+    """The login node sent something that torusrun does not send, or too much of it. Asking again does not help."""
+
+
+class LinkLost(Unanswered):
+    """The link broke, or nothing came for too long. What was asked for may be asked again.
 
     `ended_with` is the exit code of the program on the other side where it has ended.
     """

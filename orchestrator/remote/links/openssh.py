@@ -9,11 +9,10 @@ import sys
 from typing import IO
 
 from orchestrator import process
-from orchestrator.remote.links.channel import CONNECT_S, SILENCE_S
+from orchestrator.remote.links.channel import CONNECT_S, LOGIN_S, SILENCE_S
 from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 
 BLOCK_BYTES = 1 << 16
-LOGIN_S = 120.0  # for a user who is asked for a second factor
 REFUSALS = ("Host key verification failed", "Permission denied", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 SSH_FAILED = 255
 ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=2")
@@ -22,9 +21,10 @@ ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=2")
 class OpenSSH:
     """The streams of one command."""
 
-    def __init__(self, host: LoginHost, command: str) -> None:
+    def __init__(self, host: LoginHost, command: str, *, asks: bool = True) -> None:
         self._name, self._heard = host.address, False
-        self._program = process.converse(["ssh", *_options(), "--", host.address, command])
+        self._login_s = LOGIN_S if asks else SILENCE_S
+        self._program = process.converse(["ssh", *_options(asks=asks), *ALIVE, "--", host.address, command])
         assert self._program.stdin and self._program.stdout and self._program.stderr
         self._in, self._out, self._err = self._program.stdin, self._program.stdout, self._program.stderr
         for stream in (self._in, self._out, self._err):
@@ -33,7 +33,7 @@ class OpenSSH:
     def send(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            self._wait(self._in, selectors.EVENT_WRITE, SILENCE_S if self._heard else LOGIN_S)
+            self._wait(self._in, selectors.EVENT_WRITE, SILENCE_S if self._heard else self._login_s)
             try:
                 left = left[os.write(self._in.fileno(), left[:BLOCK_BYTES]) :]
             except BlockingIOError:
@@ -43,7 +43,7 @@ class OpenSSH:
 
     def receive(self) -> bytes:
         while True:
-            self._wait(self._out, selectors.EVENT_READ, SILENCE_S if self._heard else LOGIN_S)
+            self._wait(self._out, selectors.EVENT_READ, SILENCE_S if self._heard else self._login_s)
             try:
                 data = os.read(self._out.fileno(), BLOCK_BYTES)
             except BlockingIOError:
@@ -66,10 +66,12 @@ class OpenSSH:
             said = (os.read(self._err.fileno(), BLOCK_BYTES) or b"").decode(errors="replace").strip()
         except (subprocess.TimeoutExpired, OSError):  # it goes on, or has said nothing
             code, said = SSH_FAILED, ""
+        if code != SSH_FAILED:
+            return LinkLost(f"{self._name}: {said}", code)
         why = f"{self._name}: ssh ended: {said or f'exit code {code}'}"
         if any(refusal in said for refusal in REFUSALS):
             return HostRefused(f"{why}. Run `ssh {self._name}` by hand once: torusrun goes on where that works")
-        return LinkLost(why, None if code == SSH_FAILED else code)
+        return LinkLost(why)
 
     def interact(self, command: str, *, terminal: bool) -> int:
         options = ["-tt" if terminal else "-T", *_options()[1:], *ALIVE]
@@ -82,6 +84,6 @@ class OpenSSH:
             stream.close()
 
 
-def _options() -> list[str]:
-    batch = [] if sys.stdin and sys.stdin.isatty() else ["-o", "BatchMode=yes"]
+def _options(*, asks: bool = True) -> list[str]:
+    batch = [] if asks and sys.stdin and sys.stdin.isatty() else ["-o", "BatchMode=yes"]
     return ["-T", "-o", "StrictHostKeyChecking=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}", *batch]

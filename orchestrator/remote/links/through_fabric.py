@@ -9,36 +9,67 @@ import contextlib
 import os
 import socket
 import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import paramiko
 from fabric import Connection
 
+from orchestrator.remote.links import host_keys
 from orchestrator.remote.links.channel import CONNECT_S, SILENCE_S
 from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host_keys import HostKeys
 from orchestrator.remote.links.relay import relay
+from orchestrator.remote.links.second_factor import SHARE, AskingTransport
 
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # of a login node that is busy
 CUT_OFF = ("timeout", "transport shut down")  # what paramiko says of an authentication in which the link broke
+NO_KEY = "No authentication methods available"  # and of one without any key
 KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
                "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
+NO_REVOKED = (
+    "your ssh configuration names a file of keys that no host may have (RevokedHostKeys), which torusrun does not "
+    "read: write `connect: openssh` into the site, so that `ssh` connects"
+)
 BLOCK_BYTES = 1 << 16
 ALIVE_S = 10.0
+EXIT_S = 2.0  # after the last output of a program, for its exit code
 ERRORS = (OSError, EOFError, paramiko.SSHException)
 
 
 class Verified(Connection):  # type: ignore[misc]
     """A fabric connection, through its jump hosts, to a host whose key is known."""
 
+    keys = HostKeys()  # fabric takes an attribute that the class does not have for a setting
+
     def __init__(self, address: str, gateway: Any = None) -> None:
-        times = {"banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S}
-        super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=times)
-        self.client.set_missing_host_key_policy(Refuse())
+        options = {
+            "banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S,
+            "transport_factory": partial(AskingTransport, address),
+        }  # fmt: skip
+        super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=options)
+        if self.ssh_config.get("revokedhostkeys", "none") != "none":
+            raise HostRefused(f"{address}: {NO_REVOKED}")
+        self.keys = host_keys.read(self._known_hosts(), self.host, self.port)
+        self.client.set_missing_host_key_policy(Refuse(self.keys))
+        trusted = self.client.get_host_keys()
+        for key in reversed(self.keys.known):  # of two keys of a kind the first counts
+            trusted.add(host_keys.name(self.host, self.port), key.get_name(), key)
+
+    def _known_hosts(self) -> Iterator[Path]:
         for key, default in KNOWN_HOSTS.items():
             for name in str(self.ssh_config.get(key, default)).split():
-                if (path := Path(os.path.expanduser(name))).is_file():
-                    self.client.load_system_host_keys(str(path))
+                path = Path(os.path.expanduser(name))
+                if path.is_absolute() and os.path.isfile(path):  # 'none' is no file of the working directory
+                    yield path
+
+    def open(self) -> Any:
+        try:
+            return super().open()
+        except paramiko.BadHostKeyException as error:
+            raise HostRefused(_revoked(error.hostname, error.key, self.keys) or _changed(error)) from None
 
     def get_gateway(self) -> Any:
         """The nearest jump host, reached through those before it; they are verified like the host itself."""
@@ -54,9 +85,13 @@ class Verified(Connection):  # type: ignore[misc]
 class Refuse(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """An unknown key ends the connection."""
 
+    def __init__(self, keys: HostKeys) -> None:
+        self._keys = keys
+
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise HostRefused(
-            f"{hostname}: its host key is not known here: {key.get_name()} {key.fingerprint}. Compare this with "
+            _revoked(hostname, key, self._keys)
+            or f"{hostname}: its host key is not known here: {key.get_name()} {key.fingerprint}. Compare this with "
             f"what the site publishes; if it is the same, run `ssh` to this host once and answer yes"
         )
 
@@ -74,13 +109,13 @@ class ThroughFabric:
             self._channel.exec_command(command)
         except HostRefused:
             raise
-        except paramiko.BadHostKeyException as error:
-            raise HostRefused(_changed(error)) from None
         except paramiko.AuthenticationException as error:
             if any(words in str(error) for words in CUT_OFF):
                 raise LinkLost(f"{self._name}: the link broke: {error}") from None
             raise HostRefused(_not_let_in(self._name, error)) from None
         except ERRORS as error:
+            if str(error) == NO_KEY:
+                raise HostRefused(_not_let_in(self._name, error)) from None
             raise LinkLost(f"{self._name} cannot be reached: {_words(error)}") from None
         except (ValueError, KeyError) as error:  # what fabric says of a configuration that it cannot use
             raise HostRefused(f"{self._name}: the ssh configuration cannot be used: {error}") from None
@@ -138,7 +173,8 @@ class ThroughFabric:
         with contextlib.suppress(*ERRORS):
             while self._channel.recv_stderr_ready() and len(said) < BLOCK_BYTES:
                 said += self._channel.recv_stderr(BLOCK_BYTES)
-            if self._channel.exit_status_ready() and self._channel.exit_status >= 0:
+            # A program's exit code comes behind the end of its output.
+            if self._channel.status_event.wait(EXIT_S) and self._channel.exit_status >= 0:
                 code = self._channel.exit_status
         last = said.decode(errors="replace").strip()
         return LinkLost(f"{self._name}: {last or how}", code)
@@ -150,6 +186,15 @@ class ThroughFabric:
             nearest = nearest.gateway
 
 
+def _revoked(hostname: str, key: paramiko.PKey, keys: HostKeys) -> str:
+    if key not in keys.revoked:
+        return ""
+    return (
+        f"{hostname}: its host key {key.get_name()} {key.fingerprint} is marked @revoked in a file of known hosts. "
+        f"Somebody may have stolen it; ask the site which key the host has now"
+    )
+
+
 def _changed(error: paramiko.BadHostKeyException) -> str:
     return (
         f"{error.hostname}: its host key has CHANGED: it is {error.key.get_name()} {error.key.fingerprint}, known is "
@@ -158,11 +203,10 @@ def _changed(error: paramiko.BadHostKeyException) -> str:
     )
 
 
-def _not_let_in(name: str, error: paramiko.AuthenticationException) -> str:
+def _not_let_in(name: str, error: BaseException) -> str:
     return (
         f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks "
-        "for a password or a second factor, let OpenSSH keep a connection that torusrun shares: ControlMaster, "
-        "ControlPath and ControlPersist in ~/.ssh/config (docs/remote.md), then `ssh` to it once"
+        f"for a password or a second factor, {SHARE}"
     )
 
 

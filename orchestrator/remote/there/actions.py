@@ -81,7 +81,8 @@ def _first(planned: Plan, folder: Path, request: dict[str, Any], **how: Any) -> 
 
 def _plan(folder: Path, request: dict[str, Any]) -> Plan:
     spec = _spec(folder, request)
-    return plan(spec["file"], site=spec["site"], settings=spec["settings"], run_id=request["run"])
+    later = request["do"] == "hold" or any(request.get(key) for key in ("after", "after_any", "held"))
+    return plan(spec["file"], site=spec["site"], settings=spec["settings"], run_id=request["run"], later=later)
 
 
 def _spec(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def _resume(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     made = changes(changed["time"], changed["nodes"], changed["grid"], changed["exclude"])
     into = held.find(request["held"], look) if request["held"] else None
     origin = resume(run, look, made, force=request["force"], new_image=request["new_image"], into=into)
-    return {"from": str(origin) if origin else None}
+    return {"origin": str(origin) if origin else None}
 
 
 def _collect(folder: Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,20 @@
 """The program that a session begins with on the login node: it needs nothing but Python, and installs torusrun.
 
-It is sent as text, so it imports nothing of torusrun before that is installed. It reads one frame with the list of
-wheels, asks for those that are not there, checks what arrives against its SHA-256, and unpacks it into a folder of its
-own below ~/.local/share/torusrun, under an unfinished name until it is whole. Then it hands over to `serve`.
+It is sent as text, after that of `orchestrator.strangers`, and imports nothing of torusrun before that is installed. It
+reads one frame with the list of wheels, asks for those that are not there, checks what arrives against its SHA-256, and
+unpacks it into a folder of its own below ~/.local/share/torusrun, under an unfinished name until it is whole. Then it
+hands over to `serve`. A folder that a stranger may have made or filled is refused.
 """
 
-# ruff: noqa: E402, UP031 (an older Python has to come as far as saying that it is too old)
+# ruff: noqa: UP031 (an older Python has to come as far as saying that it is too old)
 
-import sys
-
-sys.path[:] = [entry for entry in sys.path if entry]  # the working directory is none of ours
 import json
 import os
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.strangers import objection
 
 OLDEST = (3, 10)
 MARK = b"torusrun: ready\n"
@@ -65,7 +67,6 @@ def install(name: str, folder: str, reads: Any) -> None:
     content = reads.read(sent["bytes"])
     if hashlib.sha256(content).hexdigest() != sent["sha256"]:
         raise OSError("%s arrived damaged" % name)
-    os.makedirs(home(), mode=0o700, exist_ok=True)
     unfinished = tempfile.mkdtemp(prefix=".", dir=home())
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -95,8 +96,14 @@ def main() -> None:
     for wheel in wheels:
         wheel["folder"] = os.path.join(home(), wheel["folder"])
     missing = [wheel for wheel in wheels if not os.path.isdir(wheel["folder"])]
-    answer(out, missing=[wheel["name"] for wheel in missing])
     try:
+        os.makedirs(home(), mode=0o700, exist_ok=True)
+        folders = [home()] + [wheel["folder"] for wheel in wheels if wheel not in missing]
+        refused = [reason for reason in map(objection, folders) if reason]
+        if refused:
+            answer(out, error="torusrun is not installed: " + refused[0])
+            return
+        answer(out, missing=[wheel["name"] for wheel in missing])
         for wheel in missing:
             install(wheel["name"], wheel["folder"], reads)
     except OSError as error:

@@ -28,12 +28,12 @@ from typing import Any
 
 from orchestrator import private, process
 from orchestrator.errors import SiteError
+from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.runs.files import write_text
 from orchestrator.spec.paths import state_folder
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05
-BLOCK_BYTES = 1 << 20
 KEPT_S = 7 * 86400.0
 STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
 BEGINS_S = 30.0  # a call that no process watches over after that is gone
@@ -104,7 +104,7 @@ def _from(path: Path, offset: int) -> bytes:
     try:
         with open(private.open_regular(path), "rb") as file:
             file.seek(offset)
-            return file.read(BLOCK_BYTES)
+            return file.read(PIECE_BYTES)
     except FileNotFoundError:
         return b""
 

@@ -119,7 +119,7 @@ class _Telling:
         if wanted == self._wanted or wanted not in self._runs:
             return False
         self._wanted, self._detail_s = wanted, float("-inf")
-        self._details = self._watched.details(str(self._runs[wanted].folder))
+        self._details = self._watched.details(list(self._runs).index(wanted))
         return True
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import orchestrator
 from orchestrator import process, schedulers
-from orchestrator.environment import absolute_only
+from orchestrator.environment import which
 from orchestrator.errors import SiteError
 from orchestrator.images.login import Login
 from orchestrator.launchers import ASKED, KNOWN, named
@@ -39,10 +36,10 @@ def checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
 
 
 def _python(site: Site, job: bool) -> Iterator[Check]:
-    python = site.python or sys.executable
+    python = site.interpreter
     mend = f"write python: PATH into the site, of a Python that has torusrun {__version__}"
     try:
-        done = process.run(["env", *_path(), python, "-c", PROBE], timeout_s=ASKING_S)
+        done = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
     except SiteError as error:
         yield failed("python", str(error), mend)
         return
@@ -61,20 +58,14 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
         yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
     else:
         yield ok("python", f"{said}, with PyTorch")
-    if not job and not schedulers.get(site.scheduler).one_machine and (own := _own_disk(Path(python))):
+    if not job and not schedulers.get(site.scheduler).one_machine and (own := _own_disk(python)):
         said = f"{own} lies on a disk that only this machine may have"
         yield warning("python", said, "try it by doctor --job; if the nodes lack it, install torusrun on a shared disk")
 
 
-def _path() -> list[str]:
-    """PYTHONPATH as a job gets it."""
-    path = absolute_only(os.environ.get("PYTHONPATH", ""))
-    return [f"PYTHONPATH={path}"] if path else []
-
-
-def _own_disk(python: Path) -> Path | None:
+def _own_disk(python: str) -> Path | None:
     """Which of Python and torusrun is on a file system whose type does not tell that the nodes see it."""
-    places = (python, Path(orchestrator.__file__).resolve().parent)
+    places = (Path(python), Path(orchestrator.__file__).resolve().parent)
     return next((place for place in places if not is_shared(file_system(place))), None)
 
 
@@ -82,8 +73,7 @@ def _launcher(site: Site, login: Login) -> Check:
     program = site.launcher
     if program == "spawn":
         return ok("launcher", "spawn starts the ranks itself")
-    places = absolute_only(login.environment.get("PATH", os.defpath))
-    path = shutil.which(program, path=places)
+    path = which(program, environment=login.environment)
     mend = "write into the site the module that brings it (modules), or another launcher"
     if path is None:
         outcome = failed if program in KNOWN else warning  # an MPI may be on the nodes alone

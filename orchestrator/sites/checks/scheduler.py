@@ -16,6 +16,7 @@ from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
 from orchestrator.states import State
+from training.counted import counted
 
 ASKED_S = 60.0
 NO_JOB = "999999999"  # an id that no job has
@@ -43,7 +44,7 @@ def checks(site: Site) -> Iterator[Check]:
     if site.account and facts.accounts:
         yield _account(site.account, facts)
     elif facts.needs_account and not site.account:
-        yield failed("account", "the scheduler takes no job without one", f"write account: {_words(facts.accounts)}")
+        yield failed("account", "the scheduler refuses jobs without one", f"write account: {_words(facts.accounts)}")
     if not asked.scheduler.one_machine:
         yield _request(site)
     yield from _nodes(site, facts)
@@ -61,11 +62,11 @@ def _answers(asked: client.Client) -> Check:
 
 def _queue(site: Site, name: str, facts: ClusterFacts) -> Check:
     queues = {queue.name: queue for queue in facts.queues}
+    mend = f"write queue: {_words(tuple(queue.name for queue in facts.queues if not queue.closed))}"
     if name not in queues:
-        open_queues = tuple(queue.name for queue in facts.queues if not queue.closed)
-        return failed("queue", f"there is no queue {name!r}", f"write queue: {_words(open_queues)}")
+        return failed("queue", f"there is no queue {name!r}", mend)
     if queues[name].closed:
-        return failed("queue", f"{name} takes no jobs: {queues[name].closed}", "name another queue, or wait")
+        return failed("queue", f"{name} takes no jobs: {queues[name].closed}", f"{mend}, or wait")
     return ok("queue", f"{name}: {shown(queues[name])}")
 
 
@@ -109,12 +110,13 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
     if not kinds:
         return
     gpus = max(kind.gpus for kind in kinds)
-    cores = max((kind.cpus or 0 for kind in kinds), default=0)
+    cpus = max((kind.cpus or 0 for kind in kinds), default=0)
     memory = max((kind.memory_bytes or 0 for kind in kinds), default=0)
     asked, node = site.node.ranks * site.node.cpus_per_rank, site.node
     few = [
-        *([f"{node.gpus} GPUs, and no node has more than {gpus}"] if node.gpus > gpus else []),
-        *([f"{asked} cores, and no node has more than {cores}"] if cores and _counts(site) and asked > cores else []),
+        *([f"{counted(node.gpus, 'GPU')}, and no node has more than {gpus}"] if node.gpus > gpus else []),
+        *([f"{counted(asked, 'CPU')}, and no node has more than {cpus}"]
+          if cpus and _counts(site) and asked > cpus else []),
         *([f"{node.memory_bytes} bytes, and no node has more than {memory}"]
           if memory and (node.memory_bytes or 0) > memory else []),
     ]  # fmt: skip
@@ -126,18 +128,16 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
 
 
 def _counts(site: Site) -> bool:
-    """Whether the scheduler gives out cores: this machine does not, and an `ask` may count something else."""
+    """Whether the scheduler gives out CPUs: this machine does not, and an `ask` may count something else."""
     return not schedulers.get(site.scheduler).one_machine and not site.ask
 
 
 def _has(site: Site, queues: list[Queue]) -> str:
     count = max(queue.all_nodes for queue in queues)
     node = site.node
-    gpus = f", and {node.gpus} GPUs" if node.gpus else ""
-    cores = f"{node.cpus_per_rank} core{'s' if node.cpus_per_rank > 1 else ''}"
-    nodes = f"{count} node{'s' if count > 1 else ''}"
-    ranks = f"{node.ranks} rank{'s' if node.ranks > 1 else ''}"
-    return f"{nodes}; a run asks for {ranks} of {cores}{gpus} on each"
+    gpus = f", and {counted(node.gpus, 'GPU')}" if node.gpus else ""
+    ranks = f"{counted(node.ranks, 'rank')} of {counted(node.cpus_per_rank, 'CPU')}"
+    return f"{counted(count, 'node')}; a run asks for {ranks}{gpus} on each"
 
 
 def _topology(site: Site) -> Check:
@@ -147,7 +147,9 @@ def _topology(site: Site) -> Check:
     except SiteError as error:
         return warning("topology", str(error), "remove topology of the site, or name a source that answers")
     hosts = sum(map(len, tree.leaves.values()))
-    return ok("topology", f"{site.topology.source}: {hosts} hosts below {len(tree.leaves)} switches")
+    return ok(
+        "topology", f"{site.topology.source}: {counted(hosts, 'host')} below {counted(len(tree.leaves), 'switch')}"
+    )
 
 
 def _words(names: tuple[str, ...]) -> str:

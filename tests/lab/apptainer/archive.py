@@ -63,6 +63,7 @@ def _options(root: Path, suite: str) -> list[str]:
         "Dir::Cache": str(root),
         "APT::Default-Release": suite,
         "APT::Sandbox::User": "root",  # apt's own user cannot enter the temporary folder
+        "Acquire::Check-Valid-Until": "false",  # sid's lists last a week; a mirror's may be older, and are signed
         "Acquire::Languages": "none",
     }
     return [f"--option={name}={value}" for name, value in settings.items()]

@@ -72,6 +72,10 @@ def _make_tiny(tiny: Path, busybox: Path) -> None:
 def _try(entry: Path) -> None:
     run(["chmod", "-R", "a+rX", str(entry)])
     argv = ["exec", "--containall", "--no-home", str(entry / "tiny"), "true"]
-    said = run([*packages.AS_NOBODY, f"{entry}/bin/apptainer", *argv], check=False, env={"PATH": "/usr/bin:/bin"})
+    said = run(
+        ["env", "--chdir=/", *packages.AS_NOBODY, f"{entry}/bin/apptainer", *argv],
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
     if said.returncode:
         raise LabError(f"{SUITE}'s apptainer does not run here as an ordinary user:\n{said.stderr}")

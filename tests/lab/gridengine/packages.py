@@ -16,7 +16,7 @@ LIBRARIES = ["libjemalloc2", "libmunge2", "libhwloc15", "libtirpc3", "libdb5.3",
 
 def unpacked() -> Path:
     """The folder with Grid Engine's files, as they lie below /."""
-    install_missing({}, LIBRARIES)
+    install_missing({"cpp": "cpp"}, LIBRARIES)  # its script `arch`, which every JSV calls, calls the preprocessor
     return cached("gridengine", "\n".join(UNPACKED), _unpack)
 
 

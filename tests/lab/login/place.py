@@ -6,6 +6,7 @@ import pwd
 import shutil
 from pathlib import Path
 
+from ..cluster.folder import mount_checkout, mounts_below
 from ..cluster.processes import run
 from ..cluster.settings import REPO
 from .laptop import LOGIN_ADDRESS, Laptop
@@ -18,7 +19,7 @@ USER = "lablogin"
 def make_user(folder: Path = FOLDER) -> Path:
     """The folder made anew, with the user of a login node whose scheduler is the machine itself; the home."""
     end_earlier(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     folder.mkdir(mode=0o755)
     home = folder / "home"
     try:
@@ -31,10 +32,24 @@ def make_user(folder: Path = FOLDER) -> Path:
     return home
 
 
+def checkout(folder: Path = FOLDER) -> Path:
+    """Where both users read the checkout, even when it lies below a folder closed to others."""
+    source = folder / "src"
+    source.mkdir()
+    mount_checkout(REPO, source)
+    return source
+
+
+def _remove(folder: Path) -> None:
+    for point in mounts_below(folder):
+        run(["umount", "--lazy", point])
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class Away:
     """The laptop knows the login node's key, and its key opens the login node."""
 
-    def __init__(self, folder: Path, user: str, python: str, source: Path = REPO) -> None:
+    def __init__(self, folder: Path, user: str, python: str, source: Path) -> None:
         self.folder, self.user = folder, user
         self.laptop = Laptop(folder, python, source)
         self.login = LoginNode(folder / "sshd", user, LOGIN_ADDRESS)
@@ -52,4 +67,4 @@ class Away:
     def stop(self) -> None:
         self.login.stop()
         self.laptop.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)

@@ -59,7 +59,7 @@ FAILURES = [
     ("FATAL:   While making image from oci registry: exit status 2\nopen /x/layer.tar: permission denied",
      "exit status 2: open /x/layer.tar: permission denied"),
     (f"{RETRY}Failed to establish a new connection: [Errno -2] Name or service not known')': /simple/mine/{NONE}",
-     "its name is not known here"),
+     "its name cannot be resolved here"),
     (f"{RETRY}Failed to establish a new connection: [Errno 111] Connection refused')': /simple/mine/{NONE}",
      "a server does not answer"),
     ("Could not fetch URL https://127.0.0.1:8443/simple/mine/: There was a problem confirming the ssl certificate: "

@@ -20,7 +20,7 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("USER", raising=False)
     (tmp_path / "site.yaml").write_text(SITE % (tmp_path / "runs"))
-    (tmp_path / "run.yaml").write_text("name: x\nsite: ./site.yaml\nimage: ./x.sif\n")
+    (tmp_path / "run.yaml").write_text("name: x\nsite: ./site.yaml\nimage: ./x.sif\ntrain: {}\n")
     (tmp_path / "x.sif").write_bytes(HEADER + bytes(100))
     return tmp_path
 
@@ -73,3 +73,17 @@ def test_before_an_image_is_built_its_image_file_is_looked_at(
     assert found["base-without-digest"]["severity"] == "warning"
     assert found["runtime-missing"]["severity"] == "error" and code == 2, "this machine is to build it"
     assert "image-unreadable" not in found
+
+
+@pytest.mark.parametrize(
+    ("image", "shown"),
+    [
+        ("./x.sif", "FOLDER/x.sif\n"),
+        ("pytorch-cpu", "pytorch-cpu, not ready for this site: `torusrun build pytorch-cpu "),
+    ],
+)
+def test_plan_shows_the_image_and_whether_it_is_ready(
+    image: str, shown: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "run.yaml", "--set", f"image={image}"]) == 0
+    assert f"\nimage       {shown.replace('FOLDER', str(project))}" in capsys.readouterr().out

@@ -151,8 +151,8 @@ def source_archive(folder: Path) -> Path:
     (source / "configure").write_text('#!/bin/sh\nfor prefix; do :; done\necho "P = ${prefix#--prefix=}" > config.mk\n')
     (source / "configure").chmod(0o755)
     (source / "Makefile").write_text("include config.mk\nall:\ninstall-strip:\n\tmkdir -p $(P)/bin $(P)/share/man\n")
-    archive = folder / "openmpi-1.0.tar.bz2"
-    subprocess.run(["tar", "-cjf", archive, "-C", folder, source.name], check=True, timeout=20)
+    archive = folder / "openmpi-1.0.tar.gz"
+    subprocess.run(["tar", "-czf", archive, "-C", folder, source.name], check=True, timeout=20)
     return archive
 
 

@@ -76,7 +76,7 @@ def test_a_host_is_asked_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.missing_paths == ("/no/such/path",) and found.glibc
     assert "APPTAINER_BIND" in found.shell_variables and "SINGULARITY_CACHEDIR" not in found.shell_variables
     assert "`srun --mpi=list`: " in found.evidence("slurm_pmi") and "`ldd --version`: " in found.evidence("glibc")
-    assert found.evidence("mpi") == "nobody was asked"
+    assert found.evidence("mpi") == "not looked at"
 
 
 def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:

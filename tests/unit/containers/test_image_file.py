@@ -43,7 +43,7 @@ BROKEN = [
     ("login in the mirror", "name: a\nbase: {debootstrap: b, mirror: 'http://u:p@a.org'}\n", "2:32", "holds a login"),
     ("secret written out", GOOD + "secrets: {PIP_INDEX_URL: 'https://a.org'}\n", "3:26", "write env:VARIABLE"),
     ("secret with a wrong name", GOOD + "secrets: {netrcs: 'file:a'}\n", "3:10", "did you mean 'netrc'"),
-    ("netrc from a variable", GOOD + "secrets: {netrc: 'env:A'}\n", "3:10", "is a file; write file:PATH"),
+    ("netrc from a variable", GOOD + "secrets: {netrc: 'env:A'}\n", "3:18", "is a file; write file:PATH"),
     ("half a login", GOOD + "secrets: {registry_username: env:A}\n", "3:10", "needs both"),
     ("section in post", GOOD + "post: |\n  true\n  %files\n", "3:7", "a section or stage: '%files'"),
     ("argument in post", GOOD + "post: echo {{ a }}\n", "3:7", "'{{'"),

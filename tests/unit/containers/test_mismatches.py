@@ -80,6 +80,11 @@ MISMATCHES: list[Row] = [
         "mpi-missing", ERROR, "the program needs libmpi.so.40, and the image has no MPI",
     ),
     (
+        "a program of MPI under spawn", replace(COMMAND, launcher="spawn", ranks=4), HOST,
+        replace(OPENMPI, program=Library("/opt/solver", mpi="/lib/libmpi.so.40")),
+        "mpi-spawn", ERROR, "is linked with MPI, and the launcher 'spawn' would start 4 programs of one rank",
+    ),
+    (
         "libraries of the host's MPI", BOUND, BY_MPIRUN, MPICH,
         "host-mpi-libraries", ERROR, "needs libopen-rte.so.40, libopen-pal.so.40, not found in the image",
     ),

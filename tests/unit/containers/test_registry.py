@@ -40,5 +40,5 @@ def test_what_a_registry_asks_for_is_read() -> None:
 
 def test_a_digest_is_not_asked_for_again_and_no_answer_is_one_message() -> None:
     assert pinned(f"debian:12@{DIGEST}") == f"debian:12@{DIGEST}"
-    with pytest.raises(SiteError, match="127.0.0.1:9 does not tell the digest of a/b:1: .*refused"):
+    with pytest.raises(SiteError, match="127.0.0.1:9 does not report the digest of a/b:1: .*refused"):
         pinned("127.0.0.1:9/a/b:1")

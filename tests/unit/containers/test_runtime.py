@@ -24,6 +24,7 @@ IMAGE = Image("/c/x.sif", "0" * 64, "x")
 
 def planned(folder: Path, node: str, container: str, run: str = COMMAND) -> Plan:
     (folder / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {node}\ncontainer: {container}\n")
+    (folder / "x.sif").write_bytes(b"an image")
     (folder / "run.yaml").write_text(f"name: x\nsite: ./site.yaml\nimage: x.sif\n{run}\n")
     return plan(folder / "run.yaml")
 
@@ -66,7 +67,6 @@ def test_a_version_that_lacks_a_word_is_told_before_the_queue(
     version = ".".join(map(str, runtime.version))
     command.write_text(f"#!/bin/sh\necho singularity version {version}\n")
     command.chmod(0o755)
-    (tmp_path / "x.sif").write_bytes(b"an image")
     wanted = f"{{runtime: {command}, {container[1:]}"
     with pytest.raises(UserError, match=says):
         checking.fitting(planned(tmp_path, "{gpus: 4}", wanted))

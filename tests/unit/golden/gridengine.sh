@@ -36,10 +36,12 @@ torusrun_record_end() {
   how="ended with exit code $code"
   if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
   record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "%s %s%s; see job.err"}\n'
+  # This file has room for it on a full disk. It holds blanks: what the record leaves of them is no harm.
   # shellcheck disable=SC2059
-  printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
-    > "$torusrun_attempt/.end.json.script"
-  /bin/mv "$torusrun_attempt/.end.json.script" "$torusrun_attempt/end.json"
+  if printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
+    1<> "$torusrun_attempt/.end.json.reserve"; then
+    /bin/mv "$torusrun_attempt/.end.json.reserve" "$torusrun_attempt/end.json"
+  fi
 }
 trap torusrun_record_end EXIT
 torusrun_check() {  # whether the step before it failed

@@ -26,6 +26,11 @@ folder="${folder//%A/${id%%_*}}"
 folder="${folder//%a/${id##*_}}"
 again="$folder/${id}_again"
 mkdir -p "$folder"
+# How the job ended, for schedulers that keep no record of it. A scheduler may kill this script soon after its SIGTERM.
+ended="$folder/${id}_ended" limit_s=5400
+rm -f "$ended"
+record() { echo "$1" > "$ended.new" && mv "$ended.new" "$ended"; }
+told_to_end() { if (( SECONDS >= limit_s - 5 )); then record TIMEOUT; else record CANCELLED; fi; }
 log="$folder/${id}_0_log"
 exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
@@ -43,6 +48,7 @@ rm -f "$again"
 
 # A warning is ignored until there is a function to take it: submitit takes one, and those after it are ignored.
 trap '' USR2
+trap told_to_end TERM
 mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
@@ -54,14 +60,14 @@ child=$!
   while kill -USR2 "$child"; do sleep 5; done 2> /dev/null  # again, for a function that has not begun
 ) &
 timer=$!
-trap : TERM USR1 USR2  # the scheduler sends these to every process of the job
+trap : USR1 USR2  # the scheduler sends these to every process of the job
 wait "$child"; code=$?
 while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
 kill "$timer" 2> /dev/null
 echo over
 # Now that all tasks have ended, the job may go on: two never run at once.
 if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then
-  code=99  # sge_conf(5): run me again, under the same id
+  continues=1 code=99  # sge_conf(5): run me again, under the same id
   # mpirun ends before its daemons on other nodes. One that still ends when this script does is killed, and then the
   # job is deleted instead. Each has a qrsh here until its end.
   for ((waited = 0; waited < 60; waited++)); do
@@ -74,5 +80,10 @@ if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then
     sleep 0.5
   done
   sleep 1
+fi
+if [[ "$code" == 0 || -n "${continues:-}" ]]; then
+  rm -f "$ended"
+elif [[ ! -e "$ended" ]]; then
+  if (( SECONDS >= 5340 )); then record TIMEOUT; else record FAILED; fi
 fi
 exit "$code"

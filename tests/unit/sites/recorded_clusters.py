@@ -53,20 +53,7 @@ GRIDENGINE = recorded(
         "qconf -sconf": "configuration.txt",
     },
 )
-PBS = recorded(
-    "openpbs",
-    {
-        "qstat -Q -f -F json": "queues.json",
-        "qstat -B -f -F json": "server.json",
-        "pbsnodes -a -F json": "pbsnodes_a.json",
-    },
-)
-PBS_WITH_SWITCHES = recorded(
-    "openpbs/cluster",
-    {
-        "qstat -Q -f -F json": "queues.json",
-        "qstat -B -f -F json": "server.json",
-        "pbsnodes -a -F json": "nodes.json",
-    },
-)
+PBS_FILES = {"qstat -Q -f": "queues.txt", "qstat -B -f": "server.txt", "pbsnodes -av": "nodes.txt"}
+PBS = recorded("openpbs/cluster", PBS_FILES)
+PBS_WITH_ROUTES = recorded("openpbs/routes", PBS_FILES)
 LOCAL = recorded("local", {"cat /proc/meminfo": "meminfo.txt", "nproc": "nproc.txt"})

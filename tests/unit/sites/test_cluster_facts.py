@@ -1,18 +1,17 @@
 """What schedulers tell of their clusters, read from recorded output of real ones."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from orchestrator.errors import SiteError
 from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster
-from orchestrator.schedulers.cluster_facts import Environment, NodeKind, duration_s
+from orchestrator.schedulers.cluster_facts import Environment, NodeKind, Queue, duration_s
 from tests.unit.sites.recorded_clusters import (
     GRIDENGINE,
     LOCAL,
     PBS,
-    PBS_WITH_SWITCHES,
+    PBS_WITH_ROUTES,
     RECORDED,
     SLURM,
     SLURM_WITHOUT_ACCOUNTS,
@@ -90,34 +89,72 @@ def test_gpus_of_gridengine_are_a_resource_of_the_host() -> None:
     assert gridengine_cluster.gpus(with_one) == {"node1": 4}
 
 
-def test_pbs_tells_execution_queues_and_what_closes_them() -> None:
+def routes(user: str = "alice", *groups: str) -> dict[str, Queue]:
+    return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES, user, groups).queues}
+
+
+def test_pbs_tells_queues_and_what_closes_them() -> None:
     facts = pbs_cluster.describe(PBS)
     queues = {queue.name: queue for queue in facts.queues}
-    assert (facts.version, facts.cluster) == ("pbs_version 23.06.06", "pbs1")
+    assert (facts.version, facts.cluster) == ("pbs_version 23.06.06", "pbshead")
     assert queues["workq"].is_default and not queues["rt_HF"].is_default
     assert queues["rt_HF"].time_s == 168 * 3600
     assert queues["rt_HF"].kind == NodeKind(4, 8, 64 * 2**30, 4)
     assert queues["rt_disabled"].closed == "it is disabled" and queues["rt_stopped"].closed == "it is stopped"
-    assert facts.topology is None
+    assert facts.topology is None and facts.asks_memory
 
 
-def test_pbs_tells_gpus_switches_and_limits_of_nodes_and_time() -> None:
-    facts = pbs_cluster.describe(PBS_WITH_SWITCHES)
+def test_a_routing_queue_has_the_nodes_and_the_widest_limits_of_those_that_it_leads_to() -> None:
+    queues = routes()
+    assert queues["batch"].is_default and not queues["batch"].closed
+    assert queues["batch"].time_s == queues["exec_long"].time_s == 72 * 3600
+    assert queues["batch"].nodes is None and queues["exec_short"].nodes == 2
+    assert queues["batch"].kinds == queues["exec_short"].kinds == queues["workq"].kinds
+    assert queues["away"].kinds == () and not queues["away"].closed, "another server's queues are not known here"
+
+
+def test_queues_that_refuse_the_users_jobs_are_closed() -> None:
+    queues = routes()
+    assert queues["exec_short"].closed == "only routing queues lead to it"
+    assert queues["halted"].closed == "it is stopped"
+    assert queues["chosen"].closed == "it is not for user alice" and not queues["special"].closed
+    assert (
+        queues["physics"].closed == "it is for other groups (physics)"
+        and not routes("eve", "physics")["physics"].closed
+    )
+    assert routes("pbsuser")["closed_route"].closed == "it leads to special, and it is not for user pbsuser"
+    assert not queues["closed_route"].closed
+
+
+@pytest.mark.parametrize(
+    ("entries", "enters"),
+    [("alice", True), ("-alice,+", False), ("bob,+", True), ("bob,-", False), ("+alice@login,-", True), ("", False)],
+)
+def test_an_access_list_of_pbs(entries: str, enters: bool) -> None:
+    record = {"queue_type": "Execution", "acl_user_enable": "True", "acl_users": entries}
+    (queue,) = pbs_cluster.Queues({"q": record}, {}, {}, "alice").all()
+    assert (not queue.closed) is enters
+
+
+def test_routes_in_a_circle_lead_nowhere() -> None:
+    listed = {name: {"queue_type": "Route", "route_destinations": f"{to},gone"} for name, to in ("ab", "ba")}
+    assert [queue.kinds for queue in pbs_cluster.Queues(listed, {"n": {}}, {}).all()] == [(), ()]
+
+
+def test_vnodes_of_a_host_are_one_node_of_pbs() -> None:
+    facts = pbs_cluster.describe(PBS_WITH_ROUTES)
     queues = {queue.name: queue for queue in facts.queues}
     assert facts.cluster == "pbshead" and facts.topology == {"source": "pbs"}
-    assert queues["workq"].kinds == (NodeKind(4, 8, 16 * 2**30, 2, "v100"),), "nodes in use and offline are counted"
-    assert queues["short"].all_nodes == 1, "pn5 is bound to it, and it has no others"
+    assert queues["workq"].kinds == (NodeKind(3, 8, 16 * 2**30, 2, "v100"),), "two have two vnodes, one is offline"
+    assert queues["short"].all_nodes == 1, "pn4 is bound to it, and it has no others"
     assert (queues["short"].nodes, queues["short"].time_s) == (2, 120.0)
-    assert queues["closed"].closed == "it is stopped"
 
 
-def test_nodes_that_are_bound_to_a_queue_are_no_other_queues() -> None:
-    listed = json.loads((RECORDED / "openpbs/queues.json").read_text())["Queue"]
-    vnodes = json.loads((RECORDED / "openpbs/pbsnodes_a.json").read_text())["nodes"]
-    (first, *_) = vnodes.values()
-    first["queue"] = "workq"
-    queues = {queue.name: queue for queue in pbs_cluster.queues(listed, vnodes, "workq")}
-    assert (queues["workq"].all_nodes, queues["rt_HF"].all_nodes) == (1, len(vnodes) - 1)
+def test_a_warning_before_what_pbs_lists_is_no_node() -> None:
+    def warned(argv: Sequence[str]) -> str:
+        return f"{argv[0]}: the license expires soon\n{PBS(argv)}"
+
+    assert pbs_cluster.describe(warned) == pbs_cluster.describe(PBS)
 
 
 @pytest.mark.parametrize("describe", [slurm_cluster.describe, gridengine_cluster.describe, pbs_cluster.describe])

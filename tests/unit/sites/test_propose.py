@@ -24,7 +24,7 @@ from orchestrator.sites.text import text
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
-from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, SLURM
+from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, PBS_WITH_ROUTES, SLURM
 
 BARE = Machine((), (), None, None, False, False, ())
 FULL = Machine(
@@ -93,6 +93,14 @@ def test_gridengine_asks_by_the_environment_with_most_slots_that_fit_the_cores(h
 def test_pbs_takes_the_open_queue_that_is_the_servers_default(home: object) -> None:
     made, _ = site(pbs(), choices())
     assert (made.queue, made.node.gpus, made.node.ranks, made.node.cpus_per_rank) == ("workq", 4, 4, 2)
+    assert made.node.memory_bytes == 57 * 2**30
+
+
+def test_pbs_takes_the_routing_queue_where_users_may_use_nothing_else(home: object) -> None:
+    reached = Reached("pbs", pbs_cluster.describe(PBS_WITH_ROUTES, "alice"))
+    made, written = site(reached, choices())
+    assert (made.queue, made.node.gpu_type, made.node.memory_bytes) == ("batch", "v100", 14 * 2**30)
+    assert "#   exec_long    closed: only routing queues lead to it" in written
 
 
 def test_a_login_node_without_mpi_and_runtime_loads_their_modules(home: object) -> None:

@@ -14,6 +14,7 @@ from orchestrator.sites.checks.check import Check
 from orchestrator.spec.load import load_site
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
+from tests.unit.sites.recorded_clusters import RECORDED
 
 HERE = ["--scheduler", "local", "--yes"]
 
@@ -64,7 +65,10 @@ def test_init_refuses_what_names_no_site(name: str, home: Path, capsys: pytest.C
     [
         (["--scheduler", "slrum"], "did you mean 'slurm'?"),
         (["--scheduler", "local", "--cluster", "abci"], "this cluster is not known; did you mean 'abci-"),
-        (["--scheduler", "local", "--cluster", "abci-v"], "its scheduler is gridengine, and here is local"),
+        (
+            ["--scheduler", "local", "--cluster", "abci-v"],
+            "its scheduler is gridengine, and the scheduler here is local",
+        ),
         (["--scheduler", "local", "--queue", "gpu"], "--queue gpu: there is no queue to choose here; leave it out"),
         (["--scheduler", "local", "--pe", "mpi"], "--pe mpi: there is no parallel environment to choose here"),
     ],
@@ -74,6 +78,36 @@ def test_init_names_the_option_that_is_wrong(
 ) -> None:
     assert main(["init", "mine", *option, "--yes"]) == 2
     assert message in capsys.readouterr().err and not (home / ".config").exists()
+
+
+@pytest.mark.parametrize(
+    ("programs", "recorded", "says"),
+    [
+        (["sinfo", "scontrol"], "slurm/cluster/not_configured.txt", "slurm: asking `sinfo --version`: "),
+        (["sinfo", "scontrol"], "slurm/squeue_controller_down.txt", "Unable to contact slurm controller"),
+        (["pbsnodes", "qstat"], "openpbs/10_server_down.txt", "pbs: asking `qstat -Q -f`: "),
+        (["qconf", "qhost"], "gridengine/qstat_down.txt", "gridengine: asking `qconf -sq '*'`: "),
+    ],
+)
+def test_init_writes_no_site_of_a_cluster_whose_scheduler_is_down(
+    programs: list[str],
+    recorded: str,
+    says: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for program in programs:
+        script = tmp_path / "bin" / program
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\n/bin/cat {RECORDED / recorded} >&2\nexit 1\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert main(["init", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert says in said and "take this machine alone by --scheduler local" in said
+    assert not (home / ".config").exists()
 
 
 def test_doctor_fails_where_the_scheduler_does_not_answer(

@@ -1,7 +1,8 @@
 """What is where in a data set: asked once, and kept in the user's cache, for a million files are slow to list.
 
 A file of the cache holds one index: a line of JSON, then numbers. It is made again when `stamps` (sizes and times of
-the files or folders that it was made of) are others. Ranks that start together wait for the first one's.
+the files or folders that it was made of) are others. Ranks that start together wait for the first one's. An index is
+read if file and folder are the user's own, since it names files; the data set may be another user's.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
     try:
         place = _place(kind, root)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(files.open_own_folder(place.parent))
         lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except (OSError, RuntimeError) as error:
         return _unkept(make(), error)
@@ -94,7 +96,8 @@ def _written(index: Index, digest: str) -> bytes:
 
 def _read(place: Path, digest: str) -> Index | None:
     """None where it is of other files, or damaged."""
-    head_line, _, content = place.read_bytes().partition(b"\n")
+    with open(files.open_own(place), "rb") as file:
+        head_line, _, content = file.read().partition(b"\n")
     head = json.loads(head_line)
     if head["stamps"] != digest or head["byteorder"] != sys.byteorder:
         return None

@@ -90,4 +90,4 @@ def image_file(asked: ImageFile) -> Iterator[Finding]:
             "base-without-digest", f"the base {base.docker} is named without a digest", "warning", "the image file"
         )
     else:
-        yield fits("base-without-digest", "the base cannot become another one unseen", "the image file")
+        yield fits("base-without-digest", "the base is fixed by its digest", "the image file")

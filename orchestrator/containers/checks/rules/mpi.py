@@ -22,6 +22,9 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
         return
     severity: Severity = "error" if wanted.calls_mpi == "yes" else "warning"
+    if wanted.calls_mpi == "yes" and wanted.launcher == "spawn" and wanted.ranks > 1:
+        single = f"the launcher 'spawn' would start {wanted.ranks} programs of one rank"
+        yield Finding("mpi-spawn", f"the program is linked with MPI, and {single}", evidence=image.evidence("program"))
     yield from _offered(wanted, host)
     if not image.starts:
         yield unknown("mpi-missing", "which MPI the image has", image.evidence("start"))

@@ -1,0 +1,40 @@
+"""A job that its scheduler begins again, as by `scontrol requeue`: it works for the same attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+
+from orchestrator.errors import SiteError
+from orchestrator.runs import ledger
+from orchestrator.runs.events import Ended, Started
+from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.records import End
+
+POLL_S = 0.25
+RECORDED_S = 10.0
+
+
+def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
+    """The end of the attempt by an earlier start, if it is settled: its user may have resumed the run since."""
+    with contextlib.suppress(SiteError):  # a damaged record
+        if (end := End.read(attempt.end)) and end.certain:
+            return end
+    if seen := ledger.last(ledger.events(run.ledger), Ended, attempt.number):
+        return End(seen.state, seen.reason)
+    return None
+
+
+def forget_first(run: RunFolder, attempt: Attempt) -> None:
+    """Remove what an earlier start left, or it would be read as this one's. Its ranks have ended.
+
+    Its supervisor may still be about to record that, if its job was put back while it was at work.
+    """
+    if ledger.last(ledger.events(run.ledger), Started, attempt.number):
+        until_s = time.monotonic() + RECORDED_S
+        while not attempt.end.exists() and time.monotonic() < until_s:
+            time.sleep(POLL_S)
+    with contextlib.suppress(OSError):
+        attempt.end.unlink(missing_ok=True)
+    shutil.rmtree(attempt.ranks, ignore_errors=True)

@@ -1,0 +1,32 @@
+"""The scheduler's daemon on this host, which started the job. If it ends, some schedulers lose the other nodes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+
+from orchestrator import proc
+from orchestrator.runs.records import End
+from orchestrator.states import State
+
+
+class Daemon:
+    """The process that started the session `leader`, by default our own; it is looked at when this is made."""
+
+    def __init__(self, leader: int | None = None) -> None:
+        self.leader = os.getsid(0) if leader is None else leader
+        self.pid = proc.parent_of(self.leader)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended, though the session that it started has not."""
+        return self.pid not in (None, 0, 1) and proc.parent_of(self.leader) not in (None, self.pid)
+
+    def blamed(self, end: End) -> End:
+        """The end; that of a lost node, if the daemon is gone and no other cause is certain."""
+        known = end.certain and end.state is not State.NODE_FAIL
+        if known or end.state is State.COMPLETED or not self.gone:
+            return end
+        cause = f"the scheduler's daemon on {socket.gethostname()} ended while the job was running"
+        return replace(end, state=State.NODE_FAIL, reason=f"{cause}; {end.reason}")

@@ -1,0 +1,82 @@
+"""A second factor that a login node asks for after a key. The user answers at the terminal; secrets are not shown."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+import paramiko
+
+from orchestrator.private import plain
+from orchestrator.remote.links.channel import LOGIN_S
+from orchestrator.remote.links.host import HostRefused
+
+SHARE = (
+    "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "
+    "and ControlPersist in ~/.ssh/config (docs/remote.md); then `ssh` to it once"
+)
+
+
+class AskingTransport(paramiko.Transport):  # type: ignore[misc]
+    """The transport to `address`. It asks the user what the login node asks."""
+
+    def __init__(self, address: str, *sock: Any, **options: Any) -> None:
+        super().__init__(*sock, **options)
+        self._address = address
+
+    def auth_interactive_dumb(self, username: str, handler: Any = None, submethods: str = "") -> Any:
+        """Hand on questions and answers. paramiko calls this after a key, and would show what is typed.
+
+        Raises HostRefused if nobody can be asked or nobody answers.
+        """
+        self.auth_timeout = LOGIN_S
+        questions: SimpleQueue[Any] = SimpleQueue()
+        answers: SimpleQueue[Any] = SimpleQueue()
+
+        def hand_on(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+            questions.put((title, instructions, prompts))
+            if (given := answers.get()) is None:
+                raise EOFError  # ends the connection without a word
+            return list(given)
+
+        # paramiko asks in a thread of its own. This one reads, so that Ctrl-C ends it and the terminal is restored.
+        with ThreadPoolExecutor(1) as pool:
+            login = pool.submit(self.auth_interactive, username, hand_on, submethods)
+            login.add_done_callback(lambda _: questions.put(None))
+            try:
+                while question := questions.get():
+                    answers.put(self._answers(*question))
+            finally:
+                answers.put(None)
+            return login.result()
+
+    def _answers(self, title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        if prompts and not _may_ask():
+            raise HostRefused(f"{self._address} asks for a second factor, and no terminal is free to ask you: {SHARE}")
+        for text in (title, instructions):
+            if text.strip():
+                print(self._shown(text), file=sys.stderr, flush=True)
+        try:
+            return [_typed(f"{self._shown(prompt)} ", shown=shown) for prompt, shown in prompts]
+        except EOFError:
+            raise HostRefused(f"{self._address} asks for a second factor, and was given none") from None
+
+    def _shown(self, text: str) -> str:
+        """Text of the login node, with its name before each line, so that it cannot pass for torusrun's."""
+        return "\n".join(f"({self._address}) {plain(line).strip()}" for line in text.splitlines() if line.strip())
+
+
+def _may_ask() -> bool:
+    """Whether there is a terminal, and no other thread (for another host, or a full screen) may use it now."""
+    return bool(sys.stdin and sys.stdin.isatty() and threading.current_thread() is threading.main_thread())
+
+
+def _typed(prompt: str, *, shown: bool) -> str:
+    if not shown:
+        return getpass.getpass(prompt)
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return input()

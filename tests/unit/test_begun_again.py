@@ -1,0 +1,60 @@
+"""A job that its scheduler begins again, as by `scontrol requeue`, works for the same attempt."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.job.again import forget_first, settled_end
+from orchestrator.job.supervise import recorded
+from orchestrator.runs import ledger
+from orchestrator.runs.events import Ended
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import End
+from orchestrator.states import State, Status
+from orchestrator.watch.view import read_record
+from tests.unit.run_folders import make, write_specs
+
+TOLD = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
+COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    """A run whose job was told to end from outside, and so does not know why."""
+    made = make(write_specs(home), TOLD)
+    made.ledger.write_text("".join(made.ledger.read_text().splitlines(keepends=True)[:-1]))
+    return made
+
+
+def test_what_the_first_start_left_says_nothing_of_the_second(run: RunFolder) -> None:
+    assert settled_end(run, run.attempt(1)) is None
+    forget_first(run, run.attempt(1))
+    record = read_record(run)
+    assert record.view(record.status(Status(State.RUNNING), time.time()), time.time()).reason == ""
+    assert not run.attempt(1).ranks.exists(), "its records would be taken for those of the second one's ranks"
+
+
+def test_the_first_start_may_still_be_about_to_record_its_end(run: RunFolder) -> None:
+    """Its job was put back while it was at work, on another node."""
+    run.attempt(1).end.unlink()
+    late = threading.Timer(0.1, TOLD.write, [run.attempt(1).end])
+    late.start()
+    forget_first(run, run.attempt(1))
+    late.join()
+    assert not run.attempt(1).end.exists()
+
+
+@pytest.mark.parametrize("by", ["record", "ledger"])
+def test_an_attempt_that_has_ended_for_good_is_not_begun_again(run: RunFolder, by: str) -> None:
+    """Its user may have resumed the run since."""
+    if by == "record":
+        COMPLETED.write(run.attempt(1).end)
+    else:
+        ledger.append(run.ledger, Ended(1, COMPLETED.state, COMPLETED.reason))
+    before = run.ledger.read_bytes()
+    assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")) == COMPLETED
+    assert run.ledger.read_bytes() == before

@@ -1,0 +1,100 @@
+"""No verb runs what lies in the working directory: a module with a library's name, or a program that PATH may mean."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from orchestrator import schedulers
+from orchestrator.cli import VERBS
+from orchestrator.containers.runtime import COMMANDS
+from orchestrator.runs.records import End
+from orchestrator.states import State
+from tests.unit.run_folders import make, write_specs
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
+MODULES = {*sys.stdlib_module_names, *metadata.packages_distributions(), "orchestrator", "training",
+           "sitecustomize", "usercustomize"}  # fmt: skip
+PROGRAMS = {*COMMANDS, *(program for name in schedulers.KNOWN for program in schedulers.get(name).programs),
+            *(name for folder in SYSTEM if os.path.isdir(folder) for name in os.listdir(folder)),
+            "git", "mpirun", "nvidia-smi", "python", "python3", "sbatch", "ssh"}  # fmt: skip
+COMMAND = """name: command
+site: ./site.yaml
+code: none
+command: ["true"]
+"""
+SITE = """scheduler: local
+launcher: spawn
+node: {{ranks: 4, interface: lo}}
+runs: {folder}/runs
+stop_before: 1s
+poll_interval: 0.1s
+"""
+# What follows each verb, {run} being a run that is over. A verb without a line is called without arguments.
+ARGUMENTS = {
+    "init": "mine --scheduler local --yes",
+    "doctor": "--site {home}/site.yaml",
+    "build": "{home}/image.yaml --offline",
+    "image": "ls",
+    "check": "{home}/command.yaml",
+    "plan": "{home}/run.yaml",
+    "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb",
+    "recipes": "show sony-224s",
+    "calibrate": "{home}/run.yaml --from {run}",
+    "submit": "{home}/command.yaml --wait",
+    "hold": "{home}/command.yaml --time 2s --idle 1s",
+    "shell": "{run} -- true",
+    "status": "--all --long",
+    "watch": "{run}",
+    "logs": "{run} --all",
+    "cancel": "{run}",
+    "resume": "{run}",
+    "collect": "{run} {home}/collected",
+    "schema": "run",
+}
+REFUSED = {"build": 2, "calibrate": 2, "shell": 2, "cancel": 2, "resume": 2}  # after all that can be looked at
+
+
+@pytest.fixture(scope="module")
+def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder full of modules and programs, each of which writes its name into the file `ran` beside the folder."""
+    folder = tmp_path_factory.mktemp("decoys") / "here"
+    folder.mkdir()
+    ran = folder.with_name("ran")
+    for name in MODULES:
+        (folder / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name}.py ')\n")
+    program = folder.with_name("program")
+    program.write_text(f'#!/bin/sh\necho "${{0##*/}}" >> {ran}\n')
+    program.chmod(0o755)
+    for name in PROGRAMS:
+        (folder / name).symlink_to(program)
+    return folder
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_runs_what_lies_in_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
+    program = decoys.with_name("torusrun")
+    program.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli import main\nsys.exit(main())\n")
+    program.chmod(0o755)
+    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    (home / "site.yaml").write_text(SITE.format(folder=home))
+    (home / "command.yaml").write_text(COMMAND)
+    (home / "image.yaml").write_text("name: tiny\nbase: ./none.sif\n")
+    words = ARGUMENTS.get(verb, "").format(home=home, run=run.run_id).split()
+    # An empty and a relative entry, as `export PATH=$UNSET:/bin` leaves them, mean the working directory.
+    environment = {**os.environ, "PATH": os.pathsep.join(["", ".", *SYSTEM]), "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(
+        [program, verb, *words], cwd=decoys, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    ran = decoys.with_name("ran")
+    names = ran.read_text().split() if ran.exists() else []
+    ran.unlink(missing_ok=True)
+    assert not names, "these were run from the working directory"
+    assert said.returncode == REFUSED.get(verb, 0) and "usage:" not in said.stderr, said.stderr

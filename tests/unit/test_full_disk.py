@@ -1,0 +1,85 @@
+"""A disk that is full while a run is at work: how the run ended is recorded all the same, with the disk as cause."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.attempts import create, submit
+from orchestrator.job.supervise import recorded
+from orchestrator.plans import attempt as attempt_plan
+from orchestrator.plans.plan import plan
+from orchestrator.runs.events import Submitting
+from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.records import RESERVED_BYTES, End
+from orchestrator.states import State
+from orchestrator.watch.poll import views
+from tests.unit.run_folders import write_specs
+
+FULL = "the disk that holds the run is full: free space and resume"
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def disk(home: Path) -> Iterator[Path]:
+    """A small file system for runs, and nothing else."""
+    if os.geteuid() != 0:
+        assert os.environ.get("CI") != "true", "CI must run this as root"
+        pytest.skip("mounting a small file system needs root")
+    (home / "runs").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k,mode=700", "tmpfs", home / "runs"], check=True, timeout=10)
+    try:
+        yield home / "runs"
+    finally:
+        subprocess.run(["umount", "--lazy", home / "runs"], check=True, timeout=10)
+
+
+def submitted(home: Path, python: str) -> RunFolder:
+    """A run on this machine, whose job starts this program in place of the supervisor."""
+    spec = write_specs(home)
+    (home / "python").write_text(f"#!/bin/sh\n{python}\n")
+    run = submit.first(plan(spec), home)
+    until_s = time.monotonic() + WAIT_S
+    while not run.attempt(1).stderr.exists() or views([run])[0].state in (State.RUNNING, State.UNKNOWN):
+        assert time.monotonic() < until_s, views([run])
+        time.sleep(0.02)
+    return run
+
+
+def fill(disk: Path) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "fill").write_bytes(bytes(10**6))
+
+
+def test_the_supervisor_records_an_end_for_which_there_is_no_room(home: Path, disk: Path) -> None:
+    run = create.run(attempt_plan.first(plan(write_specs(home))), home, "true\n", Submitting(1, name="made"))
+
+    def work() -> End:
+        fill(disk)
+        return End(State.FAILED, "ranks 0, 1 left no record of an end: " + "é" * RESERVED_BYTES)
+
+    recorded(run, run.attempt(1), work)
+    view = views([run])[0]
+    assert view.state is State.FAILED and view.reason.startswith(f"{FULL}; ranks 0, 1 left no record"), view
+    (disk / "fill").unlink()
+    assert views([run])[0].reason.startswith(FULL), "the cause stays on record once there is room again"
+    assert not list(run.attempt(1).folder.glob(".end*"))
+
+
+def test_the_script_records_an_end_for_which_there_is_no_room(home: Path, disk: Path) -> None:
+    run = submitted(home, f"cat /dev/zero > {disk}/fill; exit 3")
+    view = views([run])[0]
+    assert view.state is State.FAILED, view
+    assert view.reason.startswith(f"{FULL}; the supervisor of the attempt ended with exit code 3"), view
+    assert not list(run.attempt(1).folder.glob(".end*"))
+
+
+def test_with_room_no_reserve_is_left(home: Path) -> None:
+    run = submitted(home, "exit 3")
+    assert views([run])[0].reason.startswith("the supervisor of the attempt ended with exit code 3")
+    assert not list(run.attempt(1).folder.glob(".end*"))

@@ -1,0 +1,174 @@
+"""Whatever a login node answers to whatever is asked: a result that can be shown, or one error in words."""
+
+import copy
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from orchestrator import api
+from orchestrator.errors import TorusrunError
+from orchestrator.handles import RunThere
+from orchestrator.plans.plan import plan
+from orchestrator.remote import feed, known, of_file, session, status, verbs
+from orchestrator.remote.known import Known
+from orchestrator.remote.links.host import LinkLost, LoginHost
+from orchestrator.screen import many, one
+from orchestrator.screen.detail import Detail
+from orchestrator.watch import listing
+from orchestrator.watch.view import View
+from tests.unit.bad_node import Replay, frame, wrote
+from tests.unit.far import HERE
+from tests.unit.test_bad_login_nodes import FILE, Clock, clock  # noqa: F401
+from tests.unit.test_remote import VIEW
+from tests.unit.test_remote_verbs import run_file  # noqa: F401
+from tests.unit.test_watch_nodes import node
+from tests.unit.test_watch_screen import DETAIL, drawn
+
+MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20
+DETAILS = {**asdict(DETAIL), "nodes": [asdict(node(0)), asdict(node(1)), *map(asdict, DETAIL.nodes)]}
+RIGHT: dict[str, Any] = {
+    "views": {"runs": {"a-1": VIEW}},
+    "metrics": {"rows": [{"event": "step", "step": 3, "loss": 0.5}]},
+    "cancel": {},
+    "resume": {"origin": "/runs/a-1/checkpoints/3"},
+    "held": {"view": VIEW},
+    "submit": {"run": "x", "unsure": "the scheduler did not answer"},
+    "spec": {"file": "/f", "site": "/s", "settings": ["a=b"], "names": {"/f": "f"}},
+    "collect": {"entries": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}]},
+    "telling": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "missing": [], "over": True},
+}
+EVIL = [
+    None, True, -1, 0, 10**30, 1e300, -1e300, 1e17, math.inf, math.nan, "", "\x1b[2J\n\r\t", "\ud800\0", "../../x",
+    "9" * 50, [], {}, [[]], {"": 0}, [None], "x" * 5000, VIEW,
+]  # fmt: skip
+SEED = st.integers(0, 10_000)
+DAMAGE = st.one_of(
+    st.just(("right",)),
+    st.tuples(st.just("header"), SEED, st.sampled_from(EVIL)),
+    st.tuples(st.just("content"), SEED, st.sampled_from(EVIL)),
+    st.tuples(st.just("content"), SEED, st.floats() | st.integers() | st.text()),
+    st.tuples(
+        st.just("raw"), st.text('01ab{}[]":,\n\\ue', max_size=40) | st.sampled_from(["[" * 9000 + "\n", "\xff\n"])
+    ),
+)
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where there is something in a JSON value."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list | tuple) else ()
+    return [above, *(place for key in keys for place in places(value[key], (*above, key)))]
+
+
+def damaged(value: Any, seed: int, evil: Any) -> Any:
+    """The value with something else, or nothing, in one place."""
+    value = copy.deepcopy(value) if isinstance(value, str) else json.loads(json.dumps(value))
+    place = places(value)[seed % len(places(value))]
+    if not place:
+        return evil
+    inner = value
+    for key in place[:-1]:
+        inner = inner[key]
+    if seed % 7 == 0:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = evil
+    return value
+
+
+class Hostile:
+    """Answers the questions as they should be, but for one kind of damage after the other."""
+
+    def __init__(self, damage: list[Any]) -> None:
+        self.left, self.links, self._content = list(damage), list[Replay](), b""
+
+    def connect(self, host: LoginHost, command: str, **_: Any) -> Replay:
+        if len(self.links) >= MOST_CONNECTIONS:
+            raise LinkLost(f"{host.address} cannot be reached")
+        self.links.append(Replay(self.answer))
+        return self.links[-1]
+
+    def answer(self, question: dict[str, Any], payload: bytes) -> str:
+        how, *values = self.left.pop(0) if self.left else ("right",)
+        if how == "raw":
+            return str(values[0])
+        ask = question["ask"]
+        if ask == "start":
+            said = RIGHT[json.loads(payload).get("do", "telling")]
+            said = damaged(said, *values) if how == "content" else said
+            self._content = json.dumps(said).encode() + b"\n"
+        right = {
+            "read": wrote(self._content[question.get("out", 0) :]),
+            "missing": frame(missing=question.get("sha256s", [])[:1]),
+            "prepare": frame(command="true"),
+            "fetch": frame(b"xyz"),
+        }.get(ask, frame())
+        if how != "header":
+            return right
+        line, _, rest = right.partition("\n")
+        return json.dumps(damaged(json.loads(line), *values)) + "\n" + rest
+
+
+def shown(view: View, detail: Detail | None = None) -> None:
+    """Draw a view in every way, and see that it does nothing to a terminal."""
+    lines = listing.listing([view], 80, long=True) + listing.listing([view], None, long=True)
+    lines += drawn([*many.lines([view], many.Window(0, 5), 80)], 80)
+    lines += drawn(one.lines(view, detail or Detail(), 80, 23), 80)
+    lines += drawn([*one.page(detail.nodes, many.Window(0, 9), 80)[0]], 80) if detail else []
+    assert all(char.isprintable() for line in lines for char in line)
+
+
+def follow(run: Known) -> None:
+    with feed.Feed([run]) as watched:
+        details = watched.details(0)
+        for (view,) in watched.follow():
+            shown(view, details.look(view))
+        assert all(char.isprintable() for row in watched.rows(view) for text in row for char in text)
+
+
+CALLS: dict[str, Callable[[Known, Path], object]] = {
+    "status": lambda run, _: shown(*status.views([run])),
+    "metrics": lambda run, _: json.dumps(RunThere(run).metrics()),
+    "cancel": lambda run, _: RunThere(run).cancel(),
+    "resume": lambda run, _: RunThere(run).resume(),
+    "held": lambda run, _: shown(RunThere(run).wait_until_held()),
+    "collect": lambda run, path: RunThere(run).collect(path.parent / "out"),
+    "watch": lambda run, _: follow(run),
+    "verb": lambda run, _: verbs.run_there(run, "logs"),
+    "shell": lambda run, _: RunThere(run).shell("true"),
+    "spec": lambda _, path: of_file.run("check", plan(str(path)), str(path), []),
+    "submit": lambda _, path: api.submit(path),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damage=st.lists(DAMAGE, max_size=6))
+@example(damage=[])
+@example(damage=[("content", 708, -120.0)])  # a step that comes before all others
+def test_a_result_that_can_be_shown_or_one_error_in_words(
+    call: str, damage: list[Any], run_file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:  # fmt: skip
+    hostile = Hostile(damage)
+    monkeypatch.setattr(session, "connect", hostile.connect)
+    monkeypatch.setattr(feed, "LOOK_S", 0.001)
+    monkeypatch.setattr(feed.Feed, "rest_s", 0.001)
+    known.keep(run := Known("a-1", HERE, "far", 1000.0))
+    try:
+        CALLS[call](run, run_file)
+    except TorusrunError as error:
+        assert str(error).startswith(("nobody@nowhere", str(run_file.parent))), error
+    shutil.rmtree(run_file.parent / "out", ignore_errors=True)
+    assert sum(link.read_bytes for link in hostile.links) < MOST_BYTES
+    assert not list(run_file.parent.glob(".torusrun-*"))
+    for kept in known.runs():
+        if kept.last:
+            shown(status.unknown(kept, "it did not answer"))
+        known.forget(kept.run)

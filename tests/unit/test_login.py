@@ -1,0 +1,165 @@
+"""Who is let in, and to whom: host keys and second factors, against a real SSH server."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.remote.links import host_keys
+from orchestrator.remote.links.host import HostRefused, LinkLost
+from orchestrator.remote.links.through_fabric import ThroughFabric
+from tests.unit.ssh_server import SshServer
+from tests.unit.terminals import Terminal
+
+LOG_IN = (
+    "import sys; from orchestrator.errors import SiteError; from orchestrator.remote.links.host import LoginHost\n"
+    "from orchestrator.remote.links.through_fabric import ThroughFabric\n"
+    "try: ThroughFabric(LoginHost(sys.argv[1]), 'true').close(); print('logged in')\n"
+    "except SiteError as error: print(type(error).__name__, error)\n"
+)
+OTHER = paramiko.ECDSAKey.generate()
+
+
+def line(key: paramiko.PKey) -> str:
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+@pytest.fixture(autouse=True)
+def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[SshServer]:
+    with SshServer(home) as server:
+        yield server
+
+
+def knows(home: Path, *lines: str) -> None:
+    (home / ".ssh/known_hosts").write_text("".join(f"{each}\n" for each in lines))
+
+
+def test_lines_with_markers_and_malformed_lines_let_a_known_host_in(home: Path, server: SshServer) -> None:
+    damaged = f"{server.name} {OTHER.get_name()} not/base64!", f"{server.name} ssh-rsa {b64encode(b'x').decode()}"
+    marked = f"@cert-authority * {line(OTHER)}", f"@revoked * {line(OTHER)}", f"@new * {server.line}"
+    knows(home, *marked, *damaged, "|1|x|y a b", "# none", "", "alone", f"{server.name} {server.line} a comment")
+    ThroughFabric(server.host, "true").close()
+
+
+@pytest.mark.parametrize("names", ["{}", "*", "127.0.0.1", "other,[127.0.0.?]:*"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_revoked_key_is_refused(home: Path, server: SshServer, names: str, known: bool) -> None:
+    also = f"{server.name} {server.line if known else line(OTHER)}"
+    knows(home, also, f"@revoked {names.format(server.name)} {server.line}")
+    with pytest.raises(HostRefused, match=f"its host key .*{re.escape(server.key.fingerprint)} is marked @revoked"):
+        ThroughFabric(server.host, "true")
+
+
+def test_a_file_of_revoked_keys_is_refused_as_nothing_here_reads_it(home: Path, server: SshServer) -> None:
+    knows(home, f"{server.name} {server.line}")
+    config = home / ".ssh/config"
+    config.write_text("RevokedHostKeys none\n")
+    ThroughFabric(server.host, "true").close()
+    config.write_text(f"Host 127.0.0.1\n RevokedHostKeys {home}/revoked\n")
+    with pytest.raises(HostRefused, match=r"RevokedHostKeys.*connect: openssh"):
+        ThroughFabric(server.host, "true")
+
+
+def test_an_authority_is_no_host_key(home: Path, server: SshServer) -> None:
+    knows(home, f"@cert-authority {server.name} {server.line}")
+    with pytest.raises(HostRefused, match="its host key is not known here"):
+        ThroughFabric(server.host, "true")
+
+
+def test_a_changed_key_is_refused_and_the_key_of_a_pattern_is_known(home: Path, server: SshServer) -> None:
+    knows(home, f"{server.name} {line(OTHER)}")
+    with pytest.raises(HostRefused, match="CHANGED"):
+        ThroughFabric(server.host, "true")
+    knows(home, f"[127.0.0.*]:* {server.line}")
+    ThroughFabric(server.host, "true").close()
+    knows(home, f"[127.0.0.*]:*,!{server.name} {server.line}")
+    with pytest.raises(HostRefused, match="not known"):
+        ThroughFabric(server.host, "true")
+
+
+def test_hashed_names_are_read(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(f"{paramiko.HostKeys.hash_host('login.example')} {line(OTHER)}\n")
+    assert host_keys.read([tmp_path / "hosts"], "Login.example", 22).known == (OTHER,)
+    assert not host_keys.read([tmp_path / "hosts"], "login.example", 2222).known
+    assert not host_keys.read([tmp_path / "hosts"], "other.example", 22).known
+
+
+@given(st.lists(st.lists(st.sampled_from(
+    ["@revoked", "@cert-authority", "h", "|1|", "|1|a|b", "!h", "[", "ssh-rsa", "ssh-ed25519", OTHER.get_name(),
+     OTHER.get_base64(), OTHER.get_base64()[:40], "AAAA", "=", "\xff", "\0", "#"]))))  # fmt: skip
+def test_no_file_of_known_hosts_is_a_defect(tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]) -> None:
+    file = tmp_path_factory.getbasetemp() / "known_hosts"
+    file.write_bytes("\n".join(map(" ".join, lines)).encode("latin-1"))
+    assert set(host_keys.read([file], "h", 22).known) <= {OTHER}
+
+
+def query(*prompts: tuple[str, bool], title: str = "", text: str = "") -> paramiko.InteractiveQuery:
+    return paramiko.InteractiveQuery(title, text, *prompts)
+
+
+def test_a_second_factor_is_typed_unseen(home: Path) -> None:
+    code = secrets.token_hex(8)
+    asks = [
+        query(("Way\x1b[2J: ", True), title="Two factors", text="Choose\none"),
+        query(("Code: ", False)),
+        query(text="wait"),
+    ]
+    with SshServer(home, asks, ["push", code]) as server:
+        knows(home, f"{server.name} {server.line}")
+        with Terminal(LOG_IN, server.host.address) as terminal:
+            asked = f"({server.host.address}) "
+            terminal.until(f"{asked}Two factors\n{asked}Choose\n{asked}one\n{asked}Way\\x1b[2J: ")
+            terminal.press("push\n")
+            terminal.until(f"{asked}Code: ")
+            terminal.press(f"{code}\n")
+            terminal.until(f"{asked}wait\nlogged in")
+            assert terminal.ended() == 0 and terminal.settled
+        assert server.given == ["push", code] and code not in terminal.written and "push" in terminal.written
+
+
+def test_a_wrong_or_missing_second_factor_is_refused(home: Path) -> None:
+    for keys, why in (("wrong\n", "does not let you in: Authentication failed"), ("\x04", "was given none")):
+        with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
+            knows(home, f"{server.name} {server.line}")
+            with Terminal(LOG_IN, server.host.address) as terminal:
+                terminal.until("Code: ")
+                terminal.press(keys)
+                assert terminal.ended() == 0 and terminal.settled
+            assert "HostRefused" in terminal.written and why in terminal.written
+
+
+def test_ctrl_c_at_a_second_factor_restores_the_terminal(home: Path) -> None:
+    with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
+        knows(home, f"{server.name} {server.line}")
+        with Terminal(LOG_IN, server.host.address) as terminal:
+            terminal.until("Code: ")
+            terminal.press("\x03")
+            assert terminal.ended() != 0 and terminal.settled
+
+
+def test_without_a_terminal_a_second_factor_is_refused(home: Path) -> None:
+    with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
+        knows(home, f"{server.name} {server.line}")
+        with pytest.raises(HostRefused, match="no terminal is free to ask you: .*connect: openssh.*ControlMaster"):
+            ThroughFabric(server.host, "true")
+
+
+def test_a_login_without_any_key_is_refused(home: Path, server: SshServer) -> None:
+    knows(home, f"{server.name} {server.line}")
+    (home / ".ssh/id_ecdsa").unlink()
+    with pytest.raises(HostRefused, match="does not let you in: No authentication methods available") as raised:
+        ThroughFabric(server.host, "true")
+    assert not isinstance(raised.value, LinkLost)

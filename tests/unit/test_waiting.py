@@ -1,0 +1,64 @@
+"""What an attempt waits for before its first step, by the records that its job leaves one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.runs.events import Event, Started, Submitting
+from orchestrator.runs.folder import Attempt
+from orchestrator.states import State, Status
+from orchestrator.watch.waiting import waiting
+
+Says = Callable[..., str]
+RUNNING = Status(State.RUNNING)
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Attempt:
+    found = Attempt(tmp_path / "2")
+    found.ranks.mkdir(parents=True)
+    return found
+
+
+@pytest.fixture
+def says(attempt: Attempt) -> Says:
+    def of(*events: Event, status: Status = RUNNING, rows: list[dict[str, Any]] | None = None, **how: bool) -> str:
+        return waiting(status, events, attempt, rows or [], command=how.get("command", False))
+
+    return of
+
+
+def test_the_steps_to_the_first_step_of_a_training(attempt: Attempt, says: Says) -> None:
+    began = Started(2, job="7", hosts=("n1", "n2"), grid=(2, 1))
+    assert says() == "the job starts on its first node"
+    attempt.pulse.touch()
+    assert says() == "the hosts are put in order"
+    attempt.launch.write_text(json.dumps({"container": {"stage": "$TORUSRUN_SCRATCH"}}))
+    assert says() == "the image is checked, or copied to the nodes"
+    assert says(began) == "0 of 2 ranks started; each node copies the image"
+    attempt.launch.write_text(json.dumps({"container": None}))
+    attempt.rank_start(0).touch()
+    assert says(began) == "1 of 2 ranks started"
+    attempt.rank_start(1).touch()
+    attempt.rendezvous.touch()
+    assert says(began) == "the ranks meet: rank 0 waits for the others"
+    attempt.rendezvous.unlink()
+    assert says(began) == "the ranks load their program and data"
+    assert says(began, command=True) == "", "its log says more"
+    start = {"event": "start", "step": 40}
+    assert says(began, rows=[start]) == "the ranks have met; the first step is not recorded yet"
+    assert says(began, rows=[start, {"event": "step", "step": 41}]) == ""
+
+
+def test_an_attempt_in_the_queue_says_why_and_where_it_resumes(says: Says) -> None:
+    submitting = Submitting(2, name="x", resumes="step-0000040")
+    assert says(status=Status(State.PENDING)) == "in the queue; the scheduler gives no reason"
+    assert says(status=Status(State.PENDING, "it waits for free nodes")) == "", "the state has the reason"
+    assert says(submitting, status=Status(State.PENDING, "it waits for free nodes")) == "resumes from step-0000040"
+    assert says(submitting) == "the job starts on its first node; resumes from step-0000040"
+    assert says(submitting, status=Status(State.UNKNOWN)) == says(submitting, status=Status(State.FAILED)) == ""
