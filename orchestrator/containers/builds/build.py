@@ -6,6 +6,7 @@ The runtime is started through the gateway and not through spython's client: tha
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
@@ -35,6 +36,7 @@ COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -X
 LOG_TAIL_BYTES = 1 << 20
 TEMPORARY = "torusrun"
 FOR_BUILDS = ("CACHEDIR", "CONFIGDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")
+FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 UNFIT = re.compile("[,:'\"]")  # in a path, which the runtime takes apart at these
 
@@ -183,6 +185,7 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
     """The environment of a build: of the shell's variables for runtimes only those that say where they may fetch from.
 
     All others act on a build as options do, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
+    PATH ends with the folders of chroot and its like, which an ordinary user's often lacks: debootstrap needs them.
     """
     ours = tuple(f"{prefix}_" for prefix in PREFIXES)
     kept = {
@@ -190,7 +193,8 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
         for name, value in own_environment(clean_environment()).items()
         if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
     }
-    return {**kept, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
+    path = {"PATH": os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])}
+    return {**kept, **path, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
 
 
 def _check_paths(work: Path, options: Options) -> None:

@@ -16,6 +16,7 @@ PACKAGE_OF = {
     "squashfuse_ll": "squashfuse",  # mounts a SIF without root
     "fuse-overlayfs": "fuse-overlayfs",
     "debootstrap": "debootstrap",
+    "arch-test": "arch-test",  # debootstrap's recommendation: it takes chroot from PATH
     "patchelf": "patchelf",
 }
 FUSE = Path("/dev/fuse")

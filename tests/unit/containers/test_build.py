@@ -126,6 +126,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     monkeypatch.setenv("APPTAINER_NO_MOUNT", "/spy")
     monkeypatch.setenv("SINGULARITY_SANDBOX", "/spy")
     monkeypatch.setenv("APPTAINER_CACHEDIR", "/layers")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     shows = tmp_path / "shows"
     shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
     shows.chmod(0o755)
@@ -138,6 +139,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
         build(name, inputs, cache, lambda: Runtime(str(shows), "apptainer", (1, 4)), Options(temporary=temporary))
     said = cache.log(inputs.key).read_text()
     assert "APPTAINER_CACHEDIR=/layers" in said
+    assert "PATH=/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n" in said, "debootstrap needs chroot"
     assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
     assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
     assert not list(temporary.iterdir()), "a build clears what it made"
