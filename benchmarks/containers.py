@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orchestrator.containers import runtime
-from orchestrator.containers.builds.build import COMPRESSIONS
-from orchestrator.containers.command import ContainerExec, inside
+from orchestrator.images import runtime
+from orchestrator.images.builds.build import COMPRESSIONS
+from orchestrator.images.command import ContainerExec, inside
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.apptainer.images import requirements
 from tests.lab.cluster import Cluster

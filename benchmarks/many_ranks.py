@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.containers import runtime
-from orchestrator.containers.command import ContainerExec, inside, start_instance, stop_instance
+from orchestrator.images import runtime
+from orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from tests.lab.apptainer import ApptainerLab
 
 RANKS, ROUNDS = 128, 5

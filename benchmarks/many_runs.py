@@ -31,9 +31,9 @@ assert all(job.done() for job in jobs)
 
 def make(folder: Path, number: int) -> None:
     """Runs and jobs in `folder`, which is the home of all that follows."""
-    from orchestrator.runs import index
-    from orchestrator.runs.records import End
-    from orchestrator.states import State
+    from orchestrator.base.states import State
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.folder.records import End
     from tests.unit.run_folders import make, write_specs
 
     one = make(write_specs(folder), End(State.COMPLETED, "all ranks are done"))

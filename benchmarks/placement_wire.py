@@ -18,10 +18,10 @@ import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
-from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.placement.arrange import arrange
-from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import timing
+from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.rings import Rings
+from orchestrator.network.placement.timing import timing
 from training.collectives import chunks
 from training.collectives.all_reduce import build
 

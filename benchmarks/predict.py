@@ -21,12 +21,12 @@ import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
-from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.placement.arrange import arrange
-from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import timing
-from orchestrator.predict.calibration import Fit, MeasuredTime, fits
-from orchestrator.predict.overlap import tensors
+from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.rings import Rings
+from orchestrator.network.placement.timing import timing
+from orchestrator.network.prediction.calibration import Fit, MeasuredTime, fits
+from orchestrator.network.prediction.overlap import tensors
 from training.collectives import chunks
 from training.collectives.phases import Way
 from training.collectives.pipeline import Pipeline

@@ -18,7 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator import process, schedulers
+from orchestrator import schedulers
+from orchestrator.base import process
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
 
@@ -75,7 +76,7 @@ class Bench:
 
     def _job(self, run: str) -> str:
         import orchestrator
-        from orchestrator.watch.view import read_record
+        from orchestrator.runs.state.view import read_record
 
         return read_record(orchestrator.open_run(run).folder).job or ""
 

@@ -34,11 +34,11 @@ def hold_jobs(folder: Path, number: int) -> list[str]:
 
 def make_runs(folder: Path, jobs: list[str]) -> None:
     """A run for each job, as submitting leaves it, in the index."""
-    from orchestrator.plans.plan import plan
-    from orchestrator.runs import index, ledger
-    from orchestrator.runs.events import Submitted, Submitting
-    from orchestrator.runs.files import write_json
-    from orchestrator.runs.folder import RunFolder
+    from orchestrator.base.json_files import write_json
+    from orchestrator.runs.folder import index, ledger
+    from orchestrator.runs.folder.events import Submitted, Submitting
+    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.runs.plan.plan import plan
 
     (folder / "site.yaml").write_text(
         f"scheduler: slurm\nlauncher: srun\nruns: {folder}/runs\npython: /bin/true\npoll_interval: {INTERVAL_S:g}s\n"

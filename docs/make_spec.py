@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.containers.definitions.image_file import Base, ImageFile
+from orchestrator.images.definitions.image_file import Base, ImageFile
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Site

@@ -6,17 +6,17 @@ plan without touching anything. Names are loaded on first use, so that importing
 
 from __future__ import annotations
 
-from orchestrator.version import __version__
+from orchestrator.base.version import __version__
 
 TYPE_CHECKING = False  # without `typing`: nothing is imported before cli.py has seen to where modules are looked for
 if TYPE_CHECKING:
     from typing import Any
 
-    from orchestrator.api import Run as Run
-    from orchestrator.api import dry_run as dry_run
-    from orchestrator.api import open_run as open_run
-    from orchestrator.api import plan as plan
-    from orchestrator.api import submit as submit
+    from orchestrator.cli.api import Run as Run
+    from orchestrator.cli.api import dry_run as dry_run
+    from orchestrator.cli.api import open_run as open_run
+    from orchestrator.cli.api import plan as plan
+    from orchestrator.cli.api import submit as submit
 
 __all__ = ["Run", "__version__", "dry_run", "open_run", "plan", "submit"]
 
@@ -24,6 +24,6 @@ __all__ = ["Run", "__version__", "dry_run", "open_run", "plan", "submit"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    from orchestrator import api
+    from orchestrator.cli import api
 
     return getattr(api, name)

@@ -13,6 +13,6 @@ if home in sys.path[:1] and home not in os.environ.get("PYTHONPATH", "").split(o
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))  # for its children
 sys.path[:] = [entry for entry in sys.path if entry not in foreign]
 
-from orchestrator.cli import main  # noqa: E402
+from orchestrator.cli.main import main  # noqa: E402
 
 sys.exit(main())

@@ -11,20 +11,20 @@ import torch.distributed as dist
 
 from training.config import Config
 from training.cut_off import PeerLost
-from training.ensemble import Members
-from training.evaluate import Evaluation, evaluate
-from training.feed import Feed
+from training.data.feed import Feed
+from training.evaluation.ensemble import Members
+from training.evaluation.evaluate import Evaluation, evaluate
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
 from training.ranks import Ranks
 from training.recipe import fits
 from training.recipe.reading import ConfigError
-from training.step import ways
+from training.reporting.trace import Trace
+from training.step import kinds
 from training.step.backward import Backward
 from training.step.late import Late
 from training.sync import alike
-from training.trace import Trace
 
 
 class Diverged(RuntimeError):
@@ -43,7 +43,7 @@ class Learner:
         self.data, self.model, self.course = parts.data, parts.model, parts.course
         self.norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
-        self.steps, self._optimizer = ways.build(config, ranks, parts, self._backward)
+        self.steps, self._optimizer = kinds.build(config, ranks, parts, self._backward)
         self._feed = Feed(parts.data, parts.course, ranks, config.train.seed, device)
         self._members = Members(self.model, self._optimizer, self.check_alike)
         self._numbers = Late()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from training import device as devices
-from training import done, rendezvous, saver
+from training.checkpoint import saver
 from training.checkpoint.manifest import name_of
 from training.checkpoint.store import CheckpointFolder
 from training.config import Config
 from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
 from training.learner import Learner
-from training.meter import Meter
+from training.meeting import done, rendezvous
 from training.parts import build_parts, check_alike, settle
 from training.ranks import Ranks
-from training.reporter import Reporter
+from training.reporting.meter import Meter
+from training.reporting.reporter import Reporter
 from training.stop import StopRequest
 
 

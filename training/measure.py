@@ -16,15 +16,15 @@ import torch
 import torch.distributed as dist
 
 from training import device as devices
-from training import done, rendezvous
 from training.__main__ import read
 from training.config import Config, ConfigError
 from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
-from training.metrics import Metrics
+from training.meeting import done, rendezvous
 from training.parts import Parts, build_parts, settle
 from training.progress import Progress
 from training.ranks import Ranks
+from training.reporting.metrics import Metrics
 from training.schedule.phases import Course
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from training.agree import on_all_ranks
 from training.data.view import view_of
+from training.meeting.agree import on_all_ranks
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer

@@ -1,1 +1,1 @@
-"""The image of a run: found, built where the site allows it, kept in the run folder, and verified."""
+"""Images: an image file becomes a definition, then a SIF in the cache, and the command that runs a rank in it."""

@@ -6,11 +6,11 @@ import contextlib
 import shutil
 import time
 
-from orchestrator.errors import SiteError
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended, Started
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Started
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 POLL_S = 0.25
 RECORDED_S = 10.0

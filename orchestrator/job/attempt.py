@@ -10,11 +10,12 @@ import socket
 import sys
 from pathlib import Path
 
-from orchestrator import private, schedulers
-from orchestrator.errors import TorusrunError
-from orchestrator.plans.kept import read_attempt
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.states import State
+from orchestrator import schedulers
+from orchestrator.base import private
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.states import State
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan_files import read_attempt
 
 
 def main() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private
-from orchestrator.containers.command import TMPFS, Bind, ContainerExec, ContainerLaunch, inside
-from orchestrator.containers.runtime import Runtime
-from orchestrator.errors import SiteError
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.images.command import TMPFS, Bind, ContainerExec, ContainerLaunch, inside
+from orchestrator.images.runtime import Runtime
 from orchestrator.job import node_folder
 from orchestrator.job.mounted import mounted
 from orchestrator.job.stage import copied
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder.run_folder import Attempt
 
 
 def contained(

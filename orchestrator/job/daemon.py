@@ -6,9 +6,9 @@ import os
 import socket
 from dataclasses import replace
 
-from orchestrator import proc
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base import proc
+from orchestrator.base.states import State
+from orchestrator.runs.folder.records import End
 
 
 class Daemon:

@@ -7,16 +7,16 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator import private
-from orchestrator.errors import SiteError
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object
+from orchestrator.base.whole_lines import last_lines
 from orchestrator.job.hang import NOT_BEGUN, Where, stack
 from orchestrator.job.witness import Words, words
-from orchestrator.placement.mapping import Placement
-from orchestrator.runs import metrics
-from orchestrator.runs.files import read_object
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.lines import last_lines
-from orchestrator.runs.records import RankEnd
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 LARGEST_QUOTE = 300
 LARGEST_TAIL_BYTES = 65_536

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 
-from orchestrator.attempts import successor
-from orchestrator.errors import TorusrunError
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.stretches import stretch_at
-from orchestrator.process import NoAnswer
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.states import State
+from orchestrator.runs.attempts import successor
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.phase_groups import stretch_at
+from orchestrator.runs.plan.plan import Plan
 
 
 def hand_over(run: RunFolder, number: int, plan: Plan) -> End:

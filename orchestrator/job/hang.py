@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.placement.mapping import Placement
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.records import End
 
 NOT_BEGUN = "not begun"
 STANDS = {

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.images import kept as image_kept
-from orchestrator.images.kept import Image
-from orchestrator.runs import allocation
-from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image import recorded as image_kept
+from orchestrator.runs.image.recorded import Image
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,21 @@ from collections import deque
 from pathlib import Path
 from types import FrameType
 
-from orchestrator import private, process, schedulers
-from orchestrator.errors import SiteError, TorusrunError
+from orchestrator import schedulers
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.states import State
 from orchestrator.job.load.monitor import of_keeper
 from orchestrator.job.supervise import PULSE_S, Supervisor, recorded
 from orchestrator.job.verdict import StopReason
-from orchestrator.plans.kept import read_attempt
-from orchestrator.plans.plan import Plan
-from orchestrator.runs import allocation, ledger
-from orchestrator.runs.allocation import AskedOf, KeeperState
-from orchestrator.runs.events import CancelRequested, Ended, Submitted
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.records import End
-from orchestrator.shells.starting import starter
-from orchestrator.states import State
+from orchestrator.runs.folder import allocation, ledger
+from orchestrator.runs.folder.allocation import AskedOf, KeeperState
+from orchestrator.runs.folder.events import CancelRequested, Ended, Submitted
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.shells.starting import starter
 from training.counted import counted
 
 LOOK_S = 0.1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from orchestrator import launchers, process, schedulers
-from orchestrator.launchers.launcher import PASSED, Launch, Launcher
-from orchestrator.plans.plan import Plan
-from orchestrator.runs.folder import Attempt
-from orchestrator.schedulers import remote
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.schedulers import launchers, query_on_host
+from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
 
@@ -55,5 +56,5 @@ def _remote_shell(plan: Plan, launcher: Launcher) -> tuple[str, ...] | None:
     if asked == "ssh":
         return ("ssh",)
     if asked or scheduler.lends_shell or (launcher.needs_shell and scheduler.has_remote_shell):
-        return remote.agent(scheduler, plan.python)
+        return query_on_host.agent(scheduler, plan.python)
     return None

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator import private, process
-from orchestrator.containers.command import ContainerExec, start_instance, stop_instance
-from orchestrator.errors import SiteError
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError
+from orchestrator.images.command import ContainerExec, start_instance, stop_instance
 from orchestrator.job import node_folder
 
 STARTING_S = 120.0

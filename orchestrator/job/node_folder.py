@@ -12,9 +12,9 @@ import pwd
 import stat
 from pathlib import Path
 
-from orchestrator import private
-from orchestrator.errors import SiteError
-from orchestrator.runs.folder import Attempt
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.folder.run_folder import Attempt
 
 MEND = (
     "set '{key}' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH if the "

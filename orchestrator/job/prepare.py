@@ -6,20 +6,20 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
-from orchestrator.cluster.profile import node_type
-from orchestrator.containers import runtime
-from orchestrator.containers.definitions.own_training import TRAINING, own_training
-from orchestrator.environment import absolute_only
-from orchestrator.images.kept import Image
-from orchestrator.launchers.launcher import Launcher
-from orchestrator.placement.binding import beside
-from orchestrator.placement.files import hostfile
-from orchestrator.placement.mapping import Placement
-from orchestrator.plans.plan import Plan
-from orchestrator.programs import command, training
-from orchestrator.programs.program import Program
-from orchestrator.runs.files import write_json, write_text
-from orchestrator.runs.folder import Attempt, RunFolder
+from orchestrator.base.environment import absolute_only
+from orchestrator.base.json_files import write_json, write_text
+from orchestrator.images import runtime
+from orchestrator.images.definitions.own_training import TRAINING, own_training
+from orchestrator.network.placement.binding import beside
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.network.placement.placement_file import hostfile
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program import command, training
+from orchestrator.runs.program.what_runs import Program
+from orchestrator.schedulers.launchers.launcher import Launcher
+from orchestrator.schedulers.topology import node_type
 
 FOR_SCRIPTS = "for_scripts"  # below our training: what the scripts of users may import
 
@@ -89,7 +89,7 @@ def _threads(plan: Plan) -> dict[str, str]:
 
 def _container(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> dict[str, object]:
     """What every rank needs to start in the image."""
-    from orchestrator.images import run_image  # half of what a start costs
+    from orchestrator.runs.image import run_image  # half of what a start costs
 
     container = run_image.container(plan, image, found)
     directory = program.directory or container.directory

@@ -19,18 +19,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from orchestrator import process
-from orchestrator.errors import SITE_FAILED, TorusrunError
+from orchestrator.base import process
+from orchestrator.base.errors import SITE_FAILED, TorusrunError
+from orchestrator.base.json_files import write_json
 from orchestrator.job.rank_program import RankProgram
-from orchestrator.placement.binding import bind
-from orchestrator.placement.mapping import Placement, misplaced
-from orchestrator.programs.contract import master_environment, ranks_environment
-from orchestrator.programs.program import Program
-from orchestrator.runs import claim
-from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.log_times import Recorder, index_of
-from orchestrator.runs.records import RankEnd
+from orchestrator.network.placement.binding import bind
+from orchestrator.network.placement.mapping import Placement, misplaced
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.log_times import Recorder, index_of
+from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.program.contract import master_environment, ranks_environment
+from orchestrator.runs.program.what_runs import Program
 
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # of one that torusrun itself was started by: it would mislead the program
 MISPLACED = 64
@@ -43,7 +43,7 @@ def main() -> int:
         print(f"torusrun: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     except Exception as error:
-        from orchestrator.defect import report
+        from orchestrator.base.defect import report
 
         print(f"torusrun: {report(error, ['rank'])}", file=sys.stderr, flush=True)
         return SITE_FAILED

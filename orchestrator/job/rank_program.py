@@ -12,13 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from orchestrator import proc
-from orchestrator.errors import TorusrunError
-from orchestrator.programs.program import Program
-from orchestrator.runs import claim
-from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.log_times import Recorder
+from orchestrator.base import proc
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.json_files import write_json
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.log_times import Recorder
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.program.what_runs import Program
 
 POLL_S = 0.2
 HOST_PULSE_S = 10.0  # one rank of each host shows that often that the host lives

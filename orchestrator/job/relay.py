@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from orchestrator.programs.program import Program
-from orchestrator.programs.sources import Source
-from orchestrator.programs.sources.jsonlines import JsonLines
-from orchestrator.programs.sources.pattern import PatternSource
-from orchestrator.programs.sources.tensorboard import TensorBoard
-from orchestrator.runs.folder import Attempt, RunFolder
-from training.metrics import Metrics
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.program.sources import Source
+from orchestrator.runs.program.sources.jsonlines import JsonLines
+from orchestrator.runs.program.sources.pattern import PatternSource
+from orchestrator.runs.program.sources.tensorboard import TensorBoard
+from orchestrator.runs.program.what_runs import Program
+from training.reporting.metrics import Metrics
 
 LONGEST_S = 2.0  # for one source, once; the supervisor has other things to do
 

@@ -8,20 +8,20 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from orchestrator.base.states import State
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang import hung, silent
-from orchestrator.job.network import NetworkWatch
+from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
-from orchestrator.job.verdict import StopReason, failed
-from orchestrator.placement.mapping import Placement
-from orchestrator.plans.plan import Plan
-from orchestrator.programs.program import Program
-from orchestrator.runs import claim
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.records import End, is_done
-from orchestrator.shells.starting import starter
-from orchestrator.states import State
+from orchestrator.job.verdict import StopReason
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.records import End, is_done
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program.what_runs import Program
+from orchestrator.runs.shells.starting import starter
 
 POLL_S = 0.25
 LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that many share
@@ -73,7 +73,7 @@ class Running:
             now_s = time.monotonic()
             self._pass_on(now_s)
             self.ranks.read()
-            if failed(self.ranks.ends.values()):
+            if any(end.failed for end in self.ranks.ends.values()):
                 self._end_by(now_s + FOLLOW_S)
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s

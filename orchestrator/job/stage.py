@@ -26,12 +26,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orchestrator import private, process
-from orchestrator.errors import SiteError, TorusrunError
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
 
 if TYPE_CHECKING:
-    from orchestrator.images.kept import Image
+    from orchestrator.runs.image.recorded import Image
     from orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0

@@ -15,11 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from orchestrator import defect, process, schedulers
-from orchestrator.containers import runtime
-from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.images import kept as image_kept
-from orchestrator.images.kept import Image
+from orchestrator import schedulers
+from orchestrator.base import defect, process
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.json_files import write_text
+from orchestrator.base.states import State
+from orchestrator.images import runtime
 from orchestrator.job import gather, stage
 from orchestrator.job.again import forget_first, settled_end
 from orchestrator.job.daemon import Daemon
@@ -28,19 +29,19 @@ from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, StopReason, verdict
-from orchestrator.placement.mapping import Placement, place
-from orchestrator.plans.attempt import with_former_grid
-from orchestrator.plans.kept import read_attempt
-from orchestrator.plans.order import ordered
-from orchestrator.plans.plan import Plan
-from orchestrator.runs import awaited, claim, ledger
-from orchestrator.runs.claim import Superseded
-from orchestrator.runs.events import CancelRequested, Ended, Started, Unordered
-from orchestrator.runs.files import write_text
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.log_times import Recorder, index_of
-from orchestrator.runs.records import End, for_want_of_room, is_done, no_room
-from orchestrator.states import State
+from orchestrator.network.placement.mapping import Placement, place
+from orchestrator.runs.folder import claim, dependencies, ledger
+from orchestrator.runs.folder.claim import Superseded
+from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Unordered
+from orchestrator.runs.folder.log_times import Recorder, index_of
+from orchestrator.runs.folder.records import End, for_want_of_room, is_done, no_room
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image import recorded as image_kept
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.attempt_plan import with_former_grid
+from orchestrator.runs.plan.host_order import ordered
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_attempt
 
 PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt
@@ -119,7 +120,9 @@ class Supervisor:
         return replace(end, reason=f"{end.reason}; {self.short}")
 
     def _run(self, job: str) -> End:
-        if unmet := awaited.unmet(ledger.events(self.folder.ledger), self.attempt.number):  # some schedulers start it
+        if unmet := dependencies.unmet(
+            ledger.events(self.folder.ledger), self.attempt.number
+        ):  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return End(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {how}")
         try:

@@ -13,10 +13,10 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.base.states import State
 from orchestrator.job.witness import Words
-from orchestrator.placement.mapping import Placement, same_host
-from orchestrator.runs.records import End, Meaning, RankEnd, signal_name
-from orchestrator.states import State
+from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
 from training.counted import all_of
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
@@ -116,11 +116,6 @@ class Evidence:
             return True
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
         return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
-
-
-def failed(ends: Collection[RankEnd]) -> bool:
-    """Whether a rank ended badly without having been told to end."""
-    return any(not end.good and not end.told and not end.stopped for end in ends)
 
 
 def verdict(evidence: Evidence, stop: StopReason | None) -> End:

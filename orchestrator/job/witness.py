@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.launchers import FAMILIES
-from orchestrator.launchers.launcher import Words
-from orchestrator.schedulers.remote import FAILED
+from orchestrator.schedulers.launchers import FAMILIES
+from orchestrator.schedulers.launchers.launcher import Words
+from orchestrator.schedulers.query_on_host import FAILED
 
 __all__ = ["Words", "words"]
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, TypeVar
 
-from orchestrator import private
-from orchestrator.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
+from orchestrator.base import private
+from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
+from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
 from orchestrator.remote.replies import NewOutput
 from orchestrator.remote.session import Lasting, Session
 from orchestrator.remote.values import received
-from orchestrator.terminal.plain import plain, say
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
@@ -114,7 +114,7 @@ def answer(
     kept, name = bool(name), name or secrets.token_hex(12)
     out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
     waits = _waiting(link.host, within_s)
-    code = call(link, ["orchestrator.remote.there.actions"], request, out, err, name, lambda: next(waits))
+    code = call(link, ["orchestrator.remote.login_node.actions"], request, out, err, name, lambda: next(waits))
     if not kept:
         link.ask({"ask": "forget", "call": name})
     said = err.text.strip()

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.attempts.create import written
-from orchestrator.code.freeze import freeze
-from orchestrator.containers import source
-from orchestrator.errors import UserError
-from orchestrator.plans.plan import Plan
+from orchestrator.base.errors import UserError
+from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer
+from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.replies import Missing
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.there import sent
 from orchestrator.remote.values import received
-from orchestrator.runs import provenance
+from orchestrator.runs.attempts.create import written
+from orchestrator.runs.code.freeze import freeze
+from orchestrator.runs.folder import provenance
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import NO_CODE
@@ -65,7 +65,7 @@ def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None
     frozen = freeze(
         planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned), secret=planned.secret_files
     )
-    entries = sent.listing(copy)
+    entries = sent_files.listing(copy)
     files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}
     lacking = received(link.host, Missing, link.ask({"ask": "missing", "sha256s": sorted(files)})[0]).missing
     for sha256 in lacking:
@@ -74,7 +74,7 @@ def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None
         _send(link, sha256, files[sha256])
     record = frozen.record()
     origin = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
-    return sent.as_json(entries, frozen.checksum, origin)
+    return sent_files.as_json(entries, frozen.checksum, origin)
 
 
 def _send(link: Lasting, sha256: str, path: Path) -> None:

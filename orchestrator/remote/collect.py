@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from orchestrator.errors import SiteError
-from orchestrator.private import OTHERS_WRITE, open_regular
+from orchestrator.base.errors import SiteError
+from orchestrator.base.private import OTHERS_WRITE, open_regular
 from orchestrator.remote import asking
-from orchestrator.remote.known import Known
 from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
+from orchestrator.remote.login_node.sent_files import SentEntry
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.replies import Listed
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.there.sent import SentEntry
 from orchestrator.remote.verbs import PATIENCE_S
-from orchestrator.runs.collect import collecting
+from orchestrator.runs.folder.collect import collecting
 from orchestrator.spec.paths import absolute
 
 COPIED_S = 86400.0  # for the copy over there: checkpoints may be large, and the file system slow

@@ -9,26 +9,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
+from orchestrator.base.terminal.plain import plain
 from orchestrator.remote import asking, status
 from orchestrator.remote.asking import Gathered, Gone
-from orchestrator.remote.known import Known
 from orchestrator.remote.links.host import BadAnswer
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.replies import Told
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.values import received
 from orchestrator.remote.verbs import PATIENCE_S
-from orchestrator.screen.detail import Detail
-from orchestrator.terminal.plain import plain
-from orchestrator.watch.follow import aged
-from orchestrator.watch.view import View
+from orchestrator.report.screen.detail import Detail
+from orchestrator.runs.state.follow import aged
+from orchestrator.runs.state.view import View
 
 LOOK_S = 0.25
 WAITS_S = 0.5  # for what is told, before the next question
 LEAVES_S = 3.0  # for a link that answers; else the other side ends by itself
 LONGEST_LINE_BYTES = 16 << 20  # of some thousand nodes
 NOT_YET = "its login node has not answered yet"
-TELLING = "orchestrator.remote.there.telling"
+TELLING = "orchestrator.remote.login_node.watching"
 
 
 class Feed:

@@ -10,8 +10,8 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-from orchestrator import process
-from orchestrator.remote.known import Known
+from orchestrator.base import process
+from orchestrator.remote.remote_runs import Known
 
 
 def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> int:

@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.plans.plan import Plan
 from orchestrator.remote import asking, carried
 from orchestrator.remote.asking import LARGEST_BYTES, Gathered
 from orchestrator.remote.links.host import LoginHost, of
 from orchestrator.remote.replies import Placed
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.verbs import PATIENCE_S
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.load import load
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.remote.there.sent import SentEntry
-from orchestrator.screen.detail import Detail
-from orchestrator.watch.view import View
+from orchestrator.remote.login_node.sent_files import SentEntry
+from orchestrator.report.screen.detail import Detail
+from orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator import process, strangers
-from orchestrator.errors import SiteError
+from orchestrator.base import process, strangers
+from orchestrator.base.errors import SiteError
+from orchestrator.base.terminal.plain import say
 from orchestrator.remote import wheels
 from orchestrator.remote.links import frames
 from orchestrator.remote.links.channel import SILENCE_S, Channel
 from orchestrator.remote.links.connecting import connect
 from orchestrator.remote.links.frames import Frame, Unpacker
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
+from orchestrator.remote.login_node import boot
 from orchestrator.remote.replies import Missing
-from orchestrator.remote.there import boot
 from orchestrator.remote.values import received
-from orchestrator.terminal.plain import say
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"

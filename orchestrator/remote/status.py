@@ -9,14 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from orchestrator.defect import report
-from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.remote import known
-from orchestrator.remote.known import Known
+from orchestrator.base.defect import report
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.states import State
+from orchestrator.remote import remote_runs
 from orchestrator.remote.links.host import LoginHost
-from orchestrator.states import State
-from orchestrator.watch.pace import short
-from orchestrator.watch.view import View
+from orchestrator.remote.remote_runs import Known
+from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.view import View
 
 SILENCE_S = 5.0  # several times what a login takes; other runs wait to be shown
 LONGEST_S = 20.0  # for a login node that shows signs of life, as while its scheduler is slow
@@ -89,10 +89,10 @@ def taken(run: Known, view: View | None, *, keep: bool = True) -> View:
     """A run as its login node shows it, None for one that it does not have. With `keep` it is remembered."""
     if view is None:
         why = "has no run of this name: it was removed, or its submission did not arrive"
-        return unknown(run, f"{run.host.address} {why}; remove {known.file_of(run.run)} to forget it")
+        return unknown(run, f"{run.host.address} {why}; remove {remote_runs.file_of(run.run)} to forget it")
     if keep:
         with contextlib.suppress(SiteError):  # a disk that is full hides no run
-            known.seen(run, view)
+            remote_runs.seen(run, view)
     return view_of(run, view)
 
 

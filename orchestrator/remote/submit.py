@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.attempts.hold import held_plan
-from orchestrator.errors import TorusrunError
-from orchestrator.plans.plan import Plan
-from orchestrator.process import NoAnswer
-from orchestrator.remote import asking, carried, known
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.process import NoAnswer
+from orchestrator.remote import asking, carried, remote_runs
 from orchestrator.remote.asking import Gone
-from orchestrator.remote.known import Known
 from orchestrator.remote.links.host import LoginHost, Unanswered, of
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.replies import Made
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.verbs import PATIENCE_S
+from orchestrator.runs.attempts.make_hold import held_plan
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.load import Loaded, load
 
 
@@ -42,9 +42,9 @@ def submit(
     """
     loaded, host = _loaded(path, site, settings)
     how = {
-        "after": [known.on(host, word) for word in after],
-        "after_any": [known.on(host, word) for word in after_any],
-        "held": known.held_on(host, held),
+        "after": [remote_runs.on(host, word) for word in after],
+        "after_any": [remote_runs.on(host, word) for word in after_any],
+        "held": remote_runs.held_on(host, held),
     }
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host, PATIENCE_S) as link:
         request = carried.request(loaded, planned, settings)
@@ -82,7 +82,7 @@ def _made(link: Lasting, loaded: Loaded, request: dict[str, Any]) -> Known:
     """The run that was asked for. It is known here before it is asked for."""
     host = link.host
     run = Known(request["run"], host, Path(loaded.site_source).stem, time.time())
-    known.keep(run)
+    remote_runs.keep(run)
     try:
         unsure = _ask(link, request).unsure
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def _made(link: Lasting, loaded: Loaded, request: dict[str, Any]) -> Known:
     except Unanswered as error:
         raise NoAnswer(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
     except TorusrunError:
-        known.forget(run.run)
+        remote_runs.forget(run.run)
         raise
     if unsure:
         raise NoAnswer(f"{host.address}: {unsure}")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar, get_args, get_origin
 
+from orchestrator.base.json_files import parsed
+from orchestrator.base.terminal.plain import plain
 from orchestrator.remote.links.host import BadAnswer, LoginHost
-from orchestrator.runs.files import parsed
-from orchestrator.terminal.plain import plain
 
 LARGEST_NUMBER = 1e18
 LARGEST_TIME_S = 1e11  # the year 5138, which every calendar has

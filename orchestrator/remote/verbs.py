@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.errors import UserError
-from orchestrator.remote import known
-from orchestrator.remote.known import Known
+from orchestrator.base.errors import UserError
+from orchestrator.remote import remote_runs
+from orchestrator.remote.remote_runs import Known
 
 PATIENCE_S = 1800.0  # what follows a run there waits as long for a reader
 
 
 def run(word: str, verb: str, options: Sequence[str] = ()) -> int | None:
     """Run `torusrun VERB RUN OPTIONS` where the run is; its exit code. None for a run of this machine."""
-    found = known.find(word)
+    found = remote_runs.find(word)
     return None if found is None else run_there(found, verb, options)
 
 
@@ -22,7 +22,7 @@ def of_one_host(words: Sequence[str]) -> list[Known]:
 
     Raises UserError where the runs are in several places.
     """
-    here, there = known.split(words)
+    here, there = remote_runs.split(words)
     there = there if words else [run for run in there if not run.over]
     if there and (here or len({run.host.address for run in there}) > 1):
         names = ", ".join(sorted({run.host.address for run in there} | ({"this machine"} if here else set())))

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator
-from orchestrator.containers.definitions.image_file import shipped
-from orchestrator.errors import SiteError
-from orchestrator.render.templates import templates
-from orchestrator.version import __version__
+from orchestrator.base.errors import SiteError
+from orchestrator.base.render.templates import templates
+from orchestrator.base.version import __version__
+from orchestrator.images.definitions.image_file import shipped
 
 # What the verbs import on a login node: package, module, oldest version that serves. `rich` draws on terminals alone.
 DEPENDENCIES = (

@@ -1,1 +1,1 @@
-"""The run folder: all that is known of a run. Where other sources disagree, it is believed."""
+"""A run: its folder, its plan, its program, code and image, its state, and the verbs that act on it."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.schedulers.interface import Scheduler
 from training.recipe.near import did_you_mean
 
 # The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
 # docs/add-a-scheduler.md.
 KNOWN = {
-    "slurm": "orchestrator.schedulers.slurm:Slurm",
-    "pbs": "orchestrator.schedulers.pbs:PBS",
-    "gridengine": "orchestrator.schedulers.gridengine:GridEngine",
-    "local": "orchestrator.schedulers.local:Local",
+    "slurm": "orchestrator.schedulers.slurm.scheduler:Slurm",
+    "pbs": "orchestrator.schedulers.pbs.scheduler:PBS",
+    "gridengine": "orchestrator.schedulers.gridengine.scheduler:GridEngine",
+    "local": "orchestrator.schedulers.local.scheduler:Local",
 }
 
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private, proc
-from orchestrator.errors import SiteError
-from orchestrator.process import NoAnswer
-from orchestrator.schedulers import acted
+from orchestrator.base import private, proc
+from orchestrator.base.errors import SiteError
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.states import State, Status
+from orchestrator.schedulers import last_action
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
 
 SCHEMA = 2
 LARGEST_BYTES = 64_000_000
@@ -70,7 +70,7 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
         return Answer(time.time(), {})
     if interval_s <= 0 or client.scheduler.one_machine:
         return Answer(time.time(), client.poll(jobs))
-    place = acted.place(client.scheduler)
+    place = last_action.place(client.scheduler)
     kept = _read(place)
     if not _answers(place, kept, jobs, client, interval_s):
         with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
@@ -79,7 +79,7 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
                 if not client.left_s:
                     return _answer(kept, jobs, f"another process still waits for {client.scheduler.name} to answer")
                 fresh = _holds(place, kept, client, interval_s)
-                kept = _asked(client, kept, [*jobs, *acted.taken_new(place)], fresh=fresh)
+                kept = _asked(client, kept, [*jobs, *last_action.taken_new(place)], fresh=fresh)
                 _write(place, kept)
     return _answer(kept, jobs, kept.failed)
 
@@ -107,7 +107,7 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     """
     if interval_s <= 0 or client.scheduler.one_machine:
         return client.find(token)
-    place = acted.place(client.scheduler)
+    place = last_action.place(client.scheduler)
     with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
         kept = _read(place)
         told_s, found = kept.named.get(token, (0.0, None))
@@ -186,7 +186,7 @@ def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
     A clock that was set back makes what was done seem to lie ahead; that ages nothing.
     """
     now_s = time.time()
-    return 0 <= now_s - asked_s < interval_s and not asked_s <= acted.last_s(place) <= now_s
+    return 0 <= now_s - asked_s < interval_s and not asked_s <= last_action.last_s(place) <= now_s
 
 
 def _read(place: Path) -> Kept:

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from orchestrator import process, schedulers
-from orchestrator.errors import SiteError, UserError
-from orchestrator.process import Finished, NoAnswer
-from orchestrator.schedulers import acted
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.process import Finished, NoAnswer
+from orchestrator.base.states import State, Status
+from orchestrator.schedulers import last_action
 from orchestrator.schedulers.cluster_facts import ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, ssh
 from orchestrator.spec.site import Site
-from orchestrator.states import State, Status
 
 
 def of(site: Site) -> Client:
@@ -65,7 +66,7 @@ class Client:
                     raise NoAnswer(str(error)) from None
                 raise
         finally:
-            acted.note(self.scheduler, job)
+            last_action.note(self.scheduler, job)
         return job
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
@@ -135,7 +136,7 @@ class Client:
         try:
             process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
-            acted.note(self.scheduler)
+            last_action.note(self.scheduler)
 
     @property
     def can_describe(self) -> bool:
@@ -162,7 +163,7 @@ class Client:
 
     @property
     def shell_from_inside(self) -> bool:
-        """Whether the job has to start the program of a shell (orchestrator.shells), and `shell` cannot."""
+        """Whether the job has to start the program of a shell (orchestrator.runs.shells), and `shell` cannot."""
         return self.scheduler.shell_from_inside and not self.by_ssh
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
 
 # Runs one of the scheduler's commands; what it printed. Raises SiteError where it failed or did not answer.
 Ask = Callable[[Sequence[str]], str]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from orchestrator.errors import SiteError, UserError
-from orchestrator.process import Finished
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.process import Finished
+from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.spec.kinds import CONTROL
 from orchestrator.spec.problems import shown
-from orchestrator.states import Status
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.private import UMASK
-from orchestrator.render.environment import Text, render, word
+from orchestrator.base.private import UMASK
+from orchestrator.base.render.environment import Text, render, word
 from orchestrator.schedulers import reference
 from orchestrator.schedulers.interface import Request, Scheduler
 

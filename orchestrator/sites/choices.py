@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.spec.problems import printable
 from training.recipe.near import did_you_mean
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator import schedulers
-from orchestrator.environment import which
-from orchestrator.errors import SiteError, UserError
+from orchestrator.base.environment import which
+from orchestrator.base.errors import SiteError, UserError
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.cluster_facts import ClusterFacts
 

@@ -11,23 +11,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator import private, process
-from orchestrator.api import Run, submit
-from orchestrator.environment import INHERITED, KEPT
-from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.plans.kept import read_attempt
-from orchestrator.plans.request import request
-from orchestrator.runs import index
+from orchestrator.base import private, process
+from orchestrator.base.environment import INHERITED, KEPT
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.states import State
+from orchestrator.runs.attempts.submit import first
+from orchestrator.runs.folder import index
+from orchestrator.runs.handle import Run
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.sites import hello
 from orchestrator.sites.checks.check import Check, failed, warning
+from orchestrator.sites.hello_files import Talk
 from orchestrator.sites.judge import judged
-from orchestrator.sites.talk import Talk
 from orchestrator.spec.load import site_file
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
-from orchestrator.states import State
-from orchestrator.watch.view import View
 
 LIMIT_S = 300.0
 LOOK_S = 0.05
@@ -53,7 +55,7 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
     private.write_bytes(folder / "word", talk.word.encode())
     spec = folder / "doctor.yaml"
     private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
-    run, judgement = submit(spec), list[Check]()
+    run, judgement = Run(first(plan(spec), folder)), list[Check]()
     try:
         _ask(run, site, folder)
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)

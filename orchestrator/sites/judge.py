@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.base.states import State
+from orchestrator.runs.state.view import View
 from orchestrator.sites.checks.check import Check, failed, ok, warning
-from orchestrator.sites.talk import Talk
+from orchestrator.sites.hello_files import Talk
 from orchestrator.spec.site import Site
-from orchestrator.states import State
-from orchestrator.watch.view import View
 from training.counted import counted
 
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0

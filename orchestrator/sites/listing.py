@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.spec.load import SHIPPED, read_text, site_folders
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import process
-from orchestrator.containers.checks import facts
-from orchestrator.containers.checks.answers import MpiLibrary
-from orchestrator.containers.runtime import Runtime, find
-from orchestrator.errors import SiteError
-from orchestrator.render.templates import templates
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
+from orchestrator.base.render.templates import templates
+from orchestrator.images.checks import facts
+from orchestrator.images.checks.answers import MpiLibrary
+from orchestrator.images.runtime import Runtime, find
 
 ASKING_S = 30.0
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")

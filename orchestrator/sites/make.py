@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import private
-from orchestrator.errors import SiteError, UserError
-from orchestrator.runs.files import write_text
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import write_text
 from orchestrator.sites import clusters, detect, machine
 from orchestrator.sites.choices import Choices
 from orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition

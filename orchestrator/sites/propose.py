@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
 from orchestrator.schedulers.interface import clock
 from orchestrator.sites import nodes

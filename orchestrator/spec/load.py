@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.nodes import clipped, compose, keys
 from orchestrator.spec.paths import checked, config_home, exists, expanded, read_bytes

@@ -8,7 +8,7 @@ import re
 import stat
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.spec.kinds import CONTROL
 from orchestrator.spec.problems import shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from training.counted import counted
 
 MOST_TOLD = 30  # mistakes of one file

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import _parse
-from orchestrator.plans.outlook import outlook
-from orchestrator.plans.plan import plan
-from orchestrator.runs import layout
+from orchestrator.cli.main import _parse
+from orchestrator.runs.folder import layout
+from orchestrator.runs.plan.placement_report import outlook
+from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,10 +4,10 @@ import json
 import os
 from pathlib import Path
 
-from orchestrator.attempts.submit import first
-from orchestrator.dryrun.look import dry_run
-from orchestrator.plans.plan import plan
-from orchestrator.watch.follow import follow
+from orchestrator.cli.dryrun.look import dry_run
+from orchestrator.runs.attempts.submit import first
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state.follow import follow
 
 # What a rank sees: its environment, where it is, and the command lines of its wrapper and of the launcher.
 LOOK = """import json, os

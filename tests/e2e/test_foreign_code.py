@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from submitit.core import utils
 
-from orchestrator import process
-from orchestrator.containers.checks import probe
-from orchestrator.containers.definitions import lint, prepare
-from orchestrator.containers.definitions.definition import PYTHON, Variant, render
-from orchestrator.containers.definitions.image_file import find, load
-from orchestrator.schedulers import remote
+from orchestrator.base import process
+from orchestrator.images.checks import probe
+from orchestrator.images.definitions import lint, prepare
+from orchestrator.images.definitions.definition import PYTHON, Variant, render
+from orchestrator.images.definitions.image_file import find, load
+from orchestrator.schedulers import query_on_host
 from tests.e2e.places import ROOT, Local
 
 PACKAGES = ("training", "orchestrator", "submitit")
@@ -47,7 +47,7 @@ def torusrun(tmp_path: Path) -> Path:
     """The command, as pip installs it."""
     command = tmp_path / "bin" / "torusrun"
     command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli import main\nsys.exit(main())\n")
+    command.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n")
     command.chmod(0o755)
     return command
 
@@ -68,7 +68,7 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     wrapper = shared.parent / "client.py"
     wrapper.write_text(
         f"import os, sys\nos.environ['PYTHONPATH'] = {path!r}\n"
-        "from orchestrator.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+        "from orchestrator.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     said = subprocess.run(
         [sys.executable, str(wrapper), "submit", str(spec), *settings, "--wait"],
@@ -109,21 +109,21 @@ def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
 def test_a_module_is_started_without_the_working_directory(shared: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:.:"}
     for safe in ({}, {"PYTHONSAFEPATH": "1"}):
-        said = process.run(process.module(sys.executable, "orchestrator.cli", "version"), timeout_s=30, cwd=shared,
+        said = process.run(process.module(sys.executable, "orchestrator.cli.main", "version"), timeout_s=30, cwd=shared,
                            environment={**environment, **safe})  # fmt: skip
         assert said.exit_code == 0 and said.stdout.startswith("torusrun "), said.stderr
     assert not pwned(shared)
 
 
 def test_files_that_are_started_as_programs_run_nothing_of_the_shared_folder(shared: Path) -> None:
-    for file, arguments in ((remote.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
+    for file, arguments in ((query_on_host.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
         said = process.run([sys.executable, file, *arguments], timeout_s=30, cwd=shared,
                            environment={"PYTHONPATH": f"{ROOT}:.:", "PATH": str(shared)})  # fmt: skip
         assert "'pmix'" in said.stdout or "pbs_tmrsh cannot be run" in said.stderr, said.stderr
     assert not pwned(shared)
 
 
-@pytest.mark.parametrize("file", [remote.__file__, probe.__file__])
+@pytest.mark.parametrize("file", [query_on_host.__file__, probe.__file__])
 def test_no_neighbour_of_such_a_file_has_the_name_of_a_module_of_pythons(file: str) -> None:
     """Python looks into a program's own folder first."""
     assert not {path.stem for path in Path(file).parent.iterdir()} & sys.stdlib_module_names

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.folder import Attempt
-from orchestrator.runs.node_load import NodeLoad
+from orchestrator.runs.folder.node_load import NodeLoad
+from orchestrator.runs.folder.run_folder import Attempt
 from tests.e2e.places import LONG, ROOT, Local, assert_same_bits, metrics, until, wait_for_step
 
 

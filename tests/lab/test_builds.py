@@ -51,7 +51,7 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
     """A fakeroot build owns files as ids of /etc/subuid: one that was killed leaves them, and chmod is refused."""
     make = "mkdir -p left/rootfs/etc/inner && unshare --map-root-user --map-auto chown -R 5:5 left/rootfs/etc"
     assert builder.place.run(["sh", "-c", f"{make} && ! chmod 700 left/rootfs/etc"]).returncode == 0
-    remove = "import pathlib, orchestrator.containers.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    remove = "import pathlib, orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
     said = builder.place.run(["python", "-c", remove])
     assert said.stdout == "True\n" and not (builder.home / "left").exists(), said.stderr
 

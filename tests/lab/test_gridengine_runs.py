@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator import process
+from orchestrator.base import process
+from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.gridengine import GridEngine as Backend
-from orchestrator.states import State
+from orchestrator.schedulers.gridengine.scheduler import GridEngine as Backend
 from tests.e2e.lab_places import GridEngine
 from tests.e2e.places import WAITS, ledger, started, until, wait_for_step
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import schedulers
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
 from tests.unit.hostile import LINES, PRINTABLE

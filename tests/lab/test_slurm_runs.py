@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import process
-from orchestrator.cluster.hostlist import expand, fold
+from orchestrator.base import process
+from orchestrator.base.states import State
+from orchestrator.network.hosts.hostlist import expand, fold
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.slurm import Slurm as Backend
-from orchestrator.states import State
+from orchestrator.schedulers.slurm.scheduler import Slurm as Backend
 from tests.e2e.lab_places import Slurm
 from tests.e2e.places import WAITS, ledger, metrics, until, wait_for_step
 

@@ -82,7 +82,7 @@ def place(slurm_lab: SlurmLab) -> Slurm:
 @pytest.fixture
 def torusrun(place: Slurm) -> str:
     """The command as pip installs it, in the home of the victim."""
-    program = "import sys\nfrom orchestrator.cli import main\nsys.exit(main())\n"
+    program = "import sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n"
     place.put("torusrun", f"#!{place.lab.python}\n{program}")
     place.run(["chmod", "755", "torusrun"])
     return str(place.folder / "torusrun")
@@ -133,7 +133,7 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
     place.put("precious", "kept")
     program = (
         "import sys; from pathlib import Path; from orchestrator.job.stage import copied, place\n"
-        "from orchestrator.containers.definitions.inputs import file_checksum\n"
+        "from orchestrator.images.definitions.inputs import file_checksum\n"
         "print(copied(Path(sys.argv[1]), sys.argv[2], file_checksum(Path(sys.argv[1])), Path('/attempt')).read_text())"
     )
     argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared)]
@@ -220,7 +220,7 @@ def test_a_lock_planted_in_a_cache_truncates_nothing(place: Slurm, stranger: Str
     place.put("precious", "kept")
     stranger.does(f"mkdir -m 777 images; ln -s {place.folder}/precious images/key.lock")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.containers import lock\n"
+        "import sys; from pathlib import Path; from orchestrator.images import lock\n"
         "with lock.held(Path(sys.argv[1])): print('held')"
     )
     said = victim(place, [str(place.lab.python), "-c", program, f"{stranger.shared}/images/key.lock"], place.folder)

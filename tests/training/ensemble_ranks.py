@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.evaluate import evaluate
+from training.evaluation.evaluate import evaluate
 from training.parts import check_alike
 from training.recipe.reading import ConfigError
 

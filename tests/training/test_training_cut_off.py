@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from training.addresses import RendezvousError
 from training.cut_off import PeerLost, cut_off
-from training.rendezvous import NotThere
+from training.meeting.addresses import RendezvousError
+from training.meeting.rendezvous import NotThere
 
 
 @pytest.mark.parametrize(

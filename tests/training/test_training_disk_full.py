@@ -58,7 +58,7 @@ def test_no_checkpoint_fits_at_all(tmp_path: Path) -> None:
 
 
 def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from training.metrics import Metrics
+    from training.reporting.metrics import Metrics
 
     metrics = Metrics(tmp_path / "missing" / "metrics.jsonl", attempt=1)
     metrics.write("step", step=1)
@@ -70,7 +70,7 @@ def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest
 def test_metrics_are_led_nowhere_and_wait_for_nobody(
     tmp_path: Path, put: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.metrics import Metrics
+    from training.reporting.metrics import Metrics
 
     put(tmp_path / "metrics.jsonl")
     Metrics(tmp_path / "metrics.jsonl", attempt=1).write("step", step=1)
@@ -79,7 +79,7 @@ def test_metrics_are_led_nowhere_and_wait_for_nobody(
 
 
 def test_metrics_hold_no_number_that_json_lacks(tmp_path: Path) -> None:
-    from training.metrics import Metrics
+    from training.reporting.metrics import Metrics
 
     Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=float("nan"))
     line = json.loads((tmp_path / "metrics.jsonl").read_text())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.ensemble import Members
+from training.evaluation.ensemble import Members
 from training.optim.sgd import SGD
 
 

@@ -12,7 +12,7 @@ WITHOUT_TORCH = [
     "training",
     "training.config",
     "training.exits",
-    "training.metrics",
+    "training.reporting.metrics",
     "training.checkpoint.manifest",
     "training.data.order",
     "training.data.digits",

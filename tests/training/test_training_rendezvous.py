@@ -22,23 +22,23 @@ def impatient(folder: Path) -> Config:
 
 
 def test_rank_0_names_the_missing(tmp_path: Path) -> None:
-    from training.addresses import RendezvousError
-    from training.rendezvous import join
+    from training.meeting.addresses import RendezvousError
+    from training.meeting.rendezvous import join
 
     with pytest.raises(RendezvousError, match=r"rank 0: ranks 1 did not come within 0\.5 s"):
         join(impatient(tmp_path), Ranks(rank=0, world=2, local=0), "gloo")
 
 
 def test_others_miss_rank_0(tmp_path: Path) -> None:
-    from training.addresses import RendezvousError
-    from training.rendezvous import join
+    from training.meeting.addresses import RendezvousError
+    from training.meeting.rendezvous import join
 
     with pytest.raises(RendezvousError, match=r"rank 1: rank 0 has not written .*rendezvous\.json in 0\.5 s"):
         join(impatient(tmp_path), Ranks(rank=1, world=2, local=1), "gloo")
 
 
 def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
-    from training.addresses import RendezvousError, interface_address
+    from training.meeting.addresses import RendezvousError, interface_address
 
     assert interface_address("lo") == "127.0.0.1"
     with pytest.raises(RendezvousError, match=r"'nope0' has no IPv4 address .* has .*lo"):
@@ -46,7 +46,7 @@ def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
 
 
 def test_the_socket_is_bound_to_one_address() -> None:
-    from training.listener import listen
+    from training.meeting.listener import listen
 
     with listen("lo") as listener:
         assert listener.getsockname()[0] == "127.0.0.1"

@@ -14,12 +14,12 @@ from training_runs import read_lines
 
 from training.collectives import all_reduce
 from training.exits import EXIT_DONE
-from training.mllog import MLLog, hyper_parameters
-from training.problems import Problems
 from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
 from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
-from training.reporter import Reporter
+from training.reporting.mllog import MLLog, hyper_parameters
+from training.reporting.problems import Problems
+from training.reporting.reporter import Reporter
 from training.schedule.phases import Course
 
 

@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from orchestrator.predict.workload import workload
+from orchestrator.network.prediction.workload import workload
 from training.collectives import all_reduce
 from training.models.resnet_digits import build
 from training.sync.gradients import Gradients

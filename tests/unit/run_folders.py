@@ -7,20 +7,21 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator import launchers, private
-from orchestrator.images.kept import Image
+from orchestrator.base import private
+from orchestrator.base.json_files import write_json, write_text
+from orchestrator.base.states import State
 from orchestrator.job.prepare import prepare
-from orchestrator.placement.mapping import place
-from orchestrator.plans.plan import plan as planned
-from orchestrator.runs import index, ledger, provenance
-from orchestrator.runs.events import Ended, Started, Submitted, Submitting
-from orchestrator.runs.files import write_json, write_text
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End, Meaning, RankEnd
-from orchestrator.states import State
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder import index, ledger, provenance
+from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import plan as planned
+from orchestrator.schedulers import launchers
 from training.checkpoint.manifest import MANIFEST, compose, name_of
-from training.metrics import Metrics
 from training.progress import Progress
+from training.reporting.metrics import Metrics
 
 STEPS = 40
 SITE = """scheduler: local

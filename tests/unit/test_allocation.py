@@ -14,26 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.attempts.held import find, misfits
-from orchestrator.attempts.hold import held_plan
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State, Status
 from orchestrator.job import keeper
 from orchestrator.job.keeper import Keeper
-from orchestrator.plans import attempt as attempt_plan
-from orchestrator.plans.kept import read_plan
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.plans.request import request
-from orchestrator.runs import allocation, ledger
-from orchestrator.runs.allocation import AskedOf, KeeperState
-from orchestrator.runs.events import CancelRequested, Started, Submitted, Submitting
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.runs.outcome import resolve
-from orchestrator.runs.records import End
-from orchestrator.schedulers.local import job_id_of
-from orchestrator.states import State, Status
-from orchestrator.watch.in_hold import in_hold, told_by_keeper
-from orchestrator.watch.poll import views
-from orchestrator.watch.view import View, read_record
+from orchestrator.runs.attempts.in_hold import find, misfits
+from orchestrator.runs.attempts.make_hold import held_plan
+from orchestrator.runs.folder import allocation, ledger
+from orchestrator.runs.folder.allocation import AskedOf, KeeperState
+from orchestrator.runs.folder.events import CancelRequested, Started, Submitted, Submitting
+from orchestrator.runs.folder.outcome import resolve
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan import attempt_plan
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.view import View, read_record
+from orchestrator.schedulers.local.scheduler import job_id_of
 from tests.unit.run_folders import make, write_specs
 
 ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'
@@ -205,7 +205,7 @@ def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> N
 
 
 def read_back(made: Plan, folder: Path) -> Plan:
-    from orchestrator.plans.kept import write_attempt
+    from orchestrator.runs.plan.plan_files import write_attempt
 
     run = RunFolder(folder / made.run_id)
     run.attempt(1).folder.mkdir(parents=True)

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator import schedulers
-from orchestrator.cli import main
-from orchestrator.process import Finished, NoAnswer
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Started, Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.schedulers import acted, answers
+from orchestrator.base.process import Finished, NoAnswer
+from orchestrator.base.states import State, Status
+from orchestrator.cli.main import main
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Started, Submitted
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state import poll
+from orchestrator.runs.state.poll import views
+from orchestrator.schedulers import answers, last_action
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.states import State, Status
-from orchestrator.watch import poll
-from orchestrator.watch.poll import views
 
 HOUR_S = 3600.0
 NOT_IN_TIME = "sh did not answer within 0.5 s"
@@ -181,7 +181,7 @@ def test_a_scheduler_that_hangs_is_not_waited_for_and_what_it_said_is_shown_with
     (folder / "records").write_text("7 FAILED\n")
     answers.states(client(folder), ["1", "7"], HOUR_S)
     hang(folder)
-    place = acted.place(Noting(folder))
+    place = last_action.place(Noting(folder))
     place.write_text(place.read_text().replace('"told_s": ', '"told_s": -1e3, "told_s_before": '))
     found = answers.states(brief(folder), ["1", "2", "7", "8"], 1e-6).jobs
     assert found["1"].state is State.UNKNOWN and found["1"].hosts == ("n1",)
@@ -223,7 +223,7 @@ DAMAGE = [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\x
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_answer_is_asked_for_again(damage: bytes, folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
-    acted.place(Noting(folder)).write_bytes(damage)
+    last_action.place(Noting(folder)).write_bytes(damage)
     assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.RUNNING
     assert asked(folder) == ["queue", "queue"]
 
@@ -299,15 +299,15 @@ def test_a_process_that_was_stopped_holds_nobody_up(folder: Path) -> None:
 
 def test_who_does_not_wait_long_does_not_wait_for_another_process_either(folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
-    with held_lock(acted.place(Noting(folder)).with_suffix(".lock")):
+    with held_lock(last_action.place(Noting(folder)).with_suffix(".lock")):
         (status,) = answers.states(brief(folder), ["1"], 1e-6).jobs.values()
     assert re.fullmatch(r"RUNNING as of \d+ s ago: another process still waits for noting to answer", status.reason)
     assert asked(folder) == ["queue"]
 
 
 def test_a_clock_that_was_set_back_makes_nobody_ask_more(folder: Path) -> None:
-    acted.note(Noting(folder))
-    noted = acted.place(Noting(folder)).with_suffix(".acted")
+    last_action.note(Noting(folder))
+    noted = last_action.place(Noting(folder)).with_suffix(".acted")
     noted.write_text(repr(float(noted.read_text()) + HOUR_S))
     for _ in range(3):
         answers.states(client(folder), ["1"], HOUR_S)
@@ -352,7 +352,7 @@ def test_status_does_not_wait_for_a_scheduler_that_hangs(
     folder: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     views([run])
-    acted.note(Noting(folder))
+    last_action.note(Noting(folder))
     hang(folder)
     monkeypatch.setattr(poll, "PATIENCE_S", 0.5)
     assert main(["status", str(run.folder)]) == 0

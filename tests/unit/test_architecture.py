@@ -12,18 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.runs.folder.records import End
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "version", "errors", "states", "proc", "environment", "strangers", "private", "terminal", "process", "defect",
-    "launchers", "spec", "cluster", "cost", "placement", "predict", "recipes", "render", "schedulers", "runs",
-    "code", "shells", "containers", "plans", "programs", "images", "attempts", "job", "dryrun", "watch", "logs",
-    "screen", "remote", "handles", "api", "sites", "commands", "cli",
+    "base", "spec", "network", "schedulers", "images", "runs", "report", "job", "sites", "remote", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",
@@ -55,14 +52,31 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_downwards_only(path: Path) -> None:
-    mine = PACKAGES.index(package(path))
-    for module in imports(path):
-        if module.startswith("orchestrator."):
-            theirs = module.split(".")[1]
-            if theirs in PACKAGES:
-                assert PACKAGES.index(theirs) <= mine, f"{path} imports {module}: {PACKAGES[mine]} lies below {theirs}"
+def test_imports_run_downwards_only() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}: {theirs} is above {package(path)}"
+        for path in FILES
+        for module in imports(path)
+        if module.startswith("orchestrator.")
+        and (theirs := module.split(".")[1]) in PACKAGES
+        and PACKAGES.index(theirs) > PACKAGES.index(package(path))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_parts_of_a_package_import_each_other_in_a_circle() -> None:
+    """A part is a folder in one of the packages, such as runs/plan/."""
+    uses: dict[str, set[str]] = {}
+    for path in FILES:
+        part = path.relative_to(ROOT).parts[:3]
+        if len(path.relative_to(ROOT).parts) > 3:
+            used = {tuple(module.split(".")[:3]) for module in imports(path)}
+            inside = {other for other in used if other[:2] == part[:2] and ROOT.joinpath(*other).is_dir()}
+            uses.setdefault("/".join(part), set()).update("/".join(other) for other in inside - {part})
+    try:
+        tuple(TopologicalSorter(uses).static_order())
+    except CycleError as error:
+        pytest.fail(f"these import each other: {' <- '.join(error.args[1])}")
 
 
 def modules(name: str) -> dict[str, Path]:
@@ -162,7 +176,7 @@ def test_the_orchestrator_never_imports_torch() -> None:
 def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
     """The modules that a verb has imported when it ends, its output going to a pipe."""
     program = (
-        "import sys\nfrom orchestrator.cli import main\n"
+        "import sys\nfrom orchestrator.cli.main import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print('MODULES', *sorted({m.split('.')[0] for m in sys.modules}))"
     )

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cluster.model import Cluster, Link
-from orchestrator.errors import SiteError
-from orchestrator.placement.arrange import arrange, solve
-from orchestrator.placement.bound import cut_bound_s_per_byte
-from orchestrator.placement.fabric import fabric
-from orchestrator.placement.load import loads
-from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import timing
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.model import Cluster, Link
+from orchestrator.network.placement.arrange import arrange, solve
+from orchestrator.network.placement.bound import cut_bound_s_per_byte
+from orchestrator.network.placement.fabric import fabric
+from orchestrator.network.placement.load import loads
+from orchestrator.network.placement.rings import Rings
+from orchestrator.network.placement.timing import timing
 from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
 
 small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)

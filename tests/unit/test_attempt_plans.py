@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import SiteError, UserError
-from orchestrator.plans import kept
-from orchestrator.plans.attempt import AttemptPlan, changes, derive
-from orchestrator.plans.plan import Plan
-from orchestrator.runs.changes import Changes
-from orchestrator.runs.events import Ended, Event, Refused, Started, Submitted, Submitting
-from orchestrator.runs.folder import RunFolder
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import plan_files
+from orchestrator.runs.plan.attempt_plan import AttemptPlan, changes, derive
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
-from orchestrator.states import State
 
 SITE = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4), stop_before_s=60.0)
 RUN = RunSpec("x", "site.yaml", nodes=2, grid=(4, 2), time_s=3600.0, train=Train(batch=64))
@@ -84,16 +84,16 @@ def test_the_plan_of_an_attempt_is_read_as_it_was_written(
     run = RunFolder(tmp_path_factory.mktemp("run"))
     derived = derive(replace(PLAN, folder=run.folder), events, number, now)
     run.attempt(number).folder.mkdir(parents=True)
-    kept.write_attempt(run.attempt(number), derived)
-    assert kept.read_attempt(run, number) == derived
+    plan_files.write_attempt(run.attempt(number), derived)
+    assert plan_files.read_attempt(run, number) == derived
 
 
 def test_changes_that_the_ledger_lost_are_taken_from_the_attempts_plans(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     changed = Changes(time_s=7200.0, exclude=("n7",))
     run.attempt(1).folder.mkdir(parents=True)
-    kept.write_attempt(run.attempt(1), derive(replace(PLAN, folder=run.folder), [], 1, changed))
-    derived = derive(PLAN, kept.history(run, []), 2, Changes())
+    plan_files.write_attempt(run.attempt(1), derive(replace(PLAN, folder=run.folder), [], 1, changed))
+    derived = derive(PLAN, plan_files.history(run, []), 2, Changes())
     assert (derived.plan.run.time_s, derived.exclude) == (7200.0, ("n7",))
 
 
@@ -101,11 +101,11 @@ def test_changes_that_the_ledger_lost_are_taken_from_the_attempts_plans(tmp_path
 def test_a_damaged_plan_of_an_attempt_is_not_believed(damage: dict[str, object], tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
-    kept.write_attempt(run.attempt(1), AttemptPlan(1, PLAN))
+    plan_files.write_attempt(run.attempt(1), AttemptPlan(1, PLAN))
     path = run.attempt(1).plan
     path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
     with pytest.raises(SiteError, match=str(path)):
-        kept.read_attempt(run, 1)
+        plan_files.read_attempt(run, 1)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.attempts import cancel
-from orchestrator.cli import main
-from orchestrator.runs import claim, index, ledger
-from orchestrator.runs.events import CancelRequested, Started, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.runs.attempts import cancel
+from orchestrator.runs.folder import claim, index, ledger
+from orchestrator.runs.folder.events import CancelRequested, Started, Submitting
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 
 
 class Cluster:

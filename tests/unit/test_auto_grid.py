@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.cluster.expected import expected
-from orchestrator.cluster.profile import cluster
-from orchestrator.dryrun.look import dry_run
-from orchestrator.errors import UserError
-from orchestrator.placement.choose import GRADIENT_BYTES, best
-from orchestrator.plans import kept
-from orchestrator.plans.attempt import AttemptPlan, changes, derive, with_former_grid
-from orchestrator.plans.forecast import stood
-from orchestrator.plans.gradient import gradient_of
-from orchestrator.plans.grid import with_expected_grid
-from orchestrator.plans.order import ordered
-from orchestrator.plans.outlook import outlook
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.predict.workload import workload_of
-from orchestrator.runs import ledger, planned
-from orchestrator.runs.changes import Changes
-from orchestrator.runs.events import Event, Started, Submitted, Submitting
-from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import RunFolder
-from orchestrator.screen.report import rows
+from orchestrator.base.errors import UserError
+from orchestrator.base.json_files import write_json
+from orchestrator.cli.dryrun.look import dry_run
+from orchestrator.cli.main import main
+from orchestrator.network.placement.choose import GRADIENT_BYTES, best
+from orchestrator.network.prediction.workload import workload_of
+from orchestrator.report.screen.final_table import rows
+from orchestrator.runs.folder import ledger, shown_plan
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import plan_files
+from orchestrator.runs.plan.attempt_plan import AttemptPlan, changes, derive, with_former_grid
+from orchestrator.runs.plan.auto_grid import with_expected_grid
+from orchestrator.runs.plan.forecast import stood
+from orchestrator.runs.plan.gradient import gradient_of
+from orchestrator.runs.plan.host_order import ordered
+from orchestrator.runs.plan.placement_report import outlook
+from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.runs.state.listing import listing
+from orchestrator.runs.state.poll import views
+from orchestrator.schedulers.expected_hosts import expected
+from orchestrator.schedulers.topology import cluster
 from orchestrator.spec.site import Site
 from orchestrator.spec.topology import Topology
-from orchestrator.watch.listing import listing
-from orchestrator.watch.poll import views
 
 SITE = """scheduler: slurm
 launcher: srun
@@ -218,7 +218,7 @@ def started_run(made: Plan) -> RunFolder:
     run = RunFolder(made.folder)
     run.attempt(1).folder.mkdir(parents=True)
     write_json(run.plan, made.as_json())
-    kept.write_attempt(run.attempt(1), AttemptPlan(1, made))
+    plan_files.write_attempt(run.attempt(1), AttemptPlan(1, made))
     ledger.append(run.ledger, Submitting(1, made.run_id))
     return run
 
@@ -244,12 +244,12 @@ def test_runs_of_former_versions_are_read(run_file: Path) -> None:
         found = json.loads(path.read_text())
         found["spec"]["grid"] = None
         path.write_text(json.dumps(found))
-    shown = planned.read(run.plan)
+    shown = shown_plan.read(run.plan)
     assert shown and (shown.grid, shown.ranks) == ((4, 8), 32)
     (view,) = views([run])
     assert (view.grid, view.grid_reason, view.damaged) == ((4, 8), "", ())
     history = [Started(1, "7", tuple(HOSTS), (4, 8))]
-    assert with_former_grid(derive(kept.read_first(run, 1), history, 2, Changes()), history).grid.dims == (4, 8)
+    assert with_former_grid(derive(plan_files.read_first(run, 1), history, 2, Changes()), history).grid.dims == (4, 8)
 
 
 @pytest.mark.parametrize("grid", [None, "wide", [4], [4, 8, 2], [4, 8, 1, 1], [], [-4, -8], [4, True], {}])

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from orchestrator import api
-from orchestrator.cli import main
-from orchestrator.errors import SiteError
-from orchestrator.handles import RunThere
-from orchestrator.process import NoAnswer
-from orchestrator.remote import asking, collect, known, session, status
+from orchestrator.base.errors import SiteError
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.states import State
+from orchestrator.cli import api
+from orchestrator.cli.main import main
+from orchestrator.remote import asking, collect, remote_runs, session, status
 from orchestrator.remote.feed import Feed
-from orchestrator.remote.known import Known
+from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.replies import Rows
 from orchestrator.remote.session import Lasting, Session
 from orchestrator.remote.values import received, record_of
-from orchestrator.runs.records import End
-from orchestrator.states import State
-from orchestrator.watch.view import View
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
 from tests.unit.far import HERE, Pipe
 from tests.unit.run_folders import make, write_specs
@@ -82,7 +82,7 @@ def saying(content: Any) -> Answer:
 
 def run_at(address: str, name: str = "a-1") -> Known:
     kept = Known(name, LoginHost(address), "far", 1000.0, record_of(View, {**VIEW, "run": name}), 2000.0)
-    known.keep(kept)
+    remote_runs.keep(kept)
     return kept
 
 
@@ -150,13 +150,17 @@ def test_a_view_that_cannot_be_is_not_kept_and_not_read(
     kept = run_at("bad")
     assert main(["status"]) == 0
     said = capsys.readouterr()
-    assert known.runs() == [kept] and "a-1" in said.out and "bad: its answer is not what torusrun sends: " in said.err
-    file = known.file_of("a-1")
+    assert (
+        remote_runs.runs() == [kept]
+        and "a-1" in said.out
+        and "bad: its answer is not what torusrun sends: " in said.err
+    )
+    file = remote_runs.file_of("a-1")
     file.write_text(json.dumps({**json.loads(file.read_text()), "last": {**VIEW, **change}}))
     leads_to(monkeypatch, lambda *_: "")
     assert main(["status"]) == 0 and main(["status", "a-1"]) == 0
     assert capsys.readouterr().out.count("UNKNOWN") == 2
-    assert [run.last for run in known.runs()] == [None]
+    assert [run.last for run in remote_runs.runs()] == [None]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +169,9 @@ def test_a_view_that_cannot_be_is_not_kept_and_not_read(
 def test_a_damaged_file_of_a_run_is_left_out(home: Path, change: dict[str, Any]) -> None:
     run_at("good", "a-2")
     run_at("bad")
-    file = known.file_of("a-1")
+    file = remote_runs.file_of("a-1")
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    assert [run.run for run in known.runs()] == ["a-2"]
+    assert [run.run for run in remote_runs.runs()] == ["a-2"]
 
 
 def test_a_login_node_that_takes_connections_and_never_answers_is_given_up(
@@ -237,7 +241,7 @@ def test_a_submission_that_is_answered_badly_is_not_forgotten(
         leads_to(monkeypatch, saying(wrong))
         with pytest.raises(NoAnswer, match="`torusrun status asked-.*` tells whether it was submitted"):
             api.submit(run_file)
-    assert len(known.runs()) == 3
+    assert len(remote_runs.runs()) == 3
 
 
 def announcing(*entries: dict[str, Any], content: bytes = b"") -> Answer:
@@ -328,7 +332,7 @@ def test_what_a_login_node_tells_cannot_move_the_cursor(home: Path, monkeypatch:
     with Feed([run_at("evil")]) as feed:
         (view,) = [*feed.follow()][-1]
         assert not any(char in json.dumps([view.as_json(), feed.rows(view)]) for char in ("\\u001b", "\\n"))
-    assert view.state is State.COMPLETED and known.find("a-1").last.state is State.COMPLETED
+    assert view.state is State.COMPLETED and remote_runs.find("a-1").last.state is State.COMPLETED
 
 
 @pytest.mark.parametrize("number", ["1", "-1", "x"])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.states import State, Status
 from orchestrator.job.again import forget_first, settled_end
 from orchestrator.job.supervise import recorded
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State, Status
-from orchestrator.watch.view import read_record
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs
 
 TOLD = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)

@@ -99,7 +99,7 @@ def test_the_parts_of_a_job_are_told_by_their_module() -> None:
 
 
 def test_the_states_that_end_a_watch_are_those_that_are_over() -> None:
-    from orchestrator.states import State
+    from orchestrator.base.states import State
 
     assert set(OVER) == {state.value for state in State if state.over}
 

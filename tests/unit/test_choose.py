@@ -6,15 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cost.all_reduce import Backend
-from orchestrator.cost.shapes import shapes
-from orchestrator.placement.arrange import arrange
-from orchestrator.placement.choose import Choice, best, choices
-from orchestrator.placement.timing import timing
-from orchestrator.plans.forecast import forecast_of, stood
-from orchestrator.plans.gradient import backend_of, gradient_of
-from orchestrator.plans.outlook import outlook
-from orchestrator.plans.plan import plan
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.cost.shapes import shapes
+from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.choose import Choice, best, choices
+from orchestrator.network.placement.timing import timing
+from orchestrator.runs.plan.forecast import forecast_of, stood
+from orchestrator.runs.plan.gradient import backend_of, gradient_of
+from orchestrator.runs.plan.placement_report import outlook
+from orchestrator.runs.plan.plan import plan
 from tests.unit.torus_cases import names, racks, shuffled
 
 backends = st.sampled_from(["nccl", "gloo"])

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import process
-from orchestrator.errors import SiteError
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
 from orchestrator.job import rank_program
 from orchestrator.job.rank_program import RankProgram
-from orchestrator.programs.program import Program
-from orchestrator.runs import claim
-from orchestrator.runs.claim import Superseded
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.log_times import Recorder, index_of
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.claim import Superseded
+from orchestrator.runs.folder.log_times import Recorder, index_of
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.program.what_runs import Program
 
 HOLDS = """
 import subprocess, sys, time

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.cli import VERBS, main
+from orchestrator.cli.main import VERBS, main
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -26,7 +26,7 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-"])
 def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
-    command = f'"{sys.executable}" -m orchestrator.cli init mine --scheduler local --yes {stream}'
+    command = f'"{sys.executable}" -m orchestrator.cli.main init mine --scheduler local --yes {stream}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0 and "defect" not in done.stdout + done.stderr, done
     text = (home / ".config" / "torusrun" / "sites" / "mine.yaml").read_text()
@@ -104,7 +104,7 @@ def test_an_unexpected_error_prints_one_line_and_writes_a_report(
     def broken(args: object) -> int:
         raise KeyError("a \x1b[31mkey")
 
-    monkeypatch.setattr("orchestrator.commands.version.run", broken)
+    monkeypatch.setattr("orchestrator.cli.verbs.version.run", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["version"]) == 3
     said = capsys.readouterr().err

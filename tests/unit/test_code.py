@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import private, process
-from orchestrator.code.freeze import checksum_of, freeze
-from orchestrator.code.select import select
-from orchestrator.errors import UserError
+from orchestrator.base import private, process
+from orchestrator.base.errors import UserError
+from orchestrator.runs.code.freeze import checksum_of, freeze
+from orchestrator.runs.code.select import select
 
 
 def git(folder: Path, *words: str) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import private
-from orchestrator.cli import main
-from orchestrator.errors import SiteError, UserError
-from orchestrator.runs.collect import collect
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 from training.checkpoint.manifest import compose
 from training.progress import Progress

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.placement.grid import Grid
-from orchestrator.placement.mapping import place
-from orchestrator.plans.plan import plan
-from orchestrator.programs import command
-from orchestrator.programs.contract import master_environment, ranks_environment
-from orchestrator.programs.program import Program
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import Meaning
+from orchestrator.cli.main import main
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder.records import Meaning
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.program import command
+from orchestrator.runs.program.contract import master_environment, ranks_environment
+from orchestrator.runs.program.what_runs import Program
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cluster.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.cost import double_tree, nccl, regular
-from orchestrator.cost.algorithms import cost_of
-from orchestrator.cost.all_reduce import Backend
-from orchestrator.cost.network import Level, Network
-from orchestrator.cost.shapes import divisors, shapes
-from orchestrator.placement.arrange import arrange
-from orchestrator.placement.choose import best, choices
-from orchestrator.placement.rings import Rings
-from orchestrator.placement.timing import HostsLayout, timing
+from orchestrator.network.cost import double_tree, nccl, regular
+from orchestrator.network.cost.algorithms import cost_of
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.cost.links import Level, Network
+from orchestrator.network.cost.shapes import divisors, shapes
+from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.choose import best, choices
+from orchestrator.network.placement.rings import Rings
+from orchestrator.network.placement.timing import HostsLayout, timing
 from tests.unit.torus_cases import names, racks
 from training.collectives import chunks
 from training.recipe.train import SyncKeys

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.placement.grid import Grid
-from orchestrator.screen.many import Window
+from orchestrator.network.placement.grid import Grid
+from orchestrator.report.screen.many import Window
 from training.counted import all_of, counted
 
 

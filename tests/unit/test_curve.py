@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.screen import curve as module
-from orchestrator.screen.curve import Losses, curve
-from training.metrics import Metrics
+from orchestrator.report.screen import curve as module
+from orchestrator.report.screen.curve import Losses, curve
+from training.reporting.metrics import Metrics
 
 
 def test_a_falling_loss_in_blocks_and_in_ascii() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from orchestrator.base.states import State
 from orchestrator.job.daemon import Daemon
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.runs.folder.records import End
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)
 

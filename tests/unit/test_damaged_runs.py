@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import schedulers
-from orchestrator.cli import VERBS
-from orchestrator.containers.runtime import COMMANDS
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.cli.main import VERBS
+from orchestrator.images.runtime import COMMANDS
+from orchestrator.runs.folder.records import End
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_runs_what_lies_in_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
     program = decoys.with_name("torusrun")
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli import main\nsys.exit(main())\n")
+    program.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n")
     program.chmod(0o755)
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     (home / "site.yaml").write_text(SITE.format(folder=home))

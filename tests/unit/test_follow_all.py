@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended, Started, Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Started, Submitted
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state import follow
+from orchestrator.runs.state.follow import Followed, follow_all
+from orchestrator.runs.state.view import read_record
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
-from orchestrator.watch import follow
-from orchestrator.watch.follow import Followed, follow_all
-from orchestrator.watch.view import read_record
 from tests.unit.run_folders import make, write_specs
-from training.metrics import Metrics
+from training.reporting.metrics import Metrics
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well")
 

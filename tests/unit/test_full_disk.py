@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.attempts import create, submit
+from orchestrator.base.states import State
 from orchestrator.job.supervise import recorded
-from orchestrator.plans import attempt as attempt_plan
-from orchestrator.plans.plan import plan
-from orchestrator.runs.events import Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import RESERVED_BYTES, End
-from orchestrator.states import State
-from orchestrator.watch.poll import views
+from orchestrator.runs.attempts import create, submit
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.records import RESERVED_BYTES, End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import attempt_plan
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state.poll import views
 from tests.unit.run_folders import write_specs
 
 FULL = "the disk that holds the run is full: free space and resume"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SiteError
-from orchestrator.process import Finished
-from orchestrator.schedulers.gridengine import GridEngine
-from orchestrator.states import State
+from orchestrator.base.errors import SiteError
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State
+from orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 ENGINE = GridEngine("labuser")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UserError
-from orchestrator.schedulers.gridengine import GridEngine
+from orchestrator.base.errors import UserError
+from orchestrator.schedulers.gridengine.scheduler import GridEngine
 from orchestrator.schedulers.interface import Request
 
 ENGINE = GridEngine("labuser")

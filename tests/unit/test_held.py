@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended, Started, Submitted, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State, Status
-from orchestrator.watch.held import held
-from orchestrator.watch.view import read_record
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.never_starts import held
+from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs
 
 FAILED = End(State.FAILED, "rank 1 was killed")

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator import api
-from orchestrator.errors import TorusrunError
-from orchestrator.handles import RunThere
-from orchestrator.plans.plan import plan
-from orchestrator.remote import feed, known, of_file, session, status, verbs
-from orchestrator.remote.known import Known
+from orchestrator.base.errors import TorusrunError
+from orchestrator.cli import api
+from orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
+from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import LinkLost, LoginHost
-from orchestrator.screen import many, one
-from orchestrator.screen.detail import Detail
-from orchestrator.watch import listing
-from orchestrator.watch.view import View
+from orchestrator.remote.remote_runs import Known
+from orchestrator.report.screen import many, one
+from orchestrator.report.screen.detail import Detail
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state import listing
+from orchestrator.runs.state.view import View
 from tests.unit.bad_node import Replay, frame, wrote
 from tests.unit.far import HERE
 from tests.unit.test_bad_login_nodes import FILE, Clock, clock  # noqa: F401
@@ -160,7 +160,7 @@ def test_a_result_that_can_be_shown_or_one_error_in_words(
     monkeypatch.setattr(session, "connect", hostile.connect)
     monkeypatch.setattr(feed, "LOOK_S", 0.001)
     monkeypatch.setattr(feed.Feed, "rest_s", 0.001)
-    known.keep(run := Known("a-1", HERE, "far", 1000.0))
+    remote_runs.keep(run := Known("a-1", HERE, "far", 1000.0))
     try:
         CALLS[call](run, run_file)
     except TorusrunError as error:
@@ -168,7 +168,7 @@ def test_a_result_that_can_be_shown_or_one_error_in_words(
     shutil.rmtree(run_file.parent / "out", ignore_errors=True)
     assert sum(link.read_bytes for link in hostile.links) < MOST_BYTES
     assert not list(run_file.parent.glob(".torusrun-*"))
-    for kept in known.runs():
+    for kept in remote_runs.runs():
         if kept.last:
             shown(status.unknown(kept, "it did not answer"))
-        known.forget(kept.run)
+        remote_runs.forget(kept.run)

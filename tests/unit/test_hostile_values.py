@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
-from orchestrator.attempts import script as scripts
-from orchestrator.containers.definitions import image_file, lint
-from orchestrator.containers.definitions.definition import Variant, render
-from orchestrator.containers.definitions.image_file import ImageFile
-from orchestrator.errors import UserError
-from orchestrator.plans.attempt import AttemptPlan
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.plans.request import request
-from orchestrator.runs.folder import RunFolder
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions import image_file, lint
+from orchestrator.images.definitions.definition import Variant, render
+from orchestrator.images.definitions.image_file import ImageFile
+from orchestrator.runs.attempts import script as scripts
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from tests.unit import hostile

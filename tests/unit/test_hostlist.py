@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cluster.hostlist import expand, fold
-from orchestrator.commands import asked
-from orchestrator.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.cli.verbs import shared_arguments
+from orchestrator.network.hosts.hostlist import expand, fold
 
 hosts = st.from_regex(r"[a-z]{0,3}[0-9]{1,4}[a-z.-]{0,3}|[a-z]{1,5}", fullmatch=True)
 runs = st.tuples(st.sampled_from(["n", "g", "r1-n"]), st.integers(0, 2000), st.integers(1, 40), st.integers(1, 5)).map(
@@ -94,7 +94,7 @@ def test_several_brackets_and_text_after_them() -> None:
 def test_an_error_in_a_file_of_hosts_names_the_line(content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_bytes(content)
     with pytest.raises(UserError, match=re.escape(f"--hosts {tmp_path}/hosts")) as told:
-        asked.hosts(f"{tmp_path}/hosts")
+        shared_arguments.hosts(f"{tmp_path}/hosts")
     assert says in str(told.value)
 
 
@@ -103,12 +103,12 @@ def test_a_file_of_hosts_that_cannot_be_read(name: str, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with pytest.raises(UserError):
-        asked.hosts(name)
+        shared_arguments.hosts(name)
 
 
 def test_hosts_may_come_from_a_pipe(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"n[1-3]\n")
     os.close(theirs)
-    assert asked.hosts(f"/dev/fd/{ours}") == ["n1", "n2", "n3"]
+    assert shared_arguments.hosts(f"/dev/fd/{ours}") == ["n1", "n2", "n3"]
     os.close(ours)

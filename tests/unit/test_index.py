@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.runs import index, ledger
-from orchestrator.runs.events import Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.watch.poll import unasked
-from orchestrator.watch.view import read_record
+from orchestrator.base.errors import UserError
+from orchestrator.cli.main import main
+from orchestrator.runs.folder import index, ledger
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.poll import unasked
+from orchestrator.runs.state.view import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import launchers, schedulers
-from orchestrator.errors import SiteError
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError
 from orchestrator.job import launch
 from orchestrator.job.rank import identity
 from orchestrator.job.witness import words
-from orchestrator.launchers.launcher import Launch
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.schedulers import launchers
+from orchestrator.schedulers.launchers.launcher import Launch
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
 MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"

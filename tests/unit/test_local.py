@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import process
-from orchestrator.errors import SiteError
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
+from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.local import Local, found, job_id_of
-from orchestrator.states import State
+from orchestrator.schedulers.local.scheduler import Local, found, job_id_of
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))
 

@@ -20,7 +20,7 @@ from tests.unit.ssh_server import SshServer
 from tests.unit.terminals import Terminal
 
 LOG_IN = (
-    "import sys; from orchestrator.errors import SiteError; from orchestrator.remote.links.host import LoginHost\n"
+    "import sys; from orchestrator.base.errors import SiteError; from orchestrator.remote.links.host import LoginHost\n"
     "from orchestrator.remote.links.through_fabric import ThroughFabric\n"
     "try: ThroughFabric(LoginHost(sys.argv[1]), 'true').close(); print('logged in')\n"
     "except SiteError as error: print(type(error).__name__, error)\n"

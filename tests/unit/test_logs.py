@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.logs.files import logs
-from orchestrator.logs.reading import Filter, Reading
-from orchestrator.logs.source import BLOCK_BYTES, FollowedFile
-from orchestrator.logs.tail import newest_line, tail
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State, Status
+from orchestrator.cli.main import main
+from orchestrator.report.logs.files import logs
+from orchestrator.report.logs.reading import Filter, Reading
+from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
+from orchestrator.report.logs.tail import newest_line, tail
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Submitted
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
 from tests.unit.run_folders import make, write_specs
 
 Said = pytest.CaptureFixture[str]

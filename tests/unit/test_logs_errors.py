@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.logs.failures import MOST_BLOCKS, MOST_LINES
-from orchestrator.logs.failures import tracebacks as tracebacks_of
-from orchestrator.logs.source import LogLine
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End, Meaning, RankEnd
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
+from orchestrator.report.logs.failures import tracebacks as tracebacks_of
+from orchestrator.report.logs.source import LogLine
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 
 CHAINED = """

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli import main
-from orchestrator.logs.merge import in_order
-from orchestrator.logs.reading import Filter, Reading
-from orchestrator.logs.source import LogLine
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Ended, Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.log_times import index_of
-from orchestrator.runs.records import End, RankEnd
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.report.logs.merge import in_order
+from orchestrator.report.logs.reading import Filter, Reading
+from orchestrator.report.logs.source import LogLine
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Submitted
+from orchestrator.runs.folder.log_times import index_of
+from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 
 Said = pytest.CaptureFixture[str]
@@ -105,7 +105,7 @@ def test_who_follows_loses_no_line_of_an_attempt_that_the_next_one_replaces(
         ledger.append(run.ledger, Submitted(2, job="999999999.2", scheduler="local"))
         yield
 
-    monkeypatch.setattr("orchestrator.logs.reading.follow", looks)
+    monkeypatch.setattr("orchestrator.report.logs.reading.follow", looks)
     lines = [str(line) for line in Reading(timed, Filter(0)).lines(until_over=True)]
     assert lines == ["first 0", "second 0", "#2 again", "#1 the last words"]
 

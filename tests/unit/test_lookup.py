@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.process import Finished
-from orchestrator.runs import ledger
-from orchestrator.runs.events import Submitted, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.schedulers.gridengine import GridEngine
-from orchestrator.states import State
-from orchestrator.watch.poll import views
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Submitted, Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.poll import views
+from orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 PLAN = """{{"schema": 1, "run": "{run}", "grid": [1, 1], "ranks": 1, "ranks_per_node": 1, "python": "python3",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.plans import measured
-from orchestrator.predict.constants import number, table
-from orchestrator.runs.folder import RunFolder
+from orchestrator.base.errors import UserError
+from orchestrator.cli.main import main
+from orchestrator.network.prediction.constants import number, table
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import measurements
 from orchestrator.spec.load import load, load_site, measured_place
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
@@ -55,14 +55,14 @@ def run_that_measured(tmp_path: Path, written: list[dict[str, Any]]) -> RunFolde
 
 
 def test_the_constants_are_fitted_to_the_newest_attempt(tmp_path: Path) -> None:
-    found = measured.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
+    found = measurements.of(run_that_measured(tmp_path, [*rows(1, slower=3.0), *rows(2)]))
     assert found.step_us == pytest.approx(STEP_S * 1e6) and found.image_us == pytest.approx(IMAGE_S * 1e6)
     for fit in found.links:
         assert (fit.alpha_s, fit.beta_s_per_byte) == (pytest.approx(ALPHA_S), pytest.approx(BETA_S))
 
 
 def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_file: Path) -> None:
-    place, _ = measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    place, _ = measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     site = load(run_file).site
     assert site.node.inter_node_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.inter_node_latency_us == 200.0
     assert site.node.intra_node_bytes_per_s == pytest.approx(1 / BETA_S)
@@ -82,7 +82,7 @@ def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path)
 def test_predict_and_plan_use_the_measured_values(
     tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measured.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     assert main(["predict", str(run_file), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["forward_s"] + said["backward_s"] + said["fixed_s"] == pytest.approx(STEP_S + 16 * IMAGE_S)
@@ -99,7 +99,7 @@ def test_predict_and_plan_use_the_measured_values(
 )
 def test_an_incomplete_measurement_is_refused(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        measured.of(run_that_measured(tmp_path, written))
+        measurements.of(run_that_measured(tmp_path, written))
 
 
 @pytest.mark.parametrize("name", ["abci-v", "abci-a", "abci-h", "slurm-v100"])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import dry_run
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.plans import named_files
-from orchestrator.plans.plan import plan
+from orchestrator.base.errors import UserError
+from orchestrator.cli.api import dry_run
+from orchestrator.cli.main import main
+from orchestrator.runs.plan import named_files
+from orchestrator.runs.plan.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/runs\n{more}"
 DATA = "train: {model: resnet18, data: {name: imagefolder, options: {root: ROOT}}}"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.plans import fits_mpi
-from orchestrator.plans.plan import plan
+from orchestrator.cli.main import main
+from orchestrator.runs.plan import fits_mpi
+from orchestrator.runs.plan.plan import plan
 
 RUN = "name: x\nsite: site.yaml\ncommand: {command}\n"
 SITE = "scheduler: local\nlauncher: {launcher}\nnode: {{ranks: {ranks}}}\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli import VERBS
+from orchestrator.cli.main import VERBS
 from orchestrator.spec.run import RunSpec
 from training.recipe.key import key_of
 from training.recipe.near import did_you_mean, edits, nearest

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.job.network import HEAD_BYTES, NetworkWatch, chosen
+from orchestrator.base.states import State, Status
+from orchestrator.job.nccl_network import HEAD_BYTES, NetworkWatch, chosen
 from orchestrator.job.rank import told_network
-from orchestrator.runs import ledger
-from orchestrator.runs.events import NetworkChosen, Started, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.states import State, Status
-from orchestrator.watch.view import read_record
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import NetworkChosen, Started, Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.view import read_record
 
 # NVIDIA/nccl issue 676, NCCL 2.11.4.
 SOCKET = """gpu01:124172:124172 [0] NCCL INFO Bootstrap : Using enp225s0f1:10.10.10.2<0>

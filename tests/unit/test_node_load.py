@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import SiteError
-from orchestrator.job.load import cores, gpus, memory, monitor, network
+from orchestrator.base.errors import SiteError
+from orchestrator.job.load import cores, gpus, interfaces, memory, monitor
 from orchestrator.job.load.monitor import Monitor, Watched
-from orchestrator.job.load.told import StepsTold
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps, read_or_none
+from orchestrator.job.load.step_times import StepsTold
+from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps, read_or_none
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.e2e.places import until
-from training import step_times
-from training.step_times import StepTimes
+from training.reporting import step_times
+from training.reporting.step_times import StepTimes
 
 RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
@@ -80,13 +80,13 @@ def test_memory_of_groups_that_are_mounted_from_within(node: Path) -> None:
 
 
 def test_the_network_that_a_job_uses(node: Path) -> None:
-    known = network.counters("lo", (), node)
+    known = interfaces.counters("lo", (), node)
     assert list(known) == ["lo"] and known["lo"][0] == known["lo"][1] > 10_000_000_000
-    assert list(network.counters(None, (), node)) == ["eth0"], "the interface of the default route"
+    assert list(interfaces.counters(None, (), node)) == ["eth0"], "the interface of the default route"
     (node / "proc/net/route").write_text("Iface\tDestination\n")
-    assert network.counters(None, (), node) == {}
+    assert interfaces.counters(None, (), node) == {}
     (node / "sys/class/net/eth0/device").mkdir(parents=True)
-    assert list(network.counters(None, (), node)) == ["eth0"], "the card"
+    assert list(interfaces.counters(None, (), node)) == ["eth0"], "the card"
 
 
 def test_infiniband_counts_words_and_replaces_ip_over_it(node: Path) -> None:
@@ -95,16 +95,16 @@ def test_infiniband_counts_words_and_replaces_ip_over_it(node: Path) -> None:
         counters.mkdir(parents=True)
         (counters / "port_rcv_data").write_text("1000\n")
         (counters / "port_xmit_data").write_text("10\n")
-    assert network.infiniband([], node) == {"mlx5_0": (4000, 40), "mlx5_0:2": (4000, 40), "mlx5_1": (4000, 40)}
-    assert list(network.counters("eth0", ["mlx5_1"], node)) == ["eth0", "mlx5_1"]
+    assert interfaces.infiniband([], node) == {"mlx5_0": (4000, 40), "mlx5_0:2": (4000, 40), "mlx5_1": (4000, 40)}
+    assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["eth0", "mlx5_1"]
     (node / "sys/class/net/eth0").mkdir(parents=True)
     (node / "sys/class/net/eth0/type").write_text("32\n")
-    assert list(network.counters("eth0", ["mlx5_1"], node)) == ["mlx5_1"]
+    assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["mlx5_1"]
 
 
 def test_rates_of_counters_and_none_of_one_that_began_again() -> None:
     before, now = {"a": (0, 100), "b": (50, 50)}, {"a": (1000, 300), "b": (0, 60), "c": (1, 1)}
-    assert network.rates(before, now, 2.0) == [NetworkLoad("a", 500, 100)]
+    assert interfaces.rates(before, now, 2.0) == [NetworkLoad("a", 500, 100)]
 
 
 def test_gpus_as_nvidia_smi_tells_of_them() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.runs.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from orchestrator.runs.outcome import resolve
-from orchestrator.runs.records import End
-from orchestrator.states import State, Status
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.outcome import resolve
+from orchestrator.runs.folder.records import End
 
 NOW_S = 1000.0
 SUBMITTED = Submitted(1, "7", time_s=1.0)

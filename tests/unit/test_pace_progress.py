@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.watch.pace import step_s
-from orchestrator.watch.progress import progress
+from orchestrator.runs.state.pace import step_s
+from orchestrator.runs.state.progress import progress
 
 NOW_S = 10_000.0
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import process
-from orchestrator.errors import SiteError
-from orchestrator.process import Finished
-from orchestrator.runs.events import Submitted
-from orchestrator.runs.outcome import RESUME, resolve
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.events import Submitted
+from orchestrator.runs.folder.outcome import RESUME, resolve
 from orchestrator.schedulers import client
-from orchestrator.schedulers.pbs import PBS
-from orchestrator.states import State, Status
+from orchestrator.schedulers.pbs.scheduler import PBS
 
 RECORDED = Path(__file__).parent / "recorded" / "openpbs"
 

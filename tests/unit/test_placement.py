@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.cluster.hostlist import expand
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
 from orchestrator.job.rank import fabric
-from orchestrator.placement.files import hostfile
-from orchestrator.placement.grid import Grid, asked
-from orchestrator.placement.mapping import Placement, misplaced, place
+from orchestrator.network.hosts.hostlist import expand
+from orchestrator.network.placement.grid import Grid, asked
+from orchestrator.network.placement.mapping import Placement, misplaced, place
+from orchestrator.network.placement.placement_file import hostfile
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
 

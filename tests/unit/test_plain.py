@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
-from orchestrator.terminal.plain import plain
+from orchestrator.base.states import State
+from orchestrator.base.terminal.plain import plain
+from orchestrator.cli.main import main
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_watch import FOLLOW
 

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator import process
-from orchestrator.cli import main
-from orchestrator.errors import SiteError
-from orchestrator.plans.order import ordered
-from orchestrator.plans.plan import plan
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
+from orchestrator.cli.main import main
+from orchestrator.runs.plan.host_order import ordered
+from orchestrator.runs.plan.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

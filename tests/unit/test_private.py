@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator import private, strangers
-from orchestrator.errors import SiteError
+from orchestrator.base import private, strangers
+from orchestrator.base.errors import SiteError
 
 STRANGER = 4321
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import proc, process
-from orchestrator.environment import clean_environment, which
-from orchestrator.errors import SiteError
+from orchestrator.base import proc, process
+from orchestrator.base.environment import clean_environment, which
+from orchestrator.base.errors import SiteError
 
 
 def test_a_program_that_does_not_end_is_given_up() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import SiteError
-from orchestrator.runs import metrics
-from orchestrator.runs.files import LARGEST_BYTES, read_json, read_object
-from orchestrator.runs.records import End, RankEnd
-from orchestrator.states import State
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import LARGEST_BYTES, read_json, read_object
+from orchestrator.base.states import State
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.records import End, RankEnd
 
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {

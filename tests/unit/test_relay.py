@@ -7,11 +7,11 @@ import pytest
 
 from orchestrator.job import gather, relay
 from orchestrator.job.relay import Relay
-from orchestrator.programs.program import MetricsSource, Program
-from orchestrator.runs import metrics
-from orchestrator.runs.folder import Attempt, RunFolder
-from orchestrator.screen.curve import Losses
-from orchestrator.watch.progress import progress
+from orchestrator.report.screen.curve import Losses
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.program.what_runs import MetricsSource, Program
+from orchestrator.runs.state.progress import progress
 
 
 @pytest.fixture

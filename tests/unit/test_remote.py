@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import SiteError, UserError
-from orchestrator.remote import asking, known, session, status, wheels
-from orchestrator.remote.known import Known
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.remote import asking, remote_runs, session, status, wheels
 from orchestrator.remote.links import connecting
 from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
+from orchestrator.remote.login_node import sent_files, store
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.there import sent, store
 from orchestrator.remote.values import record_of
-from orchestrator.states import State
-from orchestrator.watch.view import View
+from orchestrator.runs.state.view import View
 from tests.unit.far import HERE, Pipe
 
 
@@ -140,7 +140,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     content = os.urandom(1000)
     (home / "file").write_bytes(content)
-    sha256 = sent.checksum(home / "file")
+    sha256 = sent_files.checksum(home / "file")
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again
@@ -153,7 +153,7 @@ def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
 
 
 def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Path) -> None:
-    from orchestrator.code.freeze import freeze
+    from orchestrator.runs.code.freeze import freeze
 
     code = tmp_path / "code"
     (code / "empty").mkdir(parents=True)
@@ -161,18 +161,20 @@ def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Pat
     (code / "run me.sh").chmod(0o755)
     (code / "link").symlink_to("run me.sh")
     frozen = freeze(code, tmp_path / "copy")
-    entries = sent.listing(tmp_path / "copy")
+    entries = sent_files.listing(tmp_path / "copy")
     for entry in entries:
         if entry.kind == "file":
             store.keep(entry.sha256, 0, True, (tmp_path / "copy" / entry.name).read_bytes())
-    made = sent.assemble(sent.as_json(entries, frozen.checksum, {}), home / "there")
-    assert [(e.name, e.kind, e.sha256) for e in sent.listing(made)] == [(e.name, e.kind, e.sha256) for e in entries]
+    made = sent_files.assemble(sent_files.as_json(entries, frozen.checksum, {}), home / "there")
+    assert [(e.name, e.kind, e.sha256) for e in sent_files.listing(made)] == [
+        (e.name, e.kind, e.sha256) for e in entries
+    ]
     assert os.access(made / "run me.sh", os.X_OK)
     with pytest.raises(SiteError, match="damaged"):
-        sent.assemble(sent.as_json(entries[:-1], frozen.checksum, {}), home / "there")
-    outside = sent.SentEntry("../outside", "folder", 0o700)
+        sent_files.assemble(sent_files.as_json(entries[:-1], frozen.checksum, {}), home / "there")
+    outside = sent_files.SentEntry("../outside", "folder", 0o700)
     with pytest.raises(SiteError, match="not below"):
-        sent.assemble(sent.as_json([outside], frozen.checksum, {}), home / "there")
+        sent_files.assemble(sent_files.as_json([outside], frozen.checksum, {}), home / "there")
 
 
 def run_of(name: str, submitted_s: float = 1000.0, **changes: object) -> Known:
@@ -207,18 +209,22 @@ def test_an_unreachable_host_makes_its_runs_unknown_with_what_was_known_last(
 
 
 def test_words_find_runs_here_and_there(home: Path) -> None:
-    assert known.find("last") is None and known.split(["x*"]) == (["x*"], [])
+    assert remote_runs.find("last") is None and remote_runs.split(["x*"]) == (["x*"], [])
     for name, submitted_s in (("a-1", 1.0), ("a-2", 2.0), ("b-1", 3.0)):
-        known.keep(run_of(name, submitted_s))
-    assert known.find("last").run == "b-1" and known.find("a-1").run == "a-1" and known.find("b").run == "b-1"
-    assert known.find("z") is None and known.find("./a-1") is None
+        remote_runs.keep(run_of(name, submitted_s))
+    assert (
+        remote_runs.find("last").run == "b-1"
+        and remote_runs.find("a-1").run == "a-1"
+        and remote_runs.find("b").run == "b-1"
+    )
+    assert remote_runs.find("z") is None and remote_runs.find("./a-1") is None
     with pytest.raises(UserError, match="2 runs: a-1, a-2"):
-        known.find("a")
-    here, there = known.split(["a*", "local-1"])
+        remote_runs.find("a")
+    here, there = remote_runs.split(["a*", "local-1"])
     assert here == ["local-1"] and [run.run for run in there] == ["a-1", "a-2"]
-    assert [run.run for run in known.split([])[1]] == ["a-1", "a-2", "b-1"]
-    (known.place() / "a-1.json").write_text("{")
-    assert known.find("a").run == "a-2", "a damaged record is left out"
+    assert [run.run for run in remote_runs.split([])[1]] == ["a-1", "a-2", "b-1"]
+    (remote_runs.place() / "a-1.json").write_text("{")
+    assert remote_runs.find("a").run == "a-2", "a damaged record is left out"
 
 
 def test_the_fixed_command_means_the_same_in_every_shell() -> None:
@@ -239,7 +245,9 @@ def test_ssh_is_used_where_its_configuration_shares_connections(
 
 
 def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
-    probe = "import sys; from orchestrator.cli import main; main(['status']); print(json.dumps(sorted(sys.modules)))"
+    probe = (
+        "import sys; from orchestrator.cli.main import main; main(['status']); print(json.dumps(sorted(sys.modules)))"
+    )
     out = subprocess.run(
         [sys.executable, "-c", f"import json; {probe}"], capture_output=True, text=True, check=True
     ).stdout.splitlines()[-1]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import api
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.remote import known
-from orchestrator.remote.known import Known
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State
+from orchestrator.cli import api
+from orchestrator.cli.main import main
+from orchestrator.remote import remote_runs
 from orchestrator.remote.links.host import LoginHost
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.remote.remote_runs import Known
+from orchestrator.runs.folder.records import End
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 
@@ -47,7 +47,7 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert f"Files in the run folder, {far}/torusrun/runs/asked-" in said.out
     assert f"Code, copied from {run_file.parent}\n" in said.out and "A=" in said.out
     assert "/calls/" not in said.out + said.err
-    assert not (far / "torusrun").exists() and not known.runs(), "nothing is submitted"
+    assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
     assert not list((far / ".local/state/torusrun/calls").iterdir())
     assert main(["submit", str(run_file), "--print-script", "--set", "code_limit=1B"]) == 2
     assert "code_limit" in capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_a_submission_without_an_answer_over_there_names_the_run(
     (far / ".profile").write_text("PATH=$HOME/bin:$PATH\n")
     (run_file.parent / "site.yaml").write_text(SITE.replace("local", "slurm").replace("spawn", "srun"))
     assert main(["submit", str(run_file)]) == 3
-    written, (run,) = capsys.readouterr(), known.runs()
+    written, (run,) = capsys.readouterr(), remote_runs.runs()
     assert written.out == f"{run.run}\n" and (far / "torusrun/runs" / run.run).is_dir()
     assert "timed out" in written.err and written.err.count(f"`torusrun status {run.run}`") == 1
 
@@ -81,14 +81,14 @@ def test_a_submission_without_an_answer_over_there_names_the_run(
 def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) -> None:
     make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     for name, host in (("far-1", HERE), ("else-1", OTHER)):
-        known.keep(Known(name, host, "site", 1000.0))
-    assert known.on(HERE, "far") == "far-1" and known.on(HERE, "made-there-by-hand") == "made-there-by-hand"
+        remote_runs.keep(Known(name, host, "site", 1000.0))
+    assert remote_runs.on(HERE, "far") == "far-1" and remote_runs.on(HERE, "made-there-by-hand") == "made-there-by-hand"
     for word, place in (("else", OTHER.address), ("made", "this machine"), ("last", "this machine")):
         with pytest.raises(UserError, match=f"is a run of {place}, and this one goes to {HERE.address}"):
-            known.on(HERE, word)
-    assert [known.held_on(HERE, word) for word in ("", "last", "far", "new")] == ["", "last", "far", "new"]
+            remote_runs.on(HERE, word)
+    assert [remote_runs.held_on(HERE, word) for word in ("", "last", "far", "new")] == ["", "last", "far", "new"]
     with pytest.raises(UserError, match="else-1 is a run of nobody@elsewhere"):
-        known.held_on(HERE, "else")
+        remote_runs.held_on(HERE, "else")
 
 
 def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.remote import known
-from orchestrator.remote.known import Known
+from orchestrator.base.states import State
+from orchestrator.remote import remote_runs
+from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.values import record_of
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.schedulers.local import job_id_of
-from orchestrator.screen.detail import Detail
-from orchestrator.states import State
+from orchestrator.report.screen.detail import Detail
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.schedulers.local.scheduler import job_id_of
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
@@ -49,7 +49,7 @@ def running(far: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
             run = make(
                 write_specs(far / name), End(State.FAILED, ""), job_id_of(Path(f"/proc/{at_work.pid}/stat").read_text())
             )
-        known.keep(Known(run.run_id, HERE, "far", 1000.0 + len(made)))
+        remote_runs.keep(Known(run.run_id, HERE, "far", 1000.0 + len(made)))
         run.attempt(1).end.unlink()
         run.ledger.write_text("".join(run.ledger.read_text().splitlines(keepends=True)[:3]))
         made.append(run)
@@ -77,7 +77,7 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
         ends(running)
         assert terminal.ended() == 0 and terminal.restored
     assert "state        COMPLETED: all 4 ranks ended well" in bare(terminal.written)
-    assert known.find("last").last.state is State.COMPLETED, "the state is remembered"
+    assert remote_runs.find("last").last.state is State.COMPLETED, "the state is remembered"
 
 
 @pytest.mark.parametrize(("leave", "code"), [("q", 1), ("\x03", 130)], ids=["q", "ctrl-C"])

@@ -11,12 +11,12 @@ import jinja2
 import pytest
 
 from orchestrator import schedulers
-from orchestrator.attempts import script as scripts
-from orchestrator.plans.attempt import AttemptPlan
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.plans.request import request
-from orchestrator.render.environment import render, templates, word
-from orchestrator.runs.folder import RunFolder
+from orchestrator.base.render.environment import render, templates, word
+from orchestrator.runs.attempts import script as scripts
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.site import Site

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.runs import index, ledger, settled
-from orchestrator.runs.events import Submitted, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
-from orchestrator.watch import poll, selection
-from orchestrator.watch.poll import views
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder.events import Submitted, Submitting
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state import poll, selection
+from orchestrator.runs.state.poll import views
 from tests.unit.run_folders import make, write_specs
 
 

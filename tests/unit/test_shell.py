@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
-from orchestrator.cli import _parse, main
-from orchestrator.errors import SiteError
-from orchestrator.job.beside import beside
-from orchestrator.runs.allocation import KeeperState
-from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import write_json
+from orchestrator.base.states import State
+from orchestrator.cli.main import _parse, main
+from orchestrator.job.beside_rank import beside
+from orchestrator.runs.folder.allocation import KeeperState
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.interface import ssh
-from orchestrator.states import State
 from tests.unit.run_folders import make, write_specs
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), min_size=1)
@@ -105,7 +105,7 @@ def test_what_follows_two_dashes_is_the_command() -> None:
 
 
 def test_a_terminal_is_made_where_the_scheduler_makes_none() -> None:
-    text = "from orchestrator.job.beside import on_terminal; import os, sys; sys.exit(on_terminal(sys.argv[1:], "
+    text = "from orchestrator.job.beside_rank import on_terminal; import os, sys; sys.exit(on_terminal(sys.argv[1:], "
     program = f"{text}dict(os.environ), 11, 22))"
     said = subprocess.run(
         [sys.executable, "-c", program, "sh", "-c", "tty > /dev/null && stty size; exit 5"],

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SiteError
-from orchestrator.schedulers.local import Local
-from orchestrator.shells import opening, request
-from orchestrator.shells.network import network
-from orchestrator.shells.request import ShellRequest
-from orchestrator.shells.starting import ShellStarter
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.shells import opening, request
+from orchestrator.runs.shells.addresses import network
+from orchestrator.runs.shells.request import ShellRequest
+from orchestrator.runs.shells.starting import ShellStarter
+from orchestrator.schedulers.local.scheduler import Local
 from tests.unit.terminals import Terminal
 
 OPEN = (
-    "import sys; from pathlib import Path; from orchestrator.shells.opening import open_shell\n"
+    "import sys; from pathlib import Path; from orchestrator.runs.shells.opening import open_shell\n"
     "sys.exit(open_shell(Path(sys.argv[1]), 'here', sys.argv[3:], terminal=sys.argv[2] == 'terminal'))"
 )
 

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import SiteError
-from orchestrator.shells import network, program, request
-from orchestrator.shells.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
-from orchestrator.shells.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
-from orchestrator.shells.request import ShellRequest
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.shells import addresses, program, request
+from orchestrator.runs.shells.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
+from orchestrator.runs.shells.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
+from orchestrator.runs.shells.request import ShellRequest
 from tests.unit.test_shell_connection import OPEN
 
 LIMIT_S = 60.0
@@ -109,7 +109,7 @@ class Relay:
         """Start the program of the first request, with the port of the relay."""
         asked = request.read(first_request(self._requests))
         path = replace(asked, port=self._listener.getsockname()[1]).write(self._own)
-        self.program = subprocess.Popen([sys.executable, "-m", "orchestrator.shells.program", str(path)])
+        self.program = subprocess.Popen([sys.executable, "-m", "orchestrator.runs.shells.program", str(path)])
         caller, _ = self._listener.accept()
         called = socket.create_connection(("127.0.0.1", asked.port))
         ways = [(called, caller, self._changes[0]), (caller, called, self._changes[1])]
@@ -234,7 +234,7 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
         path = first_request(tmp_path)
         port = request.read(path).port
         strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(30))
-        subprocess.run([sys.executable, "-m", "orchestrator.shells.program", str(path)], timeout=2 * LIMIT_S)
+        subprocess.run([sys.executable, "-m", "orchestrator.runs.shells.program", str(path)], timeout=2 * LIMIT_S)
 
     thread = threading.Thread(target=job)
     thread.start()
@@ -268,7 +268,7 @@ def test_the_opening_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=monotonic))
     with socket.create_server(("", 0)) as listener:
-        asked = ShellRequest("n3", ("true",), (), network.network(), listener.getsockname()[1], "00", 0, 0)
+        asked = ShellRequest("n3", ("true",), (), addresses.network(), listener.getsockname()[1], "00", 0, 0)
         with pytest.raises(SiteError, match=r"127.0.0.1: no proof within 20 s\): nodes must reach it"):
             program.connected(asked)
     links[0].close()
@@ -276,7 +276,7 @@ def test_the_opening_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_that_the_node_has_too_is_not_called() -> None:
-    mine = (*network.addresses(), "127.0.0.1", "127.0.1.1")
+    mine = (*addresses.addresses(), "127.0.0.1", "127.0.1.1")
     with socket.create_server(("", 0)) as stranger:
         stranger.setblocking(False)
         asked = ShellRequest("n3", ("true",), mine, "another network", stranger.getsockname()[1], "00", 0, 0)
@@ -284,5 +284,5 @@ def test_an_address_that_the_node_has_too_is_not_called() -> None:
             program.connected(asked)
         with pytest.raises(BlockingIOError):
             stranger.accept()
-    assert network.ways(("192.0.2.1", *mine), "another network") == ("192.0.2.1",)
-    assert network.ways(("192.0.2.1", *mine), network.network()) == ("127.0.0.1",), "the user is on this machine"
+    assert addresses.ways(("192.0.2.1", *mine), "another network") == ("192.0.2.1",)
+    assert addresses.ways(("192.0.2.1", *mine), addresses.network()) == ("127.0.0.1",), "the user is on this machine"

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.attempts import create
-from orchestrator.attempts.script import script
-from orchestrator.plans.attempt import AttemptPlan
-from orchestrator.plans.plan import plan
-from orchestrator.runs.events import Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.states import State
+from orchestrator.base.states import State
+from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts.script import script
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.plan import plan
 
 SITE = """scheduler: gridengine
 launcher: mpirun

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SiteError, UserError
-from orchestrator.process import Finished
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request, filled
-from orchestrator.schedulers.slurm import STATES, Slurm
-from orchestrator.states import State
+from orchestrator.schedulers.slurm.scheduler import STATES, Slurm
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm"
 IDS = [str(n) for n in range(1, 18)]
@@ -177,7 +177,7 @@ def test_a_site_that_keeps_no_records_has_none() -> None:
 
 def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
-    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: answers[argv[0]])
+    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, timeout_s: answers[argv[0]])
     status = Client(Slurm(), 10).poll(["7"])["7"]
     assert status.state is State.UNKNOWN and "accounting did not answer" in status.reason
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.programs.sources import JsonLines, PatternSource, Row, Source, TensorBoard
-from orchestrator.programs.sources.event import parse
-from orchestrator.programs.sources.rows import MOST_NUMBERS, row
-from orchestrator.programs.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
-from orchestrator.runs import metrics
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.program.sources import JsonLines, PatternSource, Row, Source, TensorBoard
+from orchestrator.runs.program.sources.event import parse
+from orchestrator.runs.program.sources.rows import MOST_NUMBERS, row
+from orchestrator.runs.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
 
 RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
 EVENTS = "events.out.tfevents.1700000000.node.1.0"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import schedulers
-from orchestrator.errors import UserError
-from orchestrator.plans.plan import plan
+from orchestrator.base.errors import UserError
+from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value

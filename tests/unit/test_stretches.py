@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api import open_run
-from orchestrator.attempts import successor
-from orchestrator.cli import main
+from orchestrator.base.states import State
+from orchestrator.cli.api import open_run
+from orchestrator.cli.main import main
 from orchestrator.job.handover import hand_over
-from orchestrator.plans import kept
-from orchestrator.plans.attempt import derive, first
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.stretches import for_first_attempt, in_words, stretch_at, stretches
-from orchestrator.runs import ledger
-from orchestrator.runs.changes import Changes
-from orchestrator.runs.events import CancelRequested, Ended, Started, Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.runs.attempts import successor
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Submitted
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import plan_files
+from orchestrator.runs.plan.attempt_plan import derive, first
+from orchestrator.runs.plan.phase_groups import for_first_attempt, in_words, stretch_at, stretches
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
-from orchestrator.states import State
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.progress import Progress
 from training.recipe.phases import PhaseKeys
@@ -85,8 +85,8 @@ def test_the_stretch_of_an_attempt_is_kept(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "x-1")
     run.attempt(1).folder.mkdir(parents=True)
     planned = first(replace(plan_of(run_of([1, 2])), folder=run.folder))
-    kept.write_attempt(run.attempt(1), planned)
-    assert kept.read_attempt(run, 1) == planned and planned.plan.stretch == (0.0, 2.0)
+    plan_files.write_attempt(run.attempt(1), planned)
+    assert plan_files.read_attempt(run, 1) == planned and planned.plan.stretch == (0.0, 2.0)
 
 
 # A cluster whose commands do as they are told.
@@ -125,7 +125,7 @@ class Cluster:
 
     def ends(self, run: RunFolder) -> End:
         """What the supervisor of attempt 1 does once its training wants other nodes."""
-        end = hand_over(run, 1, kept.read_attempt(run, 1).plan)
+        end = hand_over(run, 1, plan_files.read_attempt(run, 1).plan)
         end.write(run.attempt(1).end)
         ledger.append(run.ledger, Ended(1, end.state, end.reason))
         return end
@@ -141,7 +141,7 @@ def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(clust
     assert "--nodes=1" in run.attempt(1).script.read_text()
     assert cluster.ends(run) == End(State.CANCELLED, "phase 2 wants 2 nodes: attempt 2 continues", followed_by=2)
     assert "--nodes=2" in run.attempt(2).script.read_text()
-    planned = kept.read_attempt(run, 2)
+    planned = plan_files.read_attempt(run, 2)
     assert (planned.plan.stretch, planned.changes, planned.plan.has_grid) == ((2.0, 4.0), Changes(), False)
     cluster.program("squeue", "echo '2|PENDING|Priority|'")
     view = open_run(run.run_id).status()

@@ -10,11 +10,11 @@ import submitit
 from submitit.core import plugins as of_submitit
 
 from orchestrator import schedulers
-from orchestrator.process import Finished
-from orchestrator.schedulers import environments, executors
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
-from orchestrator.states import State
+from orchestrator.schedulers.for_submitit import environments, executors
+from orchestrator.schedulers.for_submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -133,7 +133,7 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
         jobs = "Job Id: 1.s\n    job_state = F\n    Exit_status = 0\n\nJob Id: 9.s\n    job_state = R\n\n"
         return Finished(tuple(argv), 0, jobs, "")
 
-    monkeypatch.setattr("orchestrator.process.run", run)
+    monkeypatch.setattr("orchestrator.base.process.run", run)
     watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     for job_id in ("1.s", "2.s"):
         watcher.register_job(job_id)
@@ -150,7 +150,7 @@ def test_the_tasks_of_an_array_cost_one_command_however_many(tmp_path: Path, mon
         asked.append(argv)
         return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = Q\n\n" for job in argv[4:]), "")
 
-    monkeypatch.setattr("orchestrator.process.run", run)
+    monkeypatch.setattr("orchestrator.base.process.run", run)
     watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     for index in range(300):
         watcher.register_job(f"7[].s_{index}")

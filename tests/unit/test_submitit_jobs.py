@@ -8,12 +8,12 @@ import pytest
 from submitit.core import utils
 
 from orchestrator import schedulers
-from orchestrator.process import Finished
-from orchestrator.schedulers import environments, executors
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State, Status
 from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.for_submitit import environments, executors
+from orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
 from orchestrator.schedulers.names import fitting
-from orchestrator.schedulers.plugins import ClusterExecutor
-from orchestrator.states import State, Status
 from tests.unit.test_submitit import HereGridEngine, HerePBS
 
 
@@ -132,7 +132,9 @@ def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, mon
     text = recorded.read_text()
     job_id = text.split("Job Id: ")[1].split()[0]
     said = {"qstat": text.partition("--- stdout\n")[2], "qdel": ""}
-    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], ""))
+    monkeypatch.setattr(
+        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], "")
+    )
     job = HerePBS(tmp_path)._job(job_id)
     job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     job.watcher.register_job(job_id)
@@ -166,7 +168,9 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     lag_s: float, unsaid: State, outcome: str, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that keeps no history, as most do."""
-    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
+    monkeypatch.setattr(
+        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
+    )
     monkeypatch.setattr(executors, "RECORDS_LAG_S", lag_s)
     job = HerePBS(tmp_path)._job("7.s")
     job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
@@ -182,7 +186,9 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
 def test_a_job_without_a_result_that_nobody_knows_any_more_ended_as_its_script_says(
     recorded: State, cancelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown"))
+    monkeypatch.setattr(
+        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
+    )
     job = HerePBS(tmp_path)._job("7.s")
     job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
     assert not job.done() and job.state == State.UNKNOWN.value, "its result may be on its way"
@@ -223,7 +229,7 @@ def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monke
 
 def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state neither tells of half a result nor waits for the other half."""
-    monkeypatch.setattr("orchestrator.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down"))
+    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down"))
     executor = HerePBS(tmp_path)
     executor.update_parameters(tasks_per_node=2)
     job = executor._job("7.s")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.programs.training import EXIT_CODES
-from orchestrator.runs.files import write_json
-from orchestrator.runs.folder import Attempt
-from orchestrator.runs.records import Meaning, RankEnd
-from orchestrator.watch import evidence
-from orchestrator.watch.suspect import LEAVE_S, SILENT_S, suspicion
+from orchestrator.base.json_files import write_json
+from orchestrator.runs.folder.records import Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.runs.state import evidence
+from orchestrator.runs.state.suspect import LEAVE_S, SILENT_S, suspicion
 
 NOW_S = 5000.0
 PLACED = {f"node{n}": list(range(4 * (n - 1), 4 * n)) for n in (1, 2, 3)}

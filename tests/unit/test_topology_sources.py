@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cluster import gridengine, infiniband, nvidia, pbs, profile, slurm
-from orchestrator.cluster.model import Link, NodeType
-from orchestrator.cluster.names import racks
-from orchestrator.cluster.tree import Faults, Tree, cluster_of
-from orchestrator.errors import SiteError
-from orchestrator.placement.binding import bindings, share
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts import infiniband, nvidia
+from orchestrator.network.hosts.by_name import racks
+from orchestrator.network.hosts.model import Link, NodeType
+from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
+from orchestrator.network.placement.binding import bindings, share
+from orchestrator.schedulers import topology as profile
+from orchestrator.schedulers.gridengine import topology as gridengine
+from orchestrator.schedulers.pbs import topology as pbs
+from orchestrator.schedulers.slurm import topology as slurm
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
 
@@ -131,7 +135,7 @@ def test_ranks_divide_cores_within_what_their_job_has(
 
 @pytest.mark.parametrize("beside", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
 def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list[int]]) -> None:
-    program = "import os, sys; from orchestrator.placement.binding import bind; a = os.sched_getaffinity(0); "
+    program = "import os, sys; from orchestrator.network.placement.binding import bind; a = os.sched_getaffinity(0); "
     program += f"bind({beside}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({beside[0]}) or a))"
     said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60)
     assert said.stdout == "True\n", said.stderr

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import private
-from orchestrator.attempts import create
-from orchestrator.attempts.script import script
-from orchestrator.cli import main
-from orchestrator.plans.attempt import AttemptPlan
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.runs.collect import collect
-from orchestrator.runs.events import Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base import private
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts.script import script
+from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.spec.kinds import UMASK
-from orchestrator.states import State
 from tests.unit.run_folders import make, write_specs
 
 GROUP = 4322

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 
 GOOD = "name: digits\nsite: local\n"
 
@@ -138,8 +138,10 @@ def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
         pytest.skip("only root can become somebody else")
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
-    needed = "orchestrator.cli, orchestrator.commands.image, orchestrator.images.building, orchestrator.spec.load"
-    program = f"import os, {needed}; os.setuid(65534); raise SystemExit(orchestrator.cli.main())"
+    needed = (
+        "orchestrator.cli.main, orchestrator.cli.verbs.image, orchestrator.runs.image.building, orchestrator.spec.load"
+    )
+    program = f"import os, {needed}; os.setuid(65534); raise SystemExit(orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
     said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=60, cwd="/")

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.states import State
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, StopReason, failed, verdict
+from orchestrator.job.verdict import Evidence, StopReason, verdict
 from orchestrator.job.witness import Words, words
-from orchestrator.placement.grid import Grid
-from orchestrator.placement.mapping import place
-from orchestrator.programs.training import EXIT_CODES
-from orchestrator.runs.folder import Attempt
-from orchestrator.runs.records import End, Meaning, RankEnd
-from orchestrator.schedulers import remote
-from orchestrator.states import State
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.schedulers import query_on_host
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)
@@ -213,7 +213,7 @@ def test_a_launcher_that_fails_before_any_rank_is_quoted() -> None:
 
 def test_why_our_remote_shell_failed_comes_before_what_the_launcher_guesses(tmp_path: Path) -> None:
     failed = subprocess.run(
-        [sys.executable, remote.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
+        [sys.executable, query_on_host.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     said = judged([], launcher=words(f"{failed.stderr}{'-' * 74}\nORTE was unable to\n{'-' * 74}\n"), launcher_code=1)
@@ -308,7 +308,8 @@ def test_the_last_stack_in_a_log_is_read() -> None:
 
 def test_ranks_that_want_other_nodes_are_no_failure() -> None:
     ends = {rank: end(rank, 76) for rank in ALL}
-    assert Evidence(PLACED, ends).wants_other_nodes and not failed(ends.values())
+    assert Evidence(PLACED, ends).wants_other_nodes and not any(end.failed for end in ends.values())
     ended_by_srun = {0: end(0, 76), 1: end(1, signal=15, told=True)}
-    assert Evidence(PLACED, ended_by_srun, told=(2, 3)).wants_other_nodes and not failed(ended_by_srun.values())
+    assert Evidence(PLACED, ended_by_srun, told=(2, 3)).wants_other_nodes
+    assert not any(end.failed for end in ended_by_srun.values())
     assert not Evidence(PLACED, {rank: end(rank, 75) for rank in ALL}).wants_other_nodes

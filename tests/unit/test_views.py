@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import process
-from orchestrator.cli import main
-from orchestrator.runs import claim, ledger
-from orchestrator.runs.events import Ended, Refused, Started, Submitted, Submitting
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End, Meaning, RankEnd
+from orchestrator.base import process
+from orchestrator.base.states import State, Status
+from orchestrator.cli.main import main
+from orchestrator.runs.folder import claim, ledger
+from orchestrator.runs.folder.events import Ended, Refused, Started, Submitted, Submitting
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.follow import follow
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.progress_text import words
+from orchestrator.runs.state.view import read_record
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
-from orchestrator.watch.follow import follow
-from orchestrator.watch.poll import views
-from orchestrator.watch.view import read_record
-from orchestrator.watch.words import words
 from tests.unit.run_folders import make, write_specs
-from training.metrics import Metrics
+from training.reporting.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 SIGTERMED = End(State.CANCELLED, "received SIGTERM from outside", certain=False)
@@ -207,7 +207,7 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
 
 
 def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.watch.follow.RECORDS_LAG_S", 0.3)
+    monkeypatch.setattr("orchestrator.runs.state.follow.RECORDS_LAG_S", 0.3)
     run.ledger.unlink()
     run.attempt(1).end.unlink()
     *_, view = follow(run)
@@ -327,8 +327,8 @@ def test_a_clock_that_is_wrong_raises_no_alarm(
 
 
 def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.watch.follow.LOOK_S", 0.05)
-    monkeypatch.setattr("orchestrator.watch.follow.FIRST_POLL_S", 60.0)
+    monkeypatch.setattr("orchestrator.runs.state.follow.LOOK_S", 0.05)
+    monkeypatch.setattr("orchestrator.runs.state.follow.FIRST_POLL_S", 60.0)
     following = follow(running)
     first, second, third = (next(following) for _ in range(3))
     assert first.last_step_age_s and second.last_step_age_s and third.last_step_age_s

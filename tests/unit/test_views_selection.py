@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.runs import index, ledger
-from orchestrator.runs.events import Submitted
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State, Status
+from orchestrator.cli.main import main
+from orchestrator.runs.folder import index, ledger
+from orchestrator.runs.folder.events import Submitted
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state import selection
+from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
-from orchestrator.watch import selection
-from orchestrator.watch.poll import views
 from tests.unit.run_folders import make, write_specs
 
 Shown = Callable[..., list[str]]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.states import State
-from orchestrator.terminal.columns import EMPTY, Column, TableRow, table
-from orchestrator.terminal.width import display_width, wrapped
-from orchestrator.watch.listing import COLUMNS, LAST, listing, number
-from orchestrator.watch.pace import short
-from orchestrator.watch.view import View
+from orchestrator.base.states import State
+from orchestrator.base.terminal.columns import EMPTY, Column, TableRow, table
+from orchestrator.base.terminal.width import display_width, wrapped
+from orchestrator.runs.state.listing import COLUMNS, LAST, listing, number
+from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.view import View
 
 NAME = "digits-20261121-120000-a1b2"
 KILLED = "rank 3 (node2, local rank 1) was killed by SIGKILL after step 57"

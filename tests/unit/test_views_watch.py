@@ -16,19 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator.runs import metrics
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.screen import live, report
-from orchestrator.screen.bar import Line
-from orchestrator.states import State
-from orchestrator.terminal import output
-from orchestrator.terminal.width import display_width
-from orchestrator.watch.view import View
-from orchestrator.watch.words import words
+from orchestrator.base.states import State
+from orchestrator.base.terminal import output
+from orchestrator.base.terminal.width import display_width
+from orchestrator.report.screen import final_table, live
+from orchestrator.report.screen.bar import Line
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.progress_text import words
+from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
-from training.metrics import Metrics
+from training.reporting.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 PAUSED = replace(FAST, eta_s=None, pause="no step for 4 min, usual 0.2 s", reason="being deleted")
@@ -243,7 +243,7 @@ class Screen:
 def test_a_remark_is_printed_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [replace(FAST, pause=f"no step for {n} min, usual 0.2 s") for n in (4, 5, 6)]
     seen += [FAST, seen[0], replace(FAST, state=State.COMPLETED, reason="all 4 ranks ended well", eta_s=None)]
-    monkeypatch.setattr("orchestrator.screen.live.follow", lambda run: iter(seen))
+    monkeypatch.setattr("orchestrator.report.screen.live.follow", lambda run: iter(seen))
     screen = Screen(monkeypatch, "stderr")
     assert live.show(run) == seen[-1]
     shown = screen.closed()
@@ -260,7 +260,7 @@ def test_a_line_follows_the_width_of_its_terminal(run: RunFolder, monkeypatch: p
             monkeypatch.setattr("os.get_terminal_size", lambda fd, columns=columns: os.terminal_size((columns, 24)))
             yield FAST
 
-    monkeypatch.setattr("orchestrator.screen.live.follow", resized)
+    monkeypatch.setattr("orchestrator.report.screen.live.follow", resized)
     live.show(run)
     shown = screen.closed()
     assert bare(shown.split(ERASED)[0]) == line(FAST, 120) and kept_lines(shown) == [line(FAST, 40)]
@@ -269,11 +269,11 @@ def test_a_line_follows_the_width_of_its_terminal(run: RunFolder, monkeypatch: p
 def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report.show(report.rows(run, FAILED), FAILED.state)
+    final_table.show(final_table.rows(run, FAILED), FAILED.state)
     plain_lines = capsys.readouterr().out.splitlines()
     assert f"state          FAILED: {FAILED.reason}" in plain_lines
     screen = Screen(monkeypatch, "stdout")
-    report.show(report.rows(run, FAILED), FAILED.state)
+    final_table.show(final_table.rows(run, FAILED), FAILED.state)
     shown = screen.closed()
     assert "\x1b[31mFAILED: " in shown
     lines = [text.rstrip() for text in bare(shown).splitlines()]
@@ -286,7 +286,7 @@ def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
 def test_the_table_at_the_end_tells_of_an_ensemble(run: RunFolder) -> None:
     evaluation = {"accuracy": 0.96, "top5": 0.999, "members": [0.97, 0.95], "best_member": 0.97, "ensemble": 0.98}
     Metrics(run.metrics, 1).write("done", step=40, **evaluation)
-    table = dict(report.rows(run, replace(FAILED, accuracy=0.96)))
+    table = dict(final_table.rows(run, replace(FAILED, accuracy=0.96)))
     assert table["test accuracy"] == "96.00% (top 5: 99.90%)"
     assert table["ensemble"] == "98.00% (2 members, the best has 97.00%)"
 

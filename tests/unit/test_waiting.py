@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.events import Event, Started, Submitting
-from orchestrator.runs.folder import Attempt
-from orchestrator.states import State, Status
-from orchestrator.watch.waiting import waiting
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.events import Event, Started, Submitting
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.state.waiting import waiting
 
 Says = Callable[..., str]
 RUNNING = Status(State.RUNNING)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.records import End
-from orchestrator.screen import printed
-from orchestrator.states import State
-from orchestrator.watch.view import View
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.report.screen import printed
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import PENDING, RUNNING, view
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.screen.nodes import NodeHeard, lines, ordered, remark, seconds, size
+from orchestrator.report.screen.nodes import NodeHeard, lines, ordered, remark, seconds, size
+from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 
 GIB = 2.0**30
 

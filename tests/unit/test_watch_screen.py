@@ -16,20 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from orchestrator.runs import allocation
-from orchestrator.runs.allocation import KeeperState
-from orchestrator.runs.folder import RunFolder
-from orchestrator.runs.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.runs.records import End, RankEnd
-from orchestrator.screen import many, one
-from orchestrator.screen.detail import Detail, Details, at_work, first_error, nodes
-from orchestrator.screen.many import Window
-from orchestrator.screen.nodes import NodeHeard
-from orchestrator.states import State
-from orchestrator.terminal.keys import Keys
-from orchestrator.terminal.width import display_width
-from orchestrator.watch.attention import counts, ordered
-from orchestrator.watch.view import View
+from orchestrator.base.states import State
+from orchestrator.base.terminal.keys import Keys
+from orchestrator.base.terminal.width import display_width
+from orchestrator.report.screen import many, one
+from orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
+from orchestrator.report.screen.many import Window
+from orchestrator.report.screen.nodes import NodeHeard
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.allocation import KeeperState
+from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.attention import counts, ordered
+from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
@@ -311,7 +311,7 @@ def test_a_view_that_is_suspended_leaves_the_screen_and_comes_back(running: RunF
 
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
-    broken = WATCH.replace("import sys", "import sys\nfrom orchestrator.screen import one\none.lines = None", 1)
+    broken = WATCH.replace("import sys", "import sys\nfrom orchestrator.report.screen import one\none.lines = None", 1)
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored
         assert "torusrun: " in bare(terminal.written).splitlines()[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.asked import SIDE
+from training.data.images.image_options import SIDE
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from training.data.images.ahead import Ahead, Samples
-from training.data.images.asked import SIDE
+from training.data.images.image_options import SIDE
 from training.data.view import View
 
 DISTINCT = 64

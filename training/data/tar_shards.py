@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.asked import ImageSettings, check_counts, counts, facts_of, folder_of, stated
+from training.data.images.image_options import ImageSettings, check_counts, counts, facts_of, folder_of, stated
 from training.data.images.shards import known_shards, open_shards
 from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from training.data.images.asked import check_options, facts_of
+from training.data.images.image_options import check_options, facts_of
 from training.recipe.facts import DataFacts, data_facts, model_facts
 from training.recipe.fits import OF_FILES
 from training.recipe.names import DATA_SETS, MODELS

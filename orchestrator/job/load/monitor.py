@@ -15,14 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from orchestrator.errors import SiteError, TorusrunError
-from orchestrator.job.load import cores, memory, network
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.json_files import read_object
+from orchestrator.job.load import cores, interfaces, memory
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
-from orchestrator.job.load.told import StepsTold, address
-from orchestrator.placement.mapping import Placement, same_host
-from orchestrator.runs.files import read_object
-from orchestrator.runs.folder import Attempt
-from orchestrator.runs.node_load import NodeLoad
+from orchestrator.job.load.step_times import StepsTold, address
+from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.runs.folder.node_load import NodeLoad
+from orchestrator.runs.folder.run_folder import Attempt
 
 LEAST_S = 5.0
 MOST_PER_S = 50  # records of all nodes of a run, which share a file system
@@ -63,7 +63,7 @@ class Monitor:
         try:
             self._watch()
         except Exception as error:
-            from orchestrator.defect import report
+            from orchestrator.base.defect import report
 
             print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
 
@@ -111,7 +111,7 @@ class Look:
     cpu: cores.CpuTime | None = None
     load: float | None = None
     memory: tuple[int, int] | None = None
-    network: network.Counters | None = None
+    network: interfaces.Counters | None = None
 
 
 def look(watched: Watched, root: Path = Path("/")) -> Look:
@@ -120,7 +120,7 @@ def look(watched: Watched, root: Path = Path("/")) -> Look:
         "cpu": lambda: cores.cpu_time((root / "proc/stat").read_text(), watched.cores),
         "load": lambda: cores.load_average((root / "proc/loadavg").read_text()),
         "memory": lambda: memory.memory(root),
-        "network": lambda: network.counters(watched.interface, watched.hcas, root),
+        "network": lambda: interfaces.counters(watched.interface, watched.hcas, root),
     }
     found: dict[str, Any] = {}
     for name, read in readers.items():
@@ -132,7 +132,7 @@ def look(watched: Watched, root: Path = Path("/")) -> Look:
 def means(before: Look, now: Look) -> Mapping[str, Any]:
     """What a record tells of the time between two looks."""
     used, total = now.memory or (None, None)
-    links = network.rates(before.network or {}, now.network or {}, now.at_s - before.at_s)
+    links = interfaces.rates(before.network or {}, now.network or {}, now.at_s - before.at_s)
     return {
         "busy": now.cpu.share(before.cpu) if now.cpu and before.cpu else None,
         "load": now.load,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from orchestrator import process
-from orchestrator.environment import which
-from orchestrator.errors import SiteError
+from orchestrator.base import process
+from orchestrator.base.environment import which
+from orchestrator.base.errors import SiteError
 from orchestrator.remote.links.channel import CONNECT_S, Channel
 from orchestrator.remote.links.host import LoginHost
 

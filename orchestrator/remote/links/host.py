@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
 from orchestrator.spec.site import Site
 
 PYTHON = "python3"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import IO
 
-from orchestrator import process
+from orchestrator.base import process
 from orchestrator.remote.links.channel import CONNECT_S, LOGIN_S, SILENCE_S
 from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 

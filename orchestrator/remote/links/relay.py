@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from orchestrator.terminal.raw import raw
+from orchestrator.base.terminal.raw import raw
 
 BLOCK_BYTES = 1 << 16
 LOOKS_S = 0.5

@@ -11,7 +11,7 @@ from typing import Any
 
 import paramiko
 
-from orchestrator.private import plain
+from orchestrator.base.private import plain
 from orchestrator.remote.links.channel import LOGIN_S
 from orchestrator.remote.links.host import HostRefused
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator import private, schedulers
-from orchestrator.errors import SiteError
+from orchestrator import schedulers
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.machine import file_system, is_shared
 from orchestrator.spec.paths import absolute

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator import private
-from orchestrator.containers.checks import facts
-from orchestrator.errors import SiteError
-from orchestrator.images.login import Login
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.images.checks import facts
+from orchestrator.runs.image.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site

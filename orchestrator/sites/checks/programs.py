@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orchestrator
-from orchestrator import process, schedulers
-from orchestrator.environment import which
-from orchestrator.errors import SiteError
-from orchestrator.images.login import Login
-from orchestrator.launchers import ASKED, KNOWN, named
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.environment import which
+from orchestrator.base.errors import SiteError
+from orchestrator.base.version import __version__
+from orchestrator.runs.image.login import Login
+from orchestrator.schedulers.launchers import ASKED, KNOWN, named
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.machine import file_system, is_shared
 from orchestrator.spec.site import Site
-from orchestrator.version import __version__
 
 ASKING_S = 60.0
 PROBE = (
-    "import importlib.util as u, sys, yaml, jinja2, orchestrator.version as v, training; "
+    "import importlib.util as u, sys, yaml, jinja2, orchestrator.base.version as v, training; "
     "print(v.__version__, u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
 )
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator import schedulers
-from orchestrator.cluster.profile import tree_of
-from orchestrator.errors import SiteError, UserError
-from orchestrator.plans.request import in_its_words
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.plan.job_request import in_its_words
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.topology import tree_of
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
-from orchestrator.states import State
 from training.counted import counted
 
 ASKED_S = 60.0

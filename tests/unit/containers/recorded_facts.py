@@ -3,18 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.containers.checks.answers import (
-    MpiLibrary,
-    parse_mpi,
-    parse_questions,
-    parse_slurm_pmi,
-    parse_slurm_pmix,
-)
-from orchestrator.containers.checks.image_facts import Inside, by_its_python, by_its_shell
-from orchestrator.containers.checks.known import HostFacts, ImageFacts
-from orchestrator.containers.checks.wanted import Wanted
-from orchestrator.containers.command import ContainerExec
-from orchestrator.containers.runtime import Runtime
+from orchestrator.images.checks.answers import MpiLibrary, parse_mpi, parse_questions, parse_slurm_pmi, parse_slurm_pmix
+from orchestrator.images.checks.image_facts import Inside, by_its_python, by_its_shell
+from orchestrator.images.checks.needs import Wanted
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.command import ContainerExec
+from orchestrator.images.runtime import Runtime
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "containers"
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))

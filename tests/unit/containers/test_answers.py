@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.checks.answers import (
+from orchestrator.base.errors import SiteError
+from orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
     family_of,
@@ -17,8 +18,7 @@ from orchestrator.containers.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.containers.runtime import Runtime, parse_version
-from orchestrator.errors import SiteError
+from orchestrator.images.runtime import Runtime, parse_version
 
 OMPI_INFO = """package:Debian OpenMPI
 ompi:version:full:4.1.4

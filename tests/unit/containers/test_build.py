@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.builds import complaints
-from orchestrator.containers.builds.build import BuildFailed, Options, build, command
-from orchestrator.containers.builds.cache import Cache
-from orchestrator.containers.definitions.definition import Variant
-from orchestrator.containers.definitions.image_file import load
-from orchestrator.containers.definitions.inputs import Inputs
-from orchestrator.containers.definitions.prepare import prepare
-from orchestrator.containers.runtime import Runtime
-from orchestrator.errors import SiteError, UserError
-from orchestrator.images import building
-from orchestrator.images.build_job import build_in_job
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.images.builds import complaints
+from orchestrator.images.builds.build import BuildFailed, Options, build, command
+from orchestrator.images.builds.cache import Cache
+from orchestrator.images.definitions.definition import Variant
+from orchestrator.images.definitions.image_file import load
+from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.images.definitions.prepare import prepare
+from orchestrator.images.runtime import Runtime
+from orchestrator.runs.image import building
+from orchestrator.runs.image.build_job import build_in_job
 from orchestrator.spec.load import load_site
 
 # As pip 23 of Debian 12 said them.

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.builds import lock
-from orchestrator.containers.builds.cache import Cache, CachedImage
-from orchestrator.containers.definitions.inputs import file_checksum
-from orchestrator.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.images.builds import lock
+from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.definitions.inputs import file_checksum
 
 KEY = "a" * 64
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.containers.checks.answers import Library
-from orchestrator.containers.checks.check import check, refused
-from orchestrator.containers.checks.known import HostFacts, ImageFacts
-from orchestrator.containers.definitions.image_file import Base, ImageFile
-from orchestrator.containers.runtime import Runtime
+from orchestrator.images.checks.answers import Library
+from orchestrator.images.checks.check import check, refused
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.definitions.image_file import Base, ImageFile
+from orchestrator.images.runtime import Runtime
 from tests.unit.containers.recorded_facts import (
     BY_MPIRUN,
     COMMAND,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.images import checking
-from orchestrator.plans.plan import plan
+from orchestrator.cli.main import main
+from orchestrator.runs.image import checking
+from orchestrator.runs.plan.plan import plan
 from tests.unit.containers.test_facts import HEADER
 
 SITE = "scheduler: slurm\nlauncher: mpirun\nnode: {gpus: 4, architecture: sm_70, hcas: [mlx5_0]}\nruns: %s\n"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers.command import Bind, ContainerExec, inside, passes
-from orchestrator.containers.mounts import needed, variables
-from orchestrator.containers.runtime import Runtime, find
+from orchestrator.images.command import Bind, ContainerExec, inside, passes
+from orchestrator.images.mounts import needed, variables
+from orchestrator.images.runtime import Runtime, find
 
 OLD = ContainerExec(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
 BINDS = ("BIND", "BINDPATH", "MOUNT")
@@ -159,6 +159,6 @@ def test_what_cannot_be_said_is_refused() -> None:
 
 def test_a_rank_pays_little_for_it() -> None:
     """The command is made beside every rank, so its module may load nothing that takes long."""
-    program = "import sys, orchestrator.containers.command; print(*sys.modules)"
+    program = "import sys, orchestrator.images.command; print(*sys.modules)"
     said = subprocess.run(["python3", "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert not {"yaml", "jinja2", "spython", "submitit"} & set(said.stdout.split()) and said.stdout

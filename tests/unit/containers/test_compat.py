@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.checks import compat
+from orchestrator.images.checks import compat
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
 from orchestrator.job.contained import contained
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder.run_folder import Attempt
 
 NOTHING = contextlib.ExitStack()
 SECRET = "$(id) is; a 'secret'"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers.definitions import lint
-from orchestrator.containers.definitions.definition import Variant, render
-from orchestrator.containers.definitions.image_file import Base, ImageFile, ImageMpi, find, load, shipped
-from orchestrator.containers.definitions.inputs import file_checksum
-from orchestrator.containers.definitions.requirements import brought
-from orchestrator.errors import UserError
-from orchestrator.render.environment import templates
+from orchestrator.base.errors import UserError
+from orchestrator.base.render.environment import templates
+from orchestrator.images.definitions import lint
+from orchestrator.images.definitions.definition import Variant, render
+from orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load, shipped
+from orchestrator.images.definitions.inputs import file_checksum
+from orchestrator.images.definitions.requirements import brought
 
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE_FILES = sorted(path.stem for path in shipped().glob("*.yaml"))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.definitions.image_file import ImageFile, find, load, shipped
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions.image_file import ImageFile, find, load, shipped
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.schema import schema
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.containers.definitions.inputs import file_checksum
-from orchestrator.errors import SiteError
-from orchestrator.images import kept as image_kept
-from orchestrator.images.kept import Image
-from orchestrator.runs.folder import RunFolder
+from orchestrator.base.errors import SiteError
+from orchestrator.images.definitions.inputs import file_checksum
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.image import recorded as image_kept
+from orchestrator.runs.image.recorded import Image
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.containers.checks.answers import Library, MpiLibrary
-from orchestrator.containers.checks.check import check
-from orchestrator.containers.checks.findings import KINDS, Finding
-from orchestrator.containers.checks.known import HostFacts, ImageFacts
-from orchestrator.containers.checks.wanted import Wanted
-from orchestrator.containers.runtime import Runtime
+from orchestrator.images.checks.answers import Library, MpiLibrary
+from orchestrator.images.checks.check import check
+from orchestrator.images.checks.findings import KINDS, Finding
+from orchestrator.images.checks.needs import Wanted
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.runtime import Runtime
 from tests.unit.containers.recorded_facts import (
     BOUND,
     BUSYBOX,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.command import ContainerExec
-from orchestrator.containers.runtime import Runtime
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
+from orchestrator.images.command import ContainerExec
+from orchestrator.images.runtime import Runtime
 from orchestrator.job import mounted as mounts
 from orchestrator.job import node_folder
 from orchestrator.job.mounted import mounted

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.definitions.definition import Variant
-from orchestrator.containers.definitions.prepare import prepare, sources, text
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions.definition import Variant
+from orchestrator.images.definitions.prepare import prepare, sources, text
 
 OWN = """Bootstrap: localimage
 From: base.sif

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.containers.builds.registry import Reference, parse, parse_challenge, pinned
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
+from orchestrator.images.builds.registry import Reference, parse, parse_challenge, pinned
 
 DIGEST = "sha256:" + "0" * 64
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers.checks.compat import runs_on
-from orchestrator.containers.command import ContainerExec, inside, start_instance, stop_instance
-from orchestrator.containers.runtime import SINCE, Runtime
-from orchestrator.errors import SiteError, UserError
-from orchestrator.images import checking, run_image
-from orchestrator.images.kept import Image
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.images.checks.compat import runs_on
+from orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
+from orchestrator.images.runtime import SINCE, Runtime
 from orchestrator.job import node_folder
-from orchestrator.plans.plan import Plan, plan
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.image import checking, run_image
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import Plan, plan
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
 CE = Runtime("singularity", "singularity-ce", (4, 3, 3))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.containers import source
-from orchestrator.containers.builds import convert
-from orchestrator.containers.builds.build import Options, command
-from orchestrator.containers.runtime import Runtime
-from orchestrator.errors import UserError
+from orchestrator.base.errors import UserError
+from orchestrator.images import source
+from orchestrator.images.builds import convert
+from orchestrator.images.builds.build import Options, command
+from orchestrator.images.runtime import Runtime
 
 SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0more"
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import process
-from orchestrator.errors import SiteError
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
 from orchestrator.job import stage
 from orchestrator.job.stage import copied, place, sent
 

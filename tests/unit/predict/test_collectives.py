@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cost import regular
-from orchestrator.cost.network import Level, Network
-from orchestrator.predict import schemes
-from orchestrator.predict.collectives import bounds, halving, hierarchical
+from orchestrator.network.cost import regular
+from orchestrator.network.cost.links import Level, Network
+from orchestrator.network.prediction import schemes
+from orchestrator.network.prediction.collectives import bounds, halving, hierarchical
 
 RESNET50_BYTES = 51.1e6
 ALL = [

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.predict import constants, published
-from orchestrator.predict.epochs import epochs_to_target
-from orchestrator.predict.lost import held_out
-from orchestrator.predict.records import PublishedRun
+from orchestrator.network.prediction import constants, published
+from orchestrator.network.prediction.epochs import epochs_to_target
+from orchestrator.network.prediction.lost import held_out
+from orchestrator.network.prediction.records import PublishedRun
 
 ERRORS_PERCENT = {
     "sony-v2-1024": 17.4,

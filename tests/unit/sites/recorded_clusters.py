@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import SiteError
+from orchestrator.base.errors import SiteError
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 Ask = Callable[[Sequence[str]], str]

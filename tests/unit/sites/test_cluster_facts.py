@@ -4,9 +4,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from orchestrator.errors import SiteError
-from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster
+from orchestrator.base.errors import SiteError
 from orchestrator.schedulers.cluster_facts import Environment, NodeKind, Queue, duration_s
+from orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from orchestrator.schedulers.local import facts as local_cluster
+from orchestrator.schedulers.pbs import facts as pbs_cluster
+from orchestrator.schedulers.slurm import facts as slurm_cluster
 from tests.unit.sites.recorded_clusters import (
     GRIDENGINE,
     LOCAL,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestrator.schedulers import gridengine_cluster, pbs_cluster
+from orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from orchestrator.schedulers.pbs import facts as pbs_cluster
 from orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
 from orchestrator.spec.load import load_site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import SiteError, UserError
-from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster
+from orchestrator.base.errors import SiteError, UserError
 from orchestrator.schedulers.cluster_facts import ClusterFacts
+from orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from orchestrator.schedulers.local import facts as local_cluster
+from orchestrator.schedulers.pbs import facts as pbs_cluster
+from orchestrator.schedulers.slurm import facts as slurm_cluster
 from orchestrator.sites.choices import Choices
 from orchestrator.sites.detect import Reached
 from orchestrator.sites.machine import Machine

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.states import State
+from orchestrator.runs.state.view import View
 from orchestrator.sites import hello
+from orchestrator.sites.hello_files import Talk
 from orchestrator.sites.judge import judged, skew_s
-from orchestrator.sites.talk import Talk
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
-from orchestrator.states import State
-from orchestrator.watch.view import View
 
 SITE = read(Site, "scheduler: slurm\nlauncher: srun\nnode: {ranks: 1, interface: ib0, hcas: [mlx5_0]}\n", "s.yaml")[0]
 

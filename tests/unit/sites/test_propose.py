@@ -10,11 +10,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.containers.checks.answers import MpiLibrary
-from orchestrator.containers.runtime import Runtime
-from orchestrator.errors import UserError
-from orchestrator.schedulers import gridengine_cluster, local_cluster, pbs_cluster, slurm_cluster
+from orchestrator.base.errors import UserError
+from orchestrator.images.checks.answers import MpiLibrary
+from orchestrator.images.runtime import Runtime
 from orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
+from orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from orchestrator.schedulers.local import facts as local_cluster
+from orchestrator.schedulers.pbs import facts as pbs_cluster
+from orchestrator.schedulers.slurm import facts as slurm_cluster
 from orchestrator.sites.choices import Choices
 from orchestrator.sites.clusters import KnownCluster, clusters
 from orchestrator.sites.detect import Reached

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.images.login import login
+from orchestrator.cli.main import main
+from orchestrator.runs.image.login import login
 from orchestrator.schedulers.interface import Scheduler
-from orchestrator.schedulers.local import Local
+from orchestrator.schedulers.local.scheduler import Local
 from orchestrator.sites.checks import folders, programs, scheduler
 from orchestrator.sites.checks.check import Check
 from orchestrator.spec.load import load_site

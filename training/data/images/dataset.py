@@ -14,8 +14,8 @@ from torch import Tensor
 
 from training.data.images import crops, decode, rectangles
 from training.data.images.ahead import Ahead, Samples
-from training.data.images.asked import SIDE, ImageSettings
 from training.data.images.corrupt import Register
+from training.data.images.image_options import SIDE, ImageSettings
 from training.data.images.rectangles import Cut, Middle
 from training.data.images.sizes import Sizes
 from training.data.images.stored import Split, Stored

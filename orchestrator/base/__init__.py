@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, states, processes, private files, the terminal."""

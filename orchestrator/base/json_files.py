@@ -1,0 +1,86 @@
+"""Files that appear whole or not at all, and are read with suspicion: they may be damaged, planted or gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.private import READABLE, SECRET, read_bytes, write_bytes
+
+LARGEST_BYTES = 16 * 1024 * 1024
+
+
+def write_text(path: Path, text: str, *, secret: bool = False) -> None:
+    """Write `text` to a temporary neighbour and rename it to `path`. Raises SiteError when that fails.
+
+    The umask says who else may read it; a `secret` is for its owner alone.
+    """
+    try:
+        write_bytes(path, text.encode("utf-8"), SECRET if secret else READABLE)
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_json(path: Path, value: Any, *, secret: bool = False) -> None:
+    """Write `value` as JSON, as `write_text` does."""
+    write_text(path, json.dumps(value, indent=1) + "\n", secret=secret)
+
+
+def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
+    """The JSON in the regular file `path`, None when there is no such file.
+
+    Raises SiteError when it is damaged, larger than `largest_bytes`, null, or anything but a regular file.
+    """
+    try:
+        content = read_bytes(path, largest_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        value = parsed(content)
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
+    if value is None:  # None means that there is no file
+        raise damaged(path, "it holds null")
+    return value
+
+
+def read_object(path: Path, largest_bytes: int = LARGEST_BYTES) -> dict[str, Any] | None:
+    """The JSON object in `path`, None when there is no such file. Raises SiteError as `read_json` does."""
+    value = read_json(path, largest_bytes)
+    if value is not None and not isinstance(value, dict):
+        raise damaged(path, "it holds no JSON object")
+    return value
+
+
+def required(path: Path, record: Mapping[str, Any], key: str, *kinds: type) -> Any:
+    """One value of a record. Raises SiteError unless it is there and of one of these types; a bool is no int."""
+    value = record.get(key)
+    if type(value) not in kinds:
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        found = f"is of type {type(value).__name__}, not {wanted}" if key in record else "is missing"
+        raise damaged(path, f"{key!r} {found}")
+    return value
+
+
+def damaged(path: Path, why: str) -> SiteError:
+    """The error that says of a record that it cannot be believed."""
+    return SiteError(f"{path}: this is damaged: {why}")
+
+
+def parsed(content: bytes) -> Any:
+    """The JSON in `content`. Raises ValueError, in words, for every kind of damage."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    except ValueError:  # Python reads no number of more than 4300 digits
+        raise ValueError("a number in it is too long") from None

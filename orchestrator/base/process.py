@@ -1,0 +1,280 @@
+"""Starts other programs; no other file of torusrun does.
+
+Arguments are lists, never text for a shell. Every call has a timeout. Programs write English messages (`LC_ALL=C`) and
+do not get the variables of the job or the MPI launcher that torusrun itself runs in. `CALLS` counts the calls of each
+program, so that tests can check how often a scheduler is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from orchestrator.base import proc
+from orchestrator.base.environment import clean_environment, safe
+from orchestrator.base.errors import SiteError
+from orchestrator.base.terminal.raw import raw as raw_terminal
+
+CALLS: Counter[str] = Counter()
+SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+WAS_RUNNING = "; was running: "
+LONGEST_SAID = 4000  # characters of what a program said that are in an error
+
+# `python -c` and `python -m` look for modules in the working directory first; the option against that (-P) came with
+# Python 3.11. This line works in all, and has no quotes, so that every shell can pass it on.
+ELSEWHERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+MODULE = 'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
+
+
+class NoAnswer(SiteError):
+    """A program did not end in time. Nobody knows whether it did what it was asked to do."""
+
+    @property
+    def brief(self) -> str:
+        """The error without the command, which may name thousands of jobs."""
+        return str(self).partition(WAS_RUNNING)[0]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended, and what it wrote."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def check(self, doing: str) -> Finished:
+        """Return self, or raise SiteError saying what was being done and what the program said."""
+        if self.exit_code == 0:
+            return self
+        said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
+        if len(said) > LONGEST_SAID:
+            said = f"{said[: LONGEST_SAID // 2]} [...] {said[-LONGEST_SAID // 2 :]}"
+        raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
+
+
+def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a module as `python -m` does, but never a module in the working directory."""
+    return program(python, MODULE, name, *arguments)
+
+
+def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
+    """The command that runs the program `text` as `python -c` does, but never a module in the working directory."""
+    return [str(python), "-u", "-c", ELSEWHERE + text, *map(str, arguments)]
+
+
+def script(python: str | Path, file: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a file of torusrun that stands alone. Its own folder comes first on the path."""
+    return [str(python), str(Path(file).resolve()), *map(str, arguments)]
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    undecodable: str = "replace",
+    text: str | None = None,
+) -> Finished:
+    """Run a program to its end and return what it wrote, whatever its exit code.
+
+    `environment` is for programs that must know the job around us; by default they get a clean one. `undecodable` says
+    how bytes that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program
+    reads `text` from its standard input.
+
+    Raises SiteError when the program does not exist, or does not end within `timeout_s` seconds: then it is killed,
+    with all that it has started.
+    """
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=safe(environment if environment is not None else clean_environment()),
+            encoding="utf-8",
+            errors=undecodable,
+        ) as started:
+            stdout, stderr = _said(started, text, timeout_s)
+    except FileNotFoundError:
+        raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise NoAnswer(f"{command[0]} did not answer within {timeout_s:g} s{WAS_RUNNING}{' '.join(command)}") from None
+    return Finished(tuple(command), started.returncode, stdout, stderr)
+
+
+def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) -> tuple[str, str]:
+    """What a program writes to its end. It is killed where that takes longer, or where the user interrupts us."""
+    try:
+        return started.communicate(text, timeout=timeout_s)
+    except BaseException:
+        _kill(started)
+        raise
+
+
+def login_environment() -> dict[str, str]:
+    """Our environment with what a login shell adds to it: many sites set the path of the scheduler's commands there.
+
+    What we have in PYTHONPATH stays first. A shell that fails or takes too long adds nothing.
+    """
+    shell = os.environ.get("SHELL", "/bin/sh")
+    try:
+        asked = subprocess.run(
+            [f"-{Path(shell).name}", "-c", f"echo {SHELL_MARK}; env -0"], executable=shell, timeout=SHELL_S,
+            stdin=subprocess.DEVNULL, capture_output=True, env=safe(os.environ),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return dict(os.environ)
+    pairs = asked.stdout.partition(f"{SHELL_MARK}\n".encode())[2].split(b"\0")
+    found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    rest = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry not in own]
+    return {**os.environ, **found, "PYTHONPATH": os.pathsep.join([*own, *rest])}
+
+
+def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None, *, raw: bool = False) -> int:
+    """Run a program on the user's terminal, without a timeout, as it may ask the user something; its exit code.
+
+    It gets a clean environment and these `variables`. With `raw` the terminal hands on every key as it is, for another
+    terminal at the other end.
+    """
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    environment = {**safe(clean_environment()), **(variables or {})}
+    try:
+        with raw_terminal(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
+            code = program.wait()
+        return code if code >= 0 else 128 - code
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
+
+
+@contextmanager
+def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within, ctrl-C is for the program alone. A terminal sends it there by itself."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not os.isatty(0):
+            program.send_signal(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+    """Start a program that the caller writes to and reads from, and ends. It gets a clean environment."""
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
+    """Start a program that outlives the caller, in a session of its own; it writes to `output`."""
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=safe(os.environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def start(
+    argv: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    output: IO[bytes] | None = None,
+    errors: IO[bytes] | None = None,
+    own_group: bool = False,
+    cwd: Path | None = None,
+    keep: Sequence[int] = (),
+    parent_death: signal.Signals,
+) -> subprocess.Popen[bytes]:
+    """Start a program that the caller watches and ends. It writes to `output` (default: where we write).
+
+    Its errors go to `errors` (default: to `output`).
+
+    It stays in the caller's session; with `own_group` it gets its own process group. It inherits the descriptors
+    `keep`. If the caller dies before it, the kernel sends it the signal `parent_death`, so that no program is left
+    behind.
+    """
+    command = [str(a) for a in argv]
+    CALLS[Path(command[0]).name] += 1
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output if errors is None else errors,
+            env=safe(environment),
+            cwd=cwd,
+            pass_fds=keep,
+            preexec_fn=lambda: _begin(parent_death, own_group),
+        )
+    except OSError as error:
+        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+
+
+def _why(error: OSError, program: str) -> str:
+    """Why a program could not be started, with what to do where its name alone was given."""
+    if error.errno != errno.ENOENT or error.filename != program or "/" in program:
+        return str(error.strerror)
+    return "it is in no folder of PATH; give its full path, or add its folder to PATH, for a job in `setup`"
+
+
+def _begin(parent_death: signal.Signals, own_group: bool) -> None:
+    if own_group:
+        os.setpgid(0, 0)
+    die_with_parent(parent_death)
+
+
+def die_with_parent(number: signal.Signals) -> None:
+    """Ask the kernel to send the signal `number` to this process when its parent dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def _kill(started: subprocess.Popen[str]) -> None:
+    """Kill a program and all that it has started, as a script does that the site puts before a scheduler's command."""
+    pids = [started.pid]
+    for pid in pids:
+        pids += proc.children(pid)
+    started.kill()
+    for pid in pids[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,61 @@
+"""The Jinja2 environment of job scripts. It quotes every value, and refuses names that have none.
+
+Every value that a template prints goes through `word`. So no string of a user reaches a shell unquoted. Only `Text`,
+which torusrun itself makes, is printed as it is.
+"""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from orchestrator.base.render.templates import templates
+
+ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\'"}
+
+
+class Text(str):
+    """Text that goes into the script as it is, such as a line with a directive."""
+
+
+def word(value: Any) -> Text:
+    """A value as one word of bash, always on one line of the script.
+
+    Schedulers read all lines of a script. They would obey a line within a value that begins like one of their
+    directives. In $'...' every byte that is not printable ASCII is written in hexadecimal, which means the same in
+    every locale.
+    """
+    text = str(value)
+    if text.isprintable():
+        return Text(shlex.quote(text))
+    return Text("$'" + "".join(map(_escaped, text.encode(errors="surrogateescape"))) + "'")
+
+
+def _escaped(byte: int) -> str:
+    plain = chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+    return ESCAPES.get(plain, plain)
+
+
+def _quote(value: Any) -> str:
+    return value if isinstance(value, Text) else word(value)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates()),
+        undefined=jinja2.StrictUndefined,
+        finalize=_quote,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of `template`, a path below templates/. Raises jinja2.UndefinedError where a value is missing."""
+    return _environment().get_template(template).render(**values)

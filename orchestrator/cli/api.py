@@ -1,0 +1,129 @@
+"""The verbs for Python: `run = orchestrator.submit("run.yaml"); run.wait(); run.metrics()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.base.errors import TorusrunError, UserError
+from orchestrator.base.states import State
+from orchestrator.cli.dryrun.look import DryRun
+from orchestrator.cli.dryrun.look import dry_run as look_ahead
+from orchestrator.remote import remote_runs as known_runs
+from orchestrator.remote.handle import RunThere
+from orchestrator.runs.attempts.in_hold import find as find_held
+from orchestrator.runs.attempts.make_hold import duration
+from orchestrator.runs.attempts.make_hold import hold as make_hold
+from orchestrator.runs.attempts.submit import first as submit_first
+from orchestrator.runs.folder import index
+from orchestrator.runs.handle import Run
+from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.runs.state.current import look, to_wait_for
+from orchestrator.runs.state.view import View
+from orchestrator.spec.paths import absolute
+from training.checkpoint.manifest import Checkpoint
+
+
+def submit(
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+    held: str = "",
+) -> Run:
+    """Submit the run file at `path`, to begin once the runs `after` are COMPLETED and the runs `after_any` are over.
+
+    It runs in the held allocation `held`, or in a job of its own. Raises UserError for what is written wrong, SiteError
+    for what is refused.
+    """
+    planned = plan(path, site=site, settings=settings, later=bool(after or after_any or held))
+    return submit_planned(planned, path, site=site, settings=settings, after=after, after_any=after_any, held=held)
+
+
+def submit_planned(
+    planned: Plan,
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+    held: str = "",
+) -> Run:
+    """Submit the plan of the run file at `path`, as `submit` does; `site` and `settings` are those of the plan."""
+    if held and (after or after_any):
+        raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
+    if planned.site.host:
+        from orchestrator.remote.submit import submit as submit_there
+
+        how = {"after": after, "after_any": after_any}
+        return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
+    if held:
+        return Run(submit_first(planned, absolute(path).parent, into=find_held(held, look)))
+    return Run(submit_first(planned, absolute(path).parent, to_wait_for(planned.site.scheduler, after, after_any)))
+
+
+def hold(
+    path: str | Path,
+    *,
+    time: str | None = None,
+    idle: str = "20m",
+    name: str | None = None,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+) -> Run:
+    """Ask for what the run file at `path` asks for, and hold it for attempts: `submit(..., held=run.id)` starts one.
+
+    It is held for `time` ('2h'; default: the file's), and given back after `idle` without an attempt at work. Raises as
+    `submit` does.
+    """
+    planned = plan(path, site=site, settings=settings, later=True)
+    time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
+    if planned.site.host:
+        from orchestrator.remote.submit import hold as hold_there
+
+        return RunThere(hold_there(planned, path, time_s, idle_s, name, site=site, settings=settings))
+    return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name))
+
+
+def dry_run(
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+) -> DryRun:
+    """What `submit` would submit and what its job would run; nothing is written. Raises as `submit` does."""
+    planned = plan(path, site=site, settings=settings, later=bool(after or after_any))
+    if planned.site.host:
+        raise UserError(
+            f"the site is reached through {planned.site.host}: use `torusrun submit {path} --dry-run`, which runs there"
+        )
+    return look_ahead(planned, to_wait_for(planned.site.scheduler, after, after_any))
+
+
+def open_run(word: str) -> Run:
+    """A run by its id, the beginning of its id, its folder, or 'last'."""
+    if there := known_runs.find(word):
+        return RunThere(there)
+    return Run(index.find(word))
+
+
+__all__ = [
+    "Checkpoint",
+    "DryRun",
+    "Plan",
+    "Run",
+    "RunThere",
+    "State",
+    "TorusrunError",
+    "View",
+    "dry_run",
+    "hold",
+    "open_run",
+    "plan",
+    "submit",
+]

@@ -1,0 +1,139 @@
+"""A dry run: what `submit` would submit, and what the job and its ranks would then run."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import schedulers
+from orchestrator.base.environment import clean_environment
+from orchestrator.cli.dryrun import assumed
+from orchestrator.images.runtime import COMMANDS, Runtime
+from orchestrator.job import launch, stage
+from orchestrator.job.contained import start
+from orchestrator.job.prepare import launch_order, program_of
+from orchestrator.job.rank import given
+from orchestrator.network.placement.mapping import Placement, place
+from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts.after import Awaited
+from orchestrator.runs.attempts.submit import proposed
+from orchestrator.runs.code.select import SelectedCode
+from orchestrator.runs.folder import layout
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image.login import login
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan import notes as plan_notes
+from orchestrator.runs.plan.auto_grid import with_expected_grid
+from orchestrator.runs.plan.phase_groups import in_words, stretches
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program.what_runs import Program
+from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Request
+
+ASSUMED_VERSION = (4, 0)  # of a runtime that is not here: one that keeps values as they are
+MEETING = ("<address of host 1>", "<free port>")
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a submission would do. Words in <> stand for what only the job knows.
+
+    `order` is the attempt's launch.json, `environment` what rank 0's program gets beside what it inherits from the
+    job. `container` starts the program of rank 0 in the image; None on the host. `files` says what the run folder will
+    hold, `notes` what this machine could not tell.
+    """
+
+    plan: Plan
+    attempt: Attempt
+    request: Request
+    submit: list[str]
+    script: str
+    placement: Placement
+    launcher: list[str]
+    launcher_environment: dict[str, str]
+    program: Program
+    order: dict[str, Any]
+    environment: dict[str, str]
+    container: list[str] | None
+    code: SelectedCode | None
+    files: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
+    """What `attempts.submit.first` would submit.
+
+    Raises UserError and SiteError as it does, but for what only the scheduler refuses.
+    """
+    run = RunFolder(plan.folder)
+    attempt = run.attempt(1)
+    planned, asked, script = proposed(plan, after)
+    image, code = create.check(plan)
+    plan = with_expected_grid(plan)
+    placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
+    starter, notes = assumed.launcher(plan)
+    if plan.chosen:
+        notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
+    if parts := stretches(plan.run):
+        notes.append(f"attempts have {in_words(parts)}; the job of each submits the next, of which this is the first")
+    found = _runtime(plan, notes) if image else None
+    program = program_of(plan, run, attempt, image)
+    order = launch_order(plan, program, starter, image, found)
+    environment = given(order, placement, 0, planned.number, MEETING if program.rendezvous else None)
+    submit = client.of(plan.site).submit_argv(attempt.script, asked)
+    return DryRun(
+        plan,
+        attempt,
+        asked,
+        submit,
+        script,
+        placement,
+        launch.command(plan, attempt, starter, _jobs_environment()),
+        launch.environment(plan, attempt, starter, {}),
+        program,
+        order,
+        environment,
+        _contained(order["container"], image, program, environment, attempt) if image else None,
+        code,
+        layout.of_run(_kinds(plan)),
+        [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
+    )
+
+
+def _runtime(plan: Plan, notes: list[str]) -> Runtime:
+    """The runtime of this machine with the site's modules, or the one that a job is assumed to find."""
+    here = login(plan.site)
+    if here.runtime:
+        return here.runtime
+    command = plan.site.container.runtime or COMMANDS[0]
+    notes.append(f"no runtime of images is found here ({here.asked}): the job is assumed to find {command}")
+    return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
+
+
+def _hosts(plan: Plan) -> list[str]:
+    """The hosts of the job: this one, or words that stand for hosts that are not known yet."""
+    if schedulers.get(plan.site.scheduler).one_machine:
+        return [socket.gethostname()]
+    return [f"<host {number}>" for number in range(1, plan.run.nodes + 1)]
+
+
+def _jobs_environment() -> Mapping[str, str]:
+    """The variables that launchers pass on, which a job has as this process has them, or sets itself."""
+    return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
+
+
+def _contained(
+    kept: Mapping[str, Any], image: Image, program: Program, environment: Mapping[str, str], attempt: Attempt
+) -> list[str]:
+    """What starts the program of rank 0 in the image, or in the node's own copy where the site stages it."""
+    path = stage.below(kept["stage"], image.sha256) if kept["stage"] else Path(image.path)
+    return list(start(kept, path, program.argv, environment, {}, attempt.rank_variables(0)).argv)
+
+
+def _kinds(plan: Plan) -> set[str]:
+    kinds = {"command" if plan.run.command else "train"}
+    asked = {"image": plan.run.image, "code": plan.code, "shells": client.of(plan.site).shell_from_inside}
+    return kinds | {kind for kind, wanted in asked.items() if wanted}

@@ -1,0 +1,68 @@
+"""
+IMAGE is the name or path of an image file, an image of another form (an archive, a folder, a registry's reference), of
+which a SIF is made, or a run file whose image is built.
+
+examples:
+  torusrun build pytorch-cpu
+  torusrun build containers/pytorch-v100.yaml --site slurm --on job
+  torusrun build docker-archive:mine.tar
+  torusrun build pytorch-cpu --wheelhouse wheels --offline
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="an image file, an image or a run file")
+    shared_arguments.site(parser)
+    parser.add_argument(
+        "--on", choices=("login", "job"), help="build here (login) or in a job; default: the site's build_on"
+    )
+    parser.add_argument("--wheelhouse", metavar="DIR", help="take Python packages only from this folder")
+    parser.add_argument("--offline", action="store_true", help="use no network while building")
+    parser.add_argument(
+        "--locked",
+        metavar="LOCK",
+        nargs="?",
+        const="",
+        help="install the versions of this lock (of `torusrun image inspect IMAGE --lock`); default: IMAGE.lock",
+    )
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not show the output of the build")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.image import building
+    from orchestrator.runs.plan.plan import plan
+    from orchestrator.spec.load import is_run, load_site
+    from orchestrator.spec.paths import absolute
+
+    if not args.image.endswith(".def") and is_run(args.image):
+        planned = plan(args.image, site=args.site)
+        source, site = planned.run.image, planned.site
+        if source is None:
+            raise UserError(f"{args.image}: its 'image' is not given, so there is nothing to build")
+    else:
+        source, site = args.image, load_site(args.site)
+    shared_arguments.here(site, "build")
+    wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
+    lock = building.lock_of(source, args.locked) if args.locked is not None else None
+    prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
+    for advice in prepared.advice:
+        _say(f"note: {advice}")
+    if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
+        from orchestrator.runs.image.build_job import build_in_job
+
+        build_in_job(prepared, site, site.interpreter, _say)
+    entry = building.build(prepared, site, (lambda line: None) if args.quiet else _say)
+    print(entry.path)
+    return DONE
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

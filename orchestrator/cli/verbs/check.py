@@ -1,0 +1,64 @@
+"""
+example:
+  torusrun check examples/digits.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, USER_MISTAKE
+from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from orchestrator.images.checks.findings import Finding
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_file(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.image import checking, run_image
+    from orchestrator.runs.plan.plan import plan
+
+    planned = plan(args.file, site=args.site, settings=args.settings)
+    if planned.site.host:
+        from orchestrator.remote import of_file
+
+        options = ["--json"] if args.json else []
+        return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
+    if (before := checking.unbuilt(planned)) is not None:
+        return _say(args.json, None, before, "the image is not built yet, so nothing in it was looked at")
+    image = run_image.of_plan(planned)
+    if image is None:
+        return _say(args.json, None, [], "the run has no image, so there is nothing to look at")
+    return _say(args.json, image.path, checking.findings(planned, image), image.path)
+
+
+def _say(as_json: bool, image: str | None, found: list[Finding], about: str) -> int:
+    if as_json:
+        print(json.dumps({"schema": 2, "image": image, "findings": [f.as_json() for f in found]}, indent=1))
+    else:
+        for finding in found:
+            print(finding)
+            if finding.evidence:
+                print(f"    {finding.evidence}")
+        print(f"{about}{_counted(found)}")
+    return USER_MISTAKE if any(f.severity == "error" for f in found) else DONE
+
+
+def _counted(found: list[Finding]) -> str:
+    """How many of each outcome there are."""
+    if not found:
+        return ""
+    count = Counter("warned" if f.severity == "warning" else f.outcome for f in found)
+    words = (
+        f"{count['does not fit']} do not fit", f"{count['warned']} warn", f"{count['fits']} fit",
+        f"{count['could not be looked at']} could not be looked at",
+    )  # fmt: skip
+    return ": " + ", ".join(words)

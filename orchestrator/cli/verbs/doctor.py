@@ -1,0 +1,82 @@
+"""
+Each check says ok, warning or failed, and how to mend it. --job submits a small job of two nodes (of one, if there are
+no more). It checks that the nodes see the folder of runs and Python, reach each other, and agree on the time. The exit
+code is 0 without failed checks, else 3.
+
+examples:
+  torusrun doctor
+  torusrun doctor --site mycluster --job
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, SITE_FAILED
+from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from orchestrator.sites.checks.check import Check
+    from orchestrator.spec.site import Site
+
+OUTCOMES = ("ok", "warning", "failed")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.site(parser)
+    parser.add_argument("--job", action="store_true", help="submit a small job as well, and wait for it")
+    parser.add_argument(
+        "--wait", metavar="TIME", default="10m", help="with --job: how long to wait for it; default: %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.base.errors import UserError
+    from orchestrator.spec.kinds import seconds
+
+    try:
+        wait_s = seconds(args.wait)
+    except ValueError as error:
+        raise UserError(f"--wait: {args.wait!r} {error}") from None
+    return examine(args.site, job=args.job, wait_s=wait_s, as_json=args.json)
+
+
+def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool = False) -> int:
+    """Print the checks of a site as they are made; the exit code."""
+    from orchestrator.spec.load import load_site, site_file
+
+    site, file, found = load_site(name), site_file(name).absolute(), []
+    shared_arguments.here(site, "doctor")
+    for check in _checks(name, site, job, wait_s):
+        found.append(check)
+        if not as_json:
+            _say(check)
+    if as_json:
+        checks = [check.as_json() for check in found]
+        print(json.dumps({"schema": 1, "site": name, "file": str(file), "checks": checks}, indent=1))
+    else:
+        count = {word: sum(check.outcome == word for check in found) for word in OUTCOMES}
+        print(f"{name}: {', '.join(f'{number} {word}' for word, number in count.items())}")
+    return SITE_FAILED if any(check.outcome == "failed" for check in found) else DONE
+
+
+def _checks(name: str, site: Site, job: bool, wait_s: float) -> Iterator[Check]:
+    from orchestrator.sites.examine import examine as examined
+
+    yield from examined(site, job=job)
+    if job:
+        from orchestrator.sites.hello_job import checks
+
+        yield from checks(name, site, wait_s)
+
+
+def _say(check: Check) -> None:
+    from orchestrator.base import private
+
+    print(private.plain(f"{check.outcome:8} {check.name:18} {check.said}").replace("\n", "; "), flush=True)
+    if check.mend:
+        print(private.plain(f"{'':27} mend: {check.mend}"), flush=True)

@@ -1,0 +1,45 @@
+"""
+It asks for what RUN.yaml would ask for, shows that ranks start there, and keeps the nodes. `submit --in` and
+`resume --in` then start attempts without the queue, one at a time; `cancel` gives the allocation back.
+
+examples:
+  torusrun hold examples/digits.yaml --time 2h --wait
+  torusrun submit examples/digits.yaml --in last --wait
+  torusrun hold run.yaml --time 4h --idle 30m --name lunch
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.base.errors import DONE, RUN_FAILED
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_file(parser)
+    parser.add_argument("--time", metavar="DURATION", help="how long to hold it, as in 2h; default: the file's `time`")
+    parser.add_argument(
+        "--idle",
+        metavar="DURATION",
+        default="20m",
+        help="given back after this long without an attempt at work; default: %(default)s",
+    )
+    parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
+    parser.add_argument("--wait", action="store_true", help="wait until it is held")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import hold
+
+    held = hold(args.file, time=args.time, idle=args.idle, name=args.name, site=args.site, settings=args.settings)
+    print(held.id, flush=True)
+    if not args.wait:
+        return DONE
+    import sys
+
+    from orchestrator.base import private
+
+    view = held.wait_until_held()
+    print(f"torusrun: {private.plain(view.reason)}", file=sys.stderr)
+    return RUN_FAILED if view.state.over else DONE

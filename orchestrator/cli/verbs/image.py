@@ -1,0 +1,124 @@
+"""
+examples:
+  torusrun image ls
+  torusrun image inspect pytorch-cpu
+  torusrun image verify pytorch-cpu
+  torusrun image inspect pytorch-cpu --sbom spdx
+  torusrun image export pytorch-cpu --to pytorch-cpu.tar
+  torusrun image render sony-2018
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
+from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orchestrator.images.builds.cache import Cache, CachedImage
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render")
+    parser.add_argument("what", choices=verbs, help="what to do; render prints the definition of an image file")
+    parser.add_argument(
+        "image",
+        metavar="IMAGE",
+        nargs="?",
+        help="an image's name, path, or the start of its key; render: an image file",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
+    parser.add_argument("--sbom", choices=("spdx", "cyclonedx"), help="inspect: the packages as a bill of materials")
+    parser.add_argument("--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar")
+    shared_arguments.site(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.image import building
+    from orchestrator.spec.load import load_site
+
+    site = load_site(args.site)
+    shared_arguments.here(site, "image")
+    cache = building.cache(site)
+    if args.what == "ls":
+        return _list(cache, args.json)
+    if args.image is None:
+        raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
+    if args.what == "render":
+        print(building.definition(args.image, site), end="")
+        return DONE
+    entry = cache.find(args.image)
+    if args.what == "inspect":
+        print(json.dumps(_inspected(cache, entry, args), indent=1))
+    elif args.what == "verify":
+        if wrong := cache.verify(entry):
+            print(wrong)
+            return SITE_FAILED
+        print(f"{entry.path}: unchanged since it was built")
+    elif args.what == "rm":
+        cache.remove(entry)
+        print(f"{entry.path}: removed")
+    elif args.what == "export":
+        print(_exported(cache, entry, args.to))
+    else:
+        _sign(cache, entry, site.container.runtime)
+    return DONE
+
+
+def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
+    from orchestrator.images.definitions import package_lock
+    from orchestrator.runs.image import sbom
+
+    there = cache.packages(entry.key).exists()
+    if not (args.lock or args.sbom):
+        packages = package_lock.read(cache.packages(entry.key)).as_json() if there else None
+        return {**entry.as_json(), "path": str(entry.path), "packages": packages}
+    if not there:
+        raise SiteError(f"{entry.path}: it has no lock, because it has no Python or was built by an older torusrun")
+    lock = package_lock.read(cache.packages(entry.key))
+    return lock.as_json() if args.lock else sbom.FORMATS[args.sbom](entry, lock)
+
+
+def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
+    from orchestrator.runs.image.export import export
+    from orchestrator.spec.paths import absolute
+
+    if to is None:
+        raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
+    return export(cache, entry, absolute(to))
+
+
+def _list(cache: Cache, as_json: bool) -> int:
+    entries = cache.entries()
+    if as_json:
+        rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
+        print(json.dumps({"schema": 1, "images": rows}, indent=1))
+    else:
+        print("\n".join(map(_line, entries)) or f"no images in {cache.folder}; `torusrun build NAME` makes one")
+    return DONE
+
+
+def _line(entry: CachedImage) -> str:
+    built = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s))
+    return f"{entry.key[:12]}  {entry.name:20}  {entry.size_bytes / 2**20:7.0f} MiB  built {built} by {entry.built_by}"
+
+
+def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
+    """Sign with the user's own key, for which the runtime asks. That changes the file and so its checksum."""
+    from orchestrator.base import process
+    from orchestrator.images import runtime
+
+    if wrong := cache.verify(entry):
+        raise SiteError(f"{wrong}; only an unchanged image can be signed")
+    program = runtime.required(command).command
+    if process.interact([program, "sign", str(entry.path)]) != 0:
+        raise SiteError(f"{entry.path}: signing failed; if you have no key yet, make one with `{program} key newpair`")
+    cache.keep_checksum(entry)
+    print(f"{entry.path}: signed")

@@ -1,0 +1,45 @@
+"""
+Run it on a login node. It queries the scheduler and this machine, and asks you for the rest: the queue, if several
+fit, and the account. --yes takes sensible values and names them. --site NAME finds the file that is written.
+
+examples:
+  torusrun init
+  torusrun init mycluster --queue gpu --account chem --yes
+  torusrun init here --scheduler local
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+OPTIONS = {
+    "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the one that answers"),
+    "cluster": ("NAME", "a known cluster, or generic; default: recognised by its host names, queues and resources"),
+    "queue": ("NAME", "partition or queue; default: asked if several fit"),
+    "account": ("NAME", "account or group to charge; default: asked if the cluster needs one"),
+    "pe": ("NAME", "Grid Engine's parallel environment; default: asked if several fit"),
+    "runs": ("FOLDER", "folder of run folders, which the nodes see; default: ~/torusrun/runs"),
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the site's name; default: the cluster's")
+    for name, (value, text) in OPTIONS.items():
+        parser.add_argument(f"--{name}", metavar=value, help=text)
+    parser.add_argument("--yes", "-y", action="store_true", help="ask nothing: take sensible values, and name them")
+    parser.add_argument("--force", action="store_true", help="replace the file if the site exists")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.base import private
+    from orchestrator.cli.verbs import doctor
+    from orchestrator.sites.choices import Choices
+    from orchestrator.sites.make import make
+
+    terminal = sys.stdin.isatty() and not args.yes
+    choices = Choices({name: getattr(args, name) for name in OPTIONS}, args.yes, input if terminal else None)
+    written = make(args.name, choices, force=args.force)
+    print(private.plain(written.text), end="")
+    print(f"\nwritten: {written.path}; use it by --site {written.name}\n", flush=True)
+    return doctor.examine(written.name)

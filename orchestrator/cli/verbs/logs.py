@@ -1,0 +1,157 @@
+"""
+--all merges the lines of the job and of all ranks by time. The wrapper of a rank
+looks at the size of its log five times a second and keeps the times beside it,
+by the clock of the rank's host: lines that were written within 0.2 s, or on
+hosts whose clocks differ, may change places. Logs of earlier versions have no
+times: they come first, one after the other. If there are several attempts,
+'#2' before a line is the number of its attempt.
+
+Control characters that a program wrote, colours among them, are written out as
+\\x1b and the like, since a pipe may lead to a terminal, too. They stay in a file
+(torusrun logs last > FILE) and with --raw; never those of another user's run.
+
+examples:
+  torusrun logs last
+  torusrun logs last --rank 3 --follow
+  torusrun logs last --all --grep 'loss|warning'
+  torusrun logs last --all --attempt all --since 10m --times
+  torusrun logs last --errors
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from orchestrator.report.logs.reading import Reading
+    from orchestrator.report.logs.source import LogLine
+
+ALL = 0
+NO_TIME = "-" * len("2026-11-01T14:30:00")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--rank", metavar="N", type=int, default=0, help="the output of this rank; default: %(default)s")
+    what.add_argument("--all", action="store_true", help="the job and all ranks by time, each line with its origin")
+    what.add_argument("--errors", action="store_true", help="tracebacks of all ranks, and the ranks that ended badly")
+    parser.add_argument("--attempt", metavar="N", type=_attempt, help="an earlier one, or 'all'; default: the newest")
+    parser.add_argument("--grep", metavar="PATTERN", help="only lines that match this regular expression")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; also those of unknown time",
+    )
+    parser.add_argument(
+        "--times", action="store_true", help="the time of each line before it, in this machine's zone; dashes: unknown"
+    )
+    raw = "control characters as the program wrote them, or written out; default: as it wrote them into a file only"
+    parser.add_argument("--raw", action=argparse.BooleanOptionalAction, help=raw)
+    parser.add_argument("--follow", "-f", action="store_true", help="follow the output until the run is over")
+
+
+def _attempt(text: str) -> int:
+    """A number, or ALL for 'all'."""
+    if text == "all":
+        return ALL
+    if not text.isdecimal() or int(text) == ALL:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither the number of an attempt nor 'all'")
+    return int(text)
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """The options as they were given, for a login node."""
+    options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
+    options.append("--raw" if args.raw else "--no-raw")  # the login node does not know where its output leads
+    options += [] if args.all or args.errors else [f"--rank={args.rank}"]
+    attempt = "all" if args.attempt == ALL else args.attempt
+    values = {"attempt": attempt, "since": args.since, "grep": args.grep}
+    return [*options, *(f"--{name}={value}" for name, value in values.items() if value is not None)]
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.base.terminal import output
+    from orchestrator.remote import verbs
+    from orchestrator.report.logs.reading import Filter, Reading
+    from orchestrator.runs.folder.index import find
+    from orchestrator.runs.state import selection
+
+    args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
+    if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
+        return code
+    rank = None if args.all or args.errors else args.rank
+    since_s = None if args.since is None else selection.since(args.since)
+    reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep)))
+    if args.follow and rank is not None and not reading.newest.wrote(rank):
+        _say_why_it_waits(reading, rank)
+    lines = (reading.failures if args.errors else reading.lines)(until_over=args.follow)
+    untimed = _print(lines, times=args.times, raw=args.raw, flush=args.follow)
+    if untimed is None:
+        _say_why_there_are_none(reading, args)
+    elif untimed and since_s is not None and not args.errors:
+        _say(f"lines above without a time, which may be older: {untimed}")
+    return DONE
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"--grep {pattern!r}: this is no regular expression: {error}") from None
+
+
+def _print(lines: Iterable[LogLine], *, times: bool, raw: bool, flush: bool) -> int | None:
+    """Print the lines; how many of them have no time, None where there are no lines."""
+    from orchestrator.base.terminal.plain import harmless
+
+    untimed = None
+    for line in lines:
+        untimed = (untimed or 0) + (line.time_s is None)
+        text = str(line) if raw else harmless(str(line))
+        print(f"{_time(line)} {text}" if times else text, flush=flush)
+    return untimed
+
+
+def _time(line: LogLine) -> str:
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(line.time_s)) if line.time_s is not None else NO_TIME
+    except (OverflowError, ValueError, OSError):  # a damaged index
+        return NO_TIME
+
+
+def _say_why_it_waits(reading: Reading, rank: int) -> None:
+    if not reading.newest.status().state.over:
+        _say(reading.newest.silence(rank)[0])
+
+
+def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
+    """Say why no line was printed, with the end of what the job wrote where that explains a failure."""
+    from orchestrator.report.logs.source import LogLine
+
+    chosen = reading.filter.pattern or reading.filter.since_s is not None
+    rank = reading.filter.rank
+    if args.errors:
+        why, end = reading.newest.failure()
+        none = f"no traceback, and no rank that ended badly{f'; {why}' if why else ''}"
+        why, end = ("no line matches", []) if chosen else (none, end)
+    elif rank is None or reading.newest.wrote(rank):
+        why, end = "no line matches" if chosen else "nothing was written", []
+    else:
+        why, end = reading.newest.silence(rank)
+    _say(why)
+    _print((LogLine(None, "", line) for line in end), times=False, raw=args.raw, flush=False)
+
+
+def _say(what: str) -> None:
+    """Tell what is no line of a log where it does not mix with them."""
+    sys.stdout.flush()
+    print(f"torusrun: {what}", file=sys.stderr)

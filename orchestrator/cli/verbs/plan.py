@@ -1,0 +1,158 @@
+"""
+example:
+  torusrun plan examples/digits.yaml --set grid=4x1
+  torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import shared_arguments
+from training.counted import counted
+from training.schedule.phases import Course, phases_of
+
+WIDTH = 100  # of what stands beside a name
+
+if TYPE_CHECKING:
+    from orchestrator.network.prediction.forecast import Forecast
+    from orchestrator.runs.plan.forecast import Stand
+    from orchestrator.runs.plan.plan import Plan
+    from training.recipe.train import Train
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_file(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
+    shared_arguments.hosts_file(parser, "place the ranks on these hosts")
+    parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.plan.auto_grid import with_expected_grid
+    from orchestrator.runs.plan.placement_report import outlook
+    from orchestrator.runs.plan.plan import plan
+
+    planned = plan(args.file, site=args.site, settings=args.settings)
+    if args.svg and not args.hosts:
+        raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
+    placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
+    if args.svg and placed:
+        _write(Path(args.svg), placed.svg())
+    planned = placed.plan if placed else with_expected_grid(planned)
+    forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
+    if args.json:
+        parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
+        print(json.dumps({**planned.as_json(), **parts}, indent=1))
+    else:
+        print(_words(planned))
+        print(f"\n{placed.text()}\n" if placed else _later(planned))
+        print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
+    return DONE
+
+
+def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]:
+    """The prediction, or the reason why there is none."""
+    from orchestrator.runs.plan.forecast import forecast_of
+
+    try:
+        return forecast_of(planned, stand), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _predicted(forecast: Forecast) -> str:
+    from orchestrator.network.prediction.text import duration, ms
+
+    return (
+        f"{duration(forecast.total_s)}, {forecast.images_per_s:,.0f} images/s: {counted(forecast.steps, 'step')} of "
+        f"{ms(forecast.step_s)} ms, of which the all-reduce is {ms(forecast.exposed_s)} ms; more: torusrun predict"
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None
+
+
+def _later(planned: Plan) -> str:
+    if planned.site.topology is None:
+        return "placement   in the scheduler's order: the site has no topology"
+    return "placement   ordered by the network when the job knows its hosts; --hosts FILE shows it for given hosts"
+
+
+def _words(planned: Plan) -> str:
+    from orchestrator.runs.plan.notes import notes
+    from orchestrator.runs.plan.phase_groups import in_words, stretches
+
+    run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
+    why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
+    rows = {
+        "run": planned.run_id,
+        "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
+        "nodes": f"{run.nodes}, {counted(planned.ranks_per_node, 'rank')} and {counted(site.node.gpus, 'GPU')} on each",
+        **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
+        "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
+        "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
+        **(_command(planned) if run.command else _training(planned)),
+        **({"image": _image(planned, run.image)} if run.image else {}),
+        **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
+        "folder": str(planned.folder),
+    }
+    return "\n".join(f"{name:12}{value}" for name, value in rows.items())
+
+
+def _image(planned: Plan, text: str) -> str:
+    """The image, and the command that makes it ready, if it is built of an image file and was not yet."""
+    from orchestrator.images import source
+    from orchestrator.runs.image import run_image
+
+    named = source.parse(text)
+    if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):
+        return text
+    return f"{text}, not ready for this site: `{run_image.build_command(planned)}`"
+
+
+def _command(planned: Plan) -> dict[str, str]:
+    import shlex
+
+    code = f"{planned.code}, copied at submit" if planned.code else "none"
+    return {"command": shlex.join(planned.run.command), "code": code}
+
+
+def _training(planned: Plan) -> dict[str, str]:
+    train = planned.run.train
+    nodes, per_node = planned.run.nodes, planned.ranks_per_node
+    batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
+    batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
+    rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
+    what = f"{train.model.name} on {train.data.name}, {counted(train.epochs, 'epoch')}"
+    rows = {"training": f"{what}, batch {batch}, lr {rate}", **_without_steps(train)}
+    return {"recipe": _recipe(planned), **rows} if train.recipe else rows
+
+
+def _without_steps(train: Train) -> dict[str, str]:
+    """The phases that train nothing, and so make no member of an ensemble either."""
+    from training.recipe.facts import data_facts
+
+    data = data_facts(train) if train.phases else None
+    if data is None:
+        return {}
+    found = [phase.number for phase, steps in Course(train, data.train_samples).steps_to_come() if not steps]
+    listed = ", ".join(f"train.phases[{number}]" for number in found)
+    return {"no step": f"{listed}: the batch before goes beyond the end"} if found else {}
+
+
+def _recipe(planned: Plan) -> str:
+    """The recipe, and what the run changes of it."""
+    name = planned.run.train.recipe
+    changes = [f"{key}: {now}, published {was} ({reason})" for key, was, now, reason in planned.recipe_changes]
+    lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]
+    return f"\n{'':14}".join([f"{name}, more: torusrun recipes show {name}", *lines])

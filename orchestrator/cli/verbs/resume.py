@@ -1,0 +1,69 @@
+"""
+examples:
+  torusrun resume last
+  torusrun resume last --time 2h --wait
+  torusrun resume last --nodes 2 --grid 4x2 --exclude node7
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.base.errors import DONE
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    parser.add_argument("--time", metavar="DURATION", help="another time limit than before, as in 2h")
+    parser.add_argument("--nodes", metavar="N", type=int, help="on so many nodes")
+    parser.add_argument(
+        "--grid", metavar="GRID", help="in another grid of ranks, as in 4x2 or auto; one of another size needs --nodes"
+    )
+    parser.add_argument(
+        "--exclude",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="not on this host, nor in later attempts; a list as in n[3-5]; may be repeated",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="although it is not certain that the newest attempt is over: it ends when the new one begins",
+    )
+    parser.add_argument("--new-image", action="store_true", help="although the container image has changed")
+    shared_arguments.held(parser)
+    parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import open_run
+    from orchestrator.remote import remote_runs, verbs
+
+    if away := remote_runs.find(args.run_id):
+        return verbs.run_there(away, "resume", [*_options(args), f"--in={remote_runs.held_on(away.host, args.held)}"])
+    resumed = open_run(args.run_id)
+    checkpoint = resumed.resume(
+        time=args.time,
+        nodes=args.nodes,
+        grid=args.grid,
+        exclude=args.exclude,
+        force=args.force,
+        new_image=args.new_image,
+        held=args.held,
+    )
+    origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
+    print(f"{resumed.id} resumes from {origin}")
+    if not args.wait:
+        return DONE
+    from orchestrator.cli.verbs.watch import follow_to_end
+
+    return follow_to_end(resumed.folder)
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """The options as they were given, for a login node."""
+    options = [f"--{name}={value}" for name in ("time", "nodes", "grid") if (value := getattr(args, name)) is not None]
+    options += [f"--exclude={host}" for host in args.exclude]
+    return options + [f"--{name.replace('_', '-')}" for name in ("force", "new_image", "wait") if getattr(args, name)]

@@ -1,0 +1,27 @@
+"""
+example:
+  torusrun schema run > run.schema.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from orchestrator.base.errors import DONE
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("run", "site", "image"), help="the kind of file")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.images.definitions.image_file import ImageFile
+    from orchestrator.spec.run import RunSpec
+    from orchestrator.spec.schema import schema
+    from orchestrator.spec.site import Site
+
+    declared: type[Any] = {"run": RunSpec, "site": Site, "image": ImageFile}[args.what]
+    print(json.dumps(schema(declared, f"torusrun {args.what}"), indent=1))
+    return DONE

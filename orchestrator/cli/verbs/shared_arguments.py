@@ -1,0 +1,82 @@
+"""The arguments that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.spec.paths import expanded, read_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.spec.site import Site
+
+LARGEST_BYTES = 64_000_000  # of a file of hosts
+
+
+def run_file(parser: argparse.ArgumentParser) -> None:
+    """A run file and what overrides it."""
+    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
+    parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
+    parser.add_argument(
+        "--set",
+        metavar="KEY.SUB=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="override one key; may be repeated",
+    )
+
+
+def site(parser: argparse.ArgumentParser) -> None:
+    """A site alone."""
+    parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
+
+
+def here(site: Site, verb: str) -> None:
+    """Raise UserError for a site with a login node, where a verb that does not go through it has to be asked."""
+    if site.host:
+        raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
+
+
+def run_id(parser: argparse.ArgumentParser) -> None:
+    """A run that was submitted."""
+    parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
+
+
+def held(parser: argparse.ArgumentParser) -> None:
+    """A held allocation."""
+    parser.add_argument(
+        "--in",
+        metavar="HELD",
+        dest="held",
+        default="",
+        help="start it in this held allocation (`torusrun hold`), without the queue; 'last' is the newest one",
+    )
+
+
+def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """A file of hosts, which `hosts` reads."""
+    what = "one per line, or a list like n[1-8]; surplus hosts are spares"
+    parser.add_argument("--hosts", metavar="FILE", help=f"{purpose}: {what}")
+
+
+def hosts(name: str) -> list[str]:
+    """The hosts in the file of --hosts, in order. Raises UserError with the line that is wrong."""
+    from orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
+
+    try:
+        lines = read_bytes(expanded(name), LARGEST_BYTES).decode().splitlines()
+    except OSError as error:
+        raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
+    found: list[str] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found += expand(line.split()[0], MOST_HOSTS - len(found)) if line.strip() else []
+        except SiteError as error:
+            raise UserError(f"--hosts {name}:{number}: {error}") from None
+    if not found:
+        raise UserError(f"--hosts {name}: it has no hosts; write one per line")
+    return found

@@ -1,0 +1,31 @@
+"""
+It runs on the rank's host, in its image, with its variables. It gets there through the scheduler if there is no ssh.
+For a held allocation (`torusrun hold`) it runs on the first host. Its exit code is the command's.
+
+examples:
+  torusrun shell last
+  torusrun shell last --rank 3
+  torusrun shell last -- nvidia-smi
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from orchestrator.cli.verbs import shared_arguments
+
+TAKES_A_COMMAND = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    parser.add_argument("--rank", metavar="N", type=int, default=0, help="beside this rank; default: %(default)s")
+    parser.usage = "torusrun shell [-h] [--rank N] RUN [-- COMMAND ...]"
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import open_run
+
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return open_run(args.run_id).shell(*args.command, rank=args.rank, terminal=terminal)

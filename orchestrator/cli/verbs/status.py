@@ -1,0 +1,85 @@
+"""
+AGE is the time since the newest attempt was submitted, of a run that is not over.
+ETA is the time to the last step, at the pace of the attempt's newest steps.
+A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
+Pipes and --json get every column, and --json every run.
+
+examples:
+  torusrun status
+  torusrun status 'digits*' --state running,pending
+  torusrun status --site abci-v --since 2h
+  torusrun status last --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from orchestrator.base.errors import DONE
+from training.counted import counted
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run_ids",
+        metavar="RUN",
+        nargs="*",
+        help="runs, or patterns as in 'digits*'; default: those that are not over, and the newest 20 others",
+    )
+    parser.add_argument("--state", metavar="STATES", help="only runs in these states, as in running,failed")
+    parser.add_argument("--site", metavar="NAME", help="only runs of this site")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
+    )
+    parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
+    parser.add_argument("--long", "-l", action="store_true", help="a second line: attempt, job, time, grid, hosts")
+    parser.add_argument("--json", action="store_true", help="as JSON, with all that is known")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import remote_runs as remote
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.state import selection
+    from orchestrator.runs.state.poll import PATIENCE_S, views
+
+    chosen = selection.Selection(
+        selection.states(args.state) if args.state is not None else frozenset(),
+        selection.site(args.site, {run.site for run in remote.runs()}) if args.site is not None else "",
+        selection.since(args.since) if args.since is not None else None,
+    )
+    words, away = remote.split(args.run_ids)
+    known = selection.named(words) if words or not args.run_ids else []
+    all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
+    newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
+    runs, hidden = newest
+    found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
+    if away:
+        from orchestrator.base.terminal.plain import say
+        from orchestrator.remote import status
+
+        chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
+        asked = [run for run in chosen_there if chosen.asks_about(run)]
+        found += [view for view in status.views(asked, named=bool(args.run_ids), say=say) if chosen.shows(view)]
+        hidden += len(away) - len(chosen_there)
+        found.sort(key=lambda view: view.submitted_s or 0.0)
+    if not all_asked:
+        shown = selection.newest_views(found)
+        found, hidden = shown, hidden + len(found) - len(shown)
+    if args.json:
+        print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
+    elif found:
+        from orchestrator.base.terminal import output
+        from orchestrator.runs.state import listing
+
+        print("\n".join(listing.listing(found, output.width(sys.stdout), long=args.long)))
+    else:
+        print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
+    if hidden:
+        sys.stdout.flush()
+        runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
+        print(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name", file=sys.stderr)
+    return DONE

@@ -1,0 +1,138 @@
+"""
+On a terminal the runs fill the screen: a table of many, and of one its progress,
+its loss, what its nodes do, the first error and the end of rank 0's log. Up and
+down (or k and j) select a run, enter shows it, n shows all its nodes and ranks,
+escape goes back, q leaves. Submitted runs continue. Without a terminal, a
+line is printed for each change, and now and then for each run that is not over.
+A run that records no steps shows the newest line of rank 0's log.
+
+exit codes: 0 all these runs are COMPLETED, 1 one is not
+
+examples:
+  torusrun watch
+  torusrun watch last
+  torusrun watch 'digits*'
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, RUN_FAILED
+from orchestrator.base.states import State
+
+if TYPE_CHECKING:
+    from orchestrator.remote.remote_runs import Known
+    from orchestrator.report.screen.watched import WatchedRuns
+    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.runs.state.view import View
+
+MOST_ROWS = 40  # of the table that is left on a terminal
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run_ids", metavar="RUN", nargs="*", help="runs, or patterns as in 'digits*'; default: all that are not over"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import verbs
+    from orchestrator.runs.state import selection
+
+    away = verbs.of_one_host(args.run_ids) if args.run_ids else []
+    runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
+    away = away if args.run_ids or runs else verbs.of_one_host([])
+    if away:
+        return _watch_there(away)
+    if not runs:
+        print("no run is pending or running; `torusrun watch last` shows the newest one")
+        return DONE
+    return _outcome(_follow(runs))
+
+
+def _watch_there(away: Sequence[Known]) -> int:
+    """Watch runs of a login node: on a terminal they are drawn here, else what is printed there appears here."""
+    from orchestrator.base.terminal import output
+    from orchestrator.remote import verbs
+
+    if not output.drawable(sys.stderr):
+        return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
+    from orchestrator.remote.feed import Feed
+
+    with Feed(away) as feed:
+        return _outcome(_on_screen(feed))
+
+
+def _outcome(views: Sequence[View]) -> int:
+    return DONE if all(view.state is State.COMPLETED for view in views) else RUN_FAILED
+
+
+def _at_work() -> list[RunFolder]:
+    """The runs that are not over."""
+    from orchestrator.runs.state import selection
+    from orchestrator.runs.state.poll import views
+    from orchestrator.runs.state.view import Record
+
+    known, _ = selection.newest(selection.named([]))
+    found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
+    folders = {view.folder for view in found if not view.state.over}
+    return [run for run in known if str(run.folder) in folders]
+
+
+def _follow(runs: Sequence[RunFolder]) -> list[View]:
+    """Show the runs until they are over or the user leaves, then their table."""
+    from orchestrator.base.terminal import output
+    from orchestrator.report.screen.watched import WatchedHere
+
+    watched = WatchedHere(runs)
+    if output.drawable(sys.stderr):
+        return _on_screen(watched)
+    from orchestrator.report.screen import printed
+
+    views = printed.show(runs)
+    _table(watched, views)
+    return views
+
+
+def _on_screen(watched: WatchedRuns) -> list[View]:
+    from orchestrator.report.screen.screen import Screen
+
+    screen = Screen(watched)
+    try:
+        screen.follow()
+    except KeyboardInterrupt:
+        _table(watched, screen.views)
+        raise
+    _table(watched, screen.views)
+    return screen.views
+
+
+def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
+    from orchestrator.base.terminal import output
+    from orchestrator.report.screen import final_table as report
+    from orchestrator.runs.state import listing
+
+    if len(views) == 1:
+        report.show(watched.rows(views[0]), views[0].state)
+        return
+    from orchestrator.runs.state.attention import counts, ordered
+
+    width = output.width(sys.stdout)
+    shown = views if width is None else ordered(views)[:MOST_ROWS]
+    print("\n".join(listing.listing(shown, width)))
+    if len(shown) < len(views):
+        print(f"{counts(views)}; `torusrun status` shows all")
+
+
+def follow_to_end(folder: RunFolder) -> int:
+    """Show one run in a line until it is over, then its table; the exit code that its outcome means."""
+    from orchestrator.report.screen import final_table as report
+    from orchestrator.report.screen import live
+
+    view = live.show(folder)
+    report.show(report.rows(folder, view), view.state)
+    return DONE if view.state is State.COMPLETED else RUN_FAILED

@@ -1,0 +1,53 @@
+"""The processor that an image is made for, read from its file, without starting it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from orchestrator.base import private
+
+SIF_MAGIC = b"SIF_MAGIC\0"
+# The header of a SIF: a line to start it by (32 bytes), the magic (10), a version (3), and this code (3).
+# Verified: sylabs/sif, pkg/sif/arch.go and sif.go.
+SIF_CODE_AT = 45
+SIF_CODES = {
+    "01": "i686", "02": "x86_64", "03": "armv7l", "04": "aarch64", "05": "ppc64", "06": "ppc64le", "11": "s390x",
+    "12": "riscv64",
+}  # fmt: skip
+ELF_MACHINES = {
+    3: "i686",
+    21: "ppc64le",
+    22: "s390x",
+    40: "armv7l",
+    62: "x86_64",
+    183: "aarch64",
+    243: "riscv64",
+}  # elf.h
+HEAD_BYTES = 64
+
+
+def machine(path: Path) -> tuple[str | None, str]:
+    """(the processor as `uname -m` names it, what was read); None where the file does not say it."""
+    head = _head(path)
+    if head[32:42] != SIF_MAGIC:
+        return None, f"the header of {path} is no SIF's"
+    code = head[SIF_CODE_AT : SIF_CODE_AT + 2].decode("ascii", "replace")
+    found = SIF_CODES.get(code)
+    return found, f"the header of {path} names the architecture {code} ({found or 'unknown'})"
+
+
+def of_program(path: Path) -> str | None:
+    """The processor that a program is for; None where it cannot be read, or is no ELF file."""
+    head = _head(path)
+    if head[:4] != b"\x7fELF":
+        return None
+    return ELF_MACHINES.get(int.from_bytes(head[18:20], "big" if head[5] == 2 else "little"))
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""

@@ -1,0 +1,229 @@
+"""Build an image of the cache from a definition, without root. Of several builds of one image only the first runs.
+
+The runtime is started through the gateway and not through spython's client: that reads only one of its two pipes
+(a build that writes more than 64 KiB to the other blocks), and sets neither folder nor environment nor time limit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.base import private
+from orchestrator.base.environment import clean_environment
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import write_json
+from orchestrator.images.builds import complaints, lock, running
+from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from orchestrator.images.builds.convert import PULLED
+from orchestrator.images.definitions import lint
+from orchestrator.images.definitions.build_secrets import Secrets
+from orchestrator.images.definitions.build_secrets import read as read_secrets
+from orchestrator.images.definitions.definition import WHEELHOUSE
+from orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
+from orchestrator.images.definitions.inputs import Inputs, file_checksum
+from orchestrator.images.definitions.package_lock import PackageLock
+from orchestrator.images.definitions.requirements import BUILD_ONLY
+from orchestrator.images.runtime import PREFIXES, Runtime, own_environment, temporary_folder
+
+COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
+LOG_TAIL_BYTES = 1 << 20
+TEMPORARY = "torusrun"
+FOR_BUILDS = ("CACHEDIR", "CONFIGDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")
+FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+UNFIT = re.compile("[,:'\"]")  # in a path, which the runtime takes apart at these
+
+Progress = Callable[[str], None]
+
+
+class BuildFailed(SiteError):
+    """A build failed; the cache has no new image."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a finished image says of itself."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    packages: PackageLock | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to build, which does not change what comes out (but for the compression)."""
+
+    mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
+    compression: str = ""  # gzip, lz4 or zstd; '' is what the runtime chooses
+    wheelhouse: Path | None = None
+    temporary: Path | None = None  # node-local; the cache's folder otherwise
+    extra: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)  # name: where it is found when the build begins
+    secrets_beside: Path = Path()  # where relative paths of these begin
+
+
+def build(
+    name: str,
+    inputs: Inputs,
+    cache: Cache,
+    runtime: Callable[[], Runtime],
+    options: Options,
+    progress: Progress = lambda line: None,
+    examine: Callable[[Path], Examined] = lambda image: Examined(),
+) -> CachedImage:
+    """The image of these inputs: from the cache, from another build under way, or built now.
+
+    `runtime` is asked only when something has to be built; `examine` gives the versions found in a finished image.
+    Raises BuildFailed with the log's place; the cache then holds nothing new but the log.
+    """
+    cache.make()
+    key = inputs.key
+    if entry := cache.sound(key, progress):
+        return entry
+    with lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
+        if entry := cache.sound(key, lambda wrong: None):
+            return entry
+        _clear(cache, key, options)
+        return _build(key, name, inputs, cache, runtime(), options, progress, examine)
+
+
+def _build(
+    key: str,
+    name: str,
+    inputs: Inputs,
+    cache: Cache,
+    runtime: Runtime,
+    options: Options,
+    progress: Progress,
+    examine: Callable[[Path], Examined],
+) -> CachedImage:
+    log, work, started_s = cache.log(key), cache.working(key), time.time()
+    image = work.with_name(f"{work.name}.sif")
+    secrets = read_secrets(options.secrets, options.secrets_beside)
+    try:
+        _check_paths(work, options)
+        source = inputs.word(work)
+        login = secrets.files.get("registry_auth")
+        argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
+        temporary = _temporary(key, options, work)
+        environment = build_environment(runtime, temporary, secrets)
+        code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
+        if code != 0 or not image.is_file():
+            raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
+        found = examine(image)
+        if found.packages:
+            write_json(cache.packages(key), found.packages.as_json())
+        built = CachedImage(
+            key=key,
+            path=cache.image(key),
+            name=name,
+            definition=inputs.definition,
+            sha256=file_checksum(image),
+            size_bytes=image.stat().st_size,
+            built_s=time.time(),
+            build_time_s=time.time() - started_s,
+            built_by=str(runtime),
+            labels={**lint.labels(inputs.definition), **inputs.labels},
+            versions=dict(found.versions),
+            base=inputs.base_identity,
+            compression=inputs.compression,
+            source=inputs.source,
+        )
+        return cache.publish(built, image)
+    except OSError as error:
+        raise BuildFailed(f"{name} was not built: {error.filename or work}: {error.strerror} (log: {log})") from None
+    finally:
+        _clear(cache, key, options)
+
+
+def command(
+    runtime: Runtime,
+    options: Options,
+    image: Path,
+    source: str,
+    bound: Sequence[tuple[Path, str]] = (),
+    login: Path | None = None,
+) -> list[str]:
+    """The runtime's words for a build of a definition or an image. Raises SiteError for what it is too old to do."""
+    if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
+        return [runtime.command, "pull", *options.extra, str(image), source]
+    asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
+    if options.mode == "fakeroot" and not runtime.has_fakeroot:
+        raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
+    for host, inside in bound:
+        asked += ["--bind", f"{host}:{inside}:ro"]
+    if login:
+        asked += ["--authfile", str(login)]
+    if options.compression:
+        if not runtime.takes_mksquashfs_args:
+            raise SiteError(f"{runtime} has no choice of compression; leave it out")
+        asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
+    # The labels of a base that is a SIF stay without --force; the image itself does not exist yet.
+    force = ["--force"] if source.endswith(".def") else []
+    return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
+
+
+def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
+    """(path here, path inside) of what only the build sees: one folder, and what is bound into places in that."""
+    own = work / BUILD_ONLY_FOLDER
+    files = [*secrets.bound()]
+    for _, name in files:
+        (own / name).touch()
+    inner = [(path, f"{BUILD_ONLY}/{name}") for path, name in files]
+    if options.wheelhouse:
+        inner.append((options.wheelhouse.absolute(), WHEELHOUSE))
+    return [(own, BUILD_ONLY), *inner] if inner or inputs.texts or inputs.archives else []
+
+
+def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> dict[str, str]:
+    """The environment of a build: of the shell's variables for runtimes only those that say where they may fetch from.
+
+    All others act on a build as options do, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
+    PATH ends with the folders of chroot and its like, which an ordinary user's often lacks: debootstrap needs them.
+    """
+    ours = tuple(f"{prefix}_" for prefix in PREFIXES)
+    kept = {
+        name: value
+        for name, value in own_environment(clean_environment()).items()
+        if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
+    }
+    path = {"PATH": os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])}
+    return {**kept, **path, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
+
+
+def _check_paths(work: Path, options: Options) -> None:
+    places = {"container.cache": work, "container.temporary": options.temporary, "--wheelhouse": options.wheelhouse}
+    for what, place in places.items():
+        if place and (bad := UNFIT.search(str(place.absolute()))):
+            shown = place.parent if place == work else place
+            raise UserError(
+                f"{shown}: no image can be built with {bad[0]!r} in a path; choose another folder for {what}"
+            )
+
+
+def _temporary(key: str, options: Options, work: Path) -> Path:
+    """A new folder for the build's own files, under a name that nobody can take before."""
+    above = options.temporary or work
+    private.make(above)
+    return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-{key[:12]}-", dir=above))
+
+
+def _clear(cache: Cache, key: str, options: Options) -> None:
+    """Remove the leftovers of ended builds in the cache and in the temporary folder."""
+    cache.clear_leftovers(key)
+    if options.temporary:
+        for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
+            if private.is_mine(folder):
+                remove_tree(folder)
+
+
+def _tail(log: Path) -> str:
+    with open(log, "rb") as stream:
+        stream.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+        return stream.read().decode(errors="replace")

@@ -1,0 +1,267 @@
+"""The content-addressed images of a site, on a file system that its nodes share.
+
+CACHE/KEY.sif    the image; it appears by rename, when it is complete
+CACHE/KEY.json   its sidecar: what is known about it; written before the image appears
+CACHE/KEY.packages  the lock of its packages, as JSON
+CACHE/KEY.log    the log of its last build, failed ones included
+CACHE/KEY.lock   one builder at a time
+CACHE/.KEY.*     a build under way, or the leftovers of a killed one; the next build removes those
+
+Only its owner may write into the folder, since anyone else who could would be able to replace any image. Links in it
+are not followed, and a damaged sidecar hides only its own image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import damaged, read_object, required, write_json
+from orchestrator.images.builds import lock
+from orchestrator.images.definitions.inputs import stream_checksum
+
+SCHEMA = 1
+KEY_DIGITS = 64
+LARGEST_BYTES = 4 * 1024 * 1024  # of a sidecar, which holds a definition
+AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
+REMOVAL_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class CachedImage:
+    """An image of the cache and what its sidecar says."""
+
+    key: str
+    path: Path
+    name: str
+    definition: str
+    sha256: str
+    size_bytes: int
+    built_s: float  # when, since the epoch
+    build_time_s: float
+    built_by: str  # the runtime
+    labels: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    base: str = ""
+    compression: str = ""
+    source: str = ""  # the key of its image file without lock and wheelhouse
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
+        """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
+        kept = {"source": key, **kept}  # which older versions did not write
+        kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
+        values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
+        for name in ("labels", "versions"):
+            if not all(isinstance(value, str) for value in values[name].values()):
+                raise damaged(sidecar, f"{name!r} holds something other than text")
+        if values["key"] != key:
+            raise damaged(sidecar, "its key is another image's")
+        return cls(**values, path=image)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "dict[str, str]": (dict,)}
+
+
+def warn(message: str) -> None:
+    """Print what is wrong with one image; the others are still listed."""
+    print(f"torusrun: {private.plain(message)}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The cache in `folder`."""
+
+    folder: Path
+
+    def make(self) -> None:
+        """Create the folder. Raises SiteError when that fails, or when others can write into it."""
+        private.make(self.folder)
+        self.check()
+
+    def check(self) -> None:
+        """Raise SiteError when others can write into the folder, even if it is sticky like /tmp."""
+        private.check(self.folder)
+        mode = stat.S_IMODE(self.folder.stat().st_mode)
+        if mode & private.OTHERS_WRITE:
+            raise SiteError(
+                f"{self.folder}: others may put images into this cache (mode {mode:04o}); `chmod go-w` it, "
+                f"or name another folder in 'container.cache' of the site"
+            )
+
+    def image(self, key: str) -> Path:
+        return self.folder / f"{key}.sif"
+
+    def sidecar(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def packages(self, key: str) -> Path:
+        return self.folder / f"{key}.packages"
+
+    def log(self, key: str) -> Path:
+        return self.folder / f"{key}.log"
+
+    def lock(self, key: str) -> Path:
+        return self.folder / f"{key}.lock"
+
+    def working(self, key: str) -> Path:
+        """A new name for a build under way; nobody else has it."""
+        return self.folder / f".{key}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
+
+    def get(self, key: str) -> CachedImage | None:
+        """The image with this key, None where there is none (or only half of one).
+
+        Raises SiteError where strangers can write into the cache, or what lies there is damaged.
+        """
+        try:
+            found = self.image(key).lstat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SiteError(f"{self.image(key)}: cannot be read: {error.strerror}") from None
+        self.check()
+        if not stat.S_ISREG(found.st_mode):
+            why = private.NOT_FOLLOWED if stat.S_ISLNK(found.st_mode) else private.NOT_REGULAR
+            raise SiteError(f"{self.image(key)}: {why}; remove it")
+        kept = read_object(self.sidecar(key), LARGEST_BYTES)
+        if kept is None or kept.get("schema") != SCHEMA:
+            return None
+        return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
+
+    def sound(self, key: str, damaged: Callable[[str], None] = warn) -> CachedImage | None:
+        """The image with this key, read from end to end; None where it is not what was built, said to `damaged`."""
+        entry = self.get(key)
+        if entry and (wrong := self.verify(entry)):
+            damaged(f"{wrong}; it is not used")
+            return None
+        return entry
+
+    def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
+        """All images, the newest first; what is wrong with one that cannot be read is said to `broken`."""
+        if not os.path.isdir(self.folder):
+            return []
+        self.check()
+        found = []
+        for path in sorted(self.folder.glob("*.sif")):
+            if len(path.stem) == KEY_DIGITS:
+                try:
+                    found.append(self.get(path.stem))
+                except SiteError as error:
+                    broken(str(error))
+        return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
+
+    def newest_of(self, sources: Collection[str]) -> CachedImage | None:
+        """The newest image that was built from one of these sources, with any lock or wheelhouse."""
+        plain = [self.get(key) for key in sources]
+        others = [e for e in self.entries(lambda why: None) if e.source in sources]
+        return max((e for e in [*plain, *others] if e), key=lambda entry: entry.built_s, default=None)
+
+    def find(self, word: str) -> CachedImage:
+        """The image with this name, path or beginning of a key. Raises UserError when it is not exactly one."""
+        entries = self.entries()
+        found = [e for e in entries if e.key.startswith(word) or str(e.path) == word] or [
+            e for e in entries if e.name == word
+        ]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise UserError(f"there is no image {word!r} in {self.folder}; `torusrun image ls` lists them")
+        keys = ", ".join(e.key[:12] for e in found)
+        raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
+
+    def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
+        """Give a finished image its name. The sidecar is written first, so that no image is without one."""
+        try:
+            with open(private.open_regular(finished), "rb") as stream:
+                os.fsync(stream.fileno())
+            write_json(self.sidecar(entry.key), entry.as_json())
+            finished.chmod(0o644)
+            finished.replace(self.image(entry.key))
+        except OSError as error:
+            raise SiteError(f"{self.image(entry.key)}: cannot be put into the cache: {error.strerror}") from None
+        return entry
+
+    def verify(self, entry: CachedImage) -> str | None:
+        """What is wrong with an image, read from end to end; None when it is the one that was built."""
+        try:
+            found = _checksum(entry.path)
+        except OSError as error:
+            return f"{entry.path}: cannot be read: {error.strerror}"
+        return (
+            None
+            if found == entry.sha256
+            else f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"
+        )
+
+    def keep_checksum(self, entry: CachedImage) -> None:
+        """Record the image's new checksum after its owner has signed it."""
+        try:
+            now = replace(entry, sha256=_checksum(entry.path), size_bytes=entry.path.lstat().st_size)
+        except OSError as error:
+            raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
+        write_json(self.sidecar(entry.key), now.as_json())
+
+    def remove(self, entry: CachedImage) -> None:
+        """Remove an image, its sidecar and its log. Raises SiteError when it is being built or cannot be removed."""
+        with lock.held_if_free(self.lock(entry.key)) as free:
+            if not free:
+                raise SiteError(f"{entry.key[:12]} is in use by {lock.holder(self.lock(entry.key))}")
+            try:
+                for path in (entry.path, self.sidecar(entry.key), self.packages(entry.key), self.log(entry.key)):
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise SiteError(f"{error.filename}: cannot be removed: {error.strerror}") from None
+
+    def clear_leftovers(self, key: str) -> list[Path]:
+        """Remove what killed builds left; the caller holds the lock of `key`. Builds under way keep theirs."""
+        return [path for path in self._leftovers(key) if remove_tree(path)]
+
+    def _leftovers(self, held_key: str) -> Iterator[Path]:
+        for path in sorted(self.folder.glob(".*")):
+            key = path.name[1:].partition(".")[0]
+            if key == held_key:
+                yield path
+            elif len(key) == KEY_DIGITS:
+                with lock.held_if_free(self.lock(key)) as free:
+                    if free:
+                        yield path
+
+
+def _checksum(image: Path) -> str:
+    """SHA-256 of an image of the cache itself, never of a file that a link leads to."""
+    with open(private.open_regular(image), "rb") as stream:
+        return stream_checksum(stream)
+
+
+def remove_tree(path: Path) -> bool:
+    """Remove a leftover; whether it is gone.
+
+    A root file system holds folders that their owner may not enter. A fakeroot build also leaves files of the user's
+    subordinate ids (/etc/subuid), which only a process with these ids can remove.
+    """
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return True
+    for where, folders, _ in os.walk(path):
+        for folder in folders:
+            if not (inner := Path(where, folder)).is_symlink():
+                with contextlib.suppress(OSError):
+                    inner.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        with contextlib.suppress(SiteError):
+            process.run([*AS_ALL_MY_IDS, "rm", "-rf", "--", str(path)], timeout_s=REMOVAL_TIMEOUT_S)
+    return not path.exists()

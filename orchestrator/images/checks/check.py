@@ -1,0 +1,46 @@
+"""Find what would fail when a run starts in its container, before it is queued. Facts in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.images.checks.findings import Finding
+from orchestrator.images.checks.needs import Wanted
+from orchestrator.images.checks.rules import bound, gpus, interconnect, machine, mpi, software
+from orchestrator.images.checks.rules import image as file
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.definitions.image_file import ImageFile
+
+OF_MACHINE = (machine.runtime, machine.modules, machine.shell_variables, machine.binds)
+OF_FILE = (file.readable, file.shared)
+OF_IMAGE = (
+    file.architecture,
+    file.starts,
+    software.program,
+    software.python,
+    gpus.cuda,
+    mpi.mpi,
+    bound.host_mpi,
+    interconnect.verbs,
+)
+
+
+def check(
+    wanted: Wanted, host: HostFacts, image: ImageFacts | None, image_file: ImageFile | None = None
+) -> list[Finding]:
+    """All that was looked at: what does not fit first, then what could not be looked at, then what fits.
+
+    Without an image only what is known before it is built.
+    """
+    found = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
+    found += machine.image_file(image_file) if image_file else []
+    if image:
+        wanted = mpi.by_its_libraries(wanted, image)
+        rules = OF_FILE + (OF_IMAGE if image.readable else ())
+        found += [finding for rule in rules for finding in rule(wanted, host, image)]
+    return sorted(found, key=lambda finding: finding.place)
+
+
+def refused(findings: Iterable[Finding]) -> bool:
+    """Whether a run with these findings should not be submitted."""
+    return any(finding.severity == "error" for finding in findings)

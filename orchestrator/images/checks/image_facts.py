@@ -1,0 +1,212 @@
+"""What an image provides, asked from outside and inside. An unknown fact is None, never a guess."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private, process
+from orchestrator.base.environment import clean_environment
+from orchestrator.base.errors import SiteError
+from orchestrator.images import architecture
+from orchestrator.images.checks import probe, questions
+from orchestrator.images.checks.answers import (
+    Library,
+    MpiLibrary,
+    parse_glibc,
+    parse_ldd,
+    parse_mpi,
+    parse_pmix,
+    parse_probe,
+    parse_questions,
+)
+from orchestrator.images.checks.sourced_facts import ImageFacts
+from orchestrator.images.command import ContainerExec, inside
+from orchestrator.images.runtime import own_environment
+
+ASKING_S = 60.0
+IMPORTING_S = 180.0  # torch from a file system that many share
+NOT_FOUND = 127
+DAMAGED = re.compile(r"(?i)trying to read the squashfs|image format not recogni|corrupt|bad superblock|checksum")
+# What a runtime says where this machine, not the image, keeps it from starting one.
+OF_THIS_MACHINE = re.compile(
+    r"(?i)user namespace|not permitted|permission denied|setuid|/dev/fuse|squashfuse|loop device|newuidmap|fusermount"
+    r"|capability set"
+)
+NO_SHELL = re.compile(r"(?i)/bin/sh\S*[^\n]*(no such file|not found|not exist)")
+PROVIDER = re.compile(r"\b(?:lib)?(\w+?)(?:\.driver|-rdmav\d+\.so)")
+TOLD = ("python", "torch", "torch_error", "cuda", "nccl", "cudnn", "training", "verbs_error")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """How an image is asked: in which container, with which variables, and about what.
+
+    `variables` are those of the run that change what a program finds. `program` is the first word of a command, ''
+    for none. `folders` are the places in the image at which the host's MPI may be bound.
+    """
+
+    container: ContainerExec
+    variables: Mapping[str, str]
+    program: str = ""
+    folders: Sequence[str] = ()
+    environment: Mapping[str, str] | None = None
+
+
+def image(path: Path, container: ContainerExec | None, asks: Inside | None = None) -> ImageFacts:
+    """Ask an image, by running programs in it where a container or `asks` says how."""
+    found, read = architecture.machine(path)
+    known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
+    try:
+        with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+            stream.read(1)
+    except OSError as error:
+        return _with(replace(known, readable=False), file=f"{path}: {error.strerror}")
+    if container and not asks:
+        asks = Inside(container, {})
+    return _examined(known, asks) if asks else known
+
+
+def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
+    answers, said = _answers(asks)
+    if not answers:
+        return not_started(known, said)
+    known = by_its_shell(known, answers, asks)
+    if not known.has_python:
+        return known
+    try:
+        done = _run(asks, process.program("python3", Path(probe.__file__).read_text(encoding="utf-8")), IMPORTING_S)
+    except SiteError as error:
+        return _with(known, torch=str(error), training=str(error))
+    return by_its_python(known, done.stdout, done.stderr)
+
+
+def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
+    """(what the image's shell answered, or what the runtime said in its place)."""
+    try:
+        done = _run(asks, questions.script(asks.program, asks.folders), ASKING_S)
+    except (SiteError, ValueError) as error:
+        return {}, str(error)
+    return parse_questions(done.stdout), complaint(done.stderr)
+
+
+def complaint(stderr: str) -> str:
+    """The line in which a runtime or a program says what is wrong, without the colours."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", stderr).splitlines() if line.strip()]
+    bad = [re.sub(r"^(FATAL|ERROR) *: *", "", line) for line in lines if line.startswith(("FATAL", "ERROR"))]
+    return (bad or lines or ["it printed nothing"])[-1]
+
+
+def not_started(known: ImageFacts, said: str) -> ImageFacts:
+    """Nothing could be asked: for want of a shell, by this machine's fault, or since no program starts in it."""
+    known = _with(known, start=f"/bin/sh in the image: {said}")
+    if "exec format error" in said.lower():
+        return replace(known, starts=False, foreign=True)
+    if NO_SHELL.search(said):
+        return replace(known, starts=None, shell=False)
+    of_this_machine = OF_THIS_MACHINE.search(said) or "did not answer" in said
+    return replace(known, starts=None if of_this_machine and not DAMAGED.search(said) else False)
+
+
+def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:
+    """What the image's shell adds, from the answers of the script by their names."""
+    said = {name: answer for name, (answer, code) in answers.items() if code == 0}
+    mpi, how = _mpi(said)
+    bound = [_library(answers[f"bound {folder}"]) for folder in asks.folders if f"bound {folder}" in answers]
+    program, code = answers.get("program", ("", 0))
+    verbs = _library(answers["verbs"]) if "verbs" in answers else None
+    known = replace(
+        known,
+        starts=True,
+        glibc=parse_glibc(said.get("glibc", "")),
+        has_python="python" in said,
+        mpi=mpi,
+        no_mpi=mpi is None,
+        program=_library((program, code)) if program else None,
+        no_program=bool(asks.program) and code == NOT_FOUND and not program,
+        bound_mpi=tuple(library for library in bound if library),
+        verbs=verbs is not None and not verbs.missing and not verbs.glibc,
+        verbs_error="" if verbs is None else " ".join(verbs.missing),
+        providers=tuple(
+            sorted(set(re.findall(r"\b(?:lib)?(\w+?)(?:\.driver|-rdmav\d+\.so)", said.get("providers", ""))))
+        ),
+    )
+    return _with(
+        known,
+        start="/bin/sh runs in it",
+        glibc=f"`ldd --version` in the image: {_first(answers, 'glibc')}",
+        python=f"`command -v python3` in the image: {_first(answers, 'python')}",
+        mpi=how,
+        program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
+        verbs="libibverbs.so.1 was looked for in the image: "
+        + (verbs.path if verbs else "it is in none of its folders"),
+        bound="; ".join(f"`ldd {library.path}` in the image: {_told(library)}" for library in known.bound_mpi)
+        or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
+    )
+
+
+def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
+    """The image's own MPI, and who said so."""
+    for name, question in (
+        ("openmpi", "ompi_info --parsable"),
+        ("mpich", "mpichversion"),
+        ("mpirun", "mpirun --version"),
+    ):
+        if found := parse_mpi(said.get(name, "")):
+            return found, f"`{question}` in the image: {found}"
+    return None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there"
+
+
+def _library(answer: tuple[str, int]) -> Library | None:
+    """What a function of the script printed: the path, then the words of ldd; None where it found no file."""
+    path, _, said = answer[0].partition("\n")
+    return parse_ldd(path, said, answer[1]) if path.startswith("/") else None
+
+
+def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
+    """What the image's Python adds, from what the probe printed."""
+    if not (found := parse_probe(stdout)):
+        why = f"the image's python3 failed: {complaint(stderr)}"
+        return _with(known, torch=why, training=why)
+    told: dict[str, Any] = {name: found.get(name) for name in TOLD if name in found}
+    if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:
+        told["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
+    if "verbs_error" in found:
+        told["verbs"] = not found["verbs_error"]
+    said = f"the image's python3 {found.get('python')}"
+    torch = found.get("torch_error") or f"torch {found.get('torch')}, CUDA {found.get('cuda')}"
+    known = _with(
+        replace(known, architectures=tuple(map(str, found.get("architectures") or ())), **told),
+        python=f"{known.evidence('python')}, version {found.get('python')}",
+        torch=f"{said}: {torch}",
+        training=f"{said}: the package 'training' is {'found' if found.get('training') else 'not found'}",
+    )
+    if "verbs_error" not in found:
+        return known
+    return _with(known, verbs=f"{said}: ctypes.CDLL('libibverbs.so.1'): {found['verbs_error'] or 'it loads'}")
+
+
+def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
+    # Without --nv: the questions need no GPU, and a login node has none.
+    plain = asks.container.only_asked(asks.container.directory or "/")
+    started = inside(plain, command, asks.variables, {})
+    shell = own_environment(asks.environment or clean_environment())
+    return process.run(started.argv, timeout_s=timeout_s, environment={**shell, **started.environment})
+
+
+def _with(known: ImageFacts, **asked: str) -> ImageFacts:
+    return replace(known, asked={**known.asked, **asked})
+
+
+def _first(answers: Mapping[str, tuple[str, int]], name: str) -> str:
+    answer, code = answers.get(name, ("", NOT_FOUND))
+    return (answer.splitlines() or ["it is not there" if code == NOT_FOUND else "it printed nothing"])[0]
+
+
+def _told(library: Library) -> str:
+    lacks = [*(f"{name} => not found" for name in library.missing), *(f"GLIBC_{v} not found" for v in library.glibc)]
+    return library.error or ", ".join(lacks) or "all its libraries are found"

@@ -1,0 +1,70 @@
+"""Whether the nodes can read the image's file and start programs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.images.checks.findings import Finding, fits, unknown
+from orchestrator.images.checks.needs import Wanted
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+
+RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
+
+
+def readable(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    if not image.readable:
+        evidence = image.evidence("file")
+        why = evidence.rpartition(": ")[2]
+        yield Finding("image-unreadable", f"{image.path} cannot be read: {why}", evidence=evidence)
+    else:
+        yield fits("image-unreadable", f"{image.path} can be read", image.evidence("machine"))
+
+
+def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """The image's processor against the nodes'."""
+    evidence = f"{image.evidence('machine')}; {host.evidence('machine')}"
+    if image.foreign:  # the header names the processor of the machine on which the SIF was made
+        what = "the image's programs are for another processor than this machine's"
+        yield Finding("image-architecture", what, evidence=image.evidence("start"))
+    elif image.machine is None or host.machine is None:
+        yield unknown("image-architecture", "which processor the image is for: its file does not say it", evidence)
+    elif image.machine == host.machine or (image.machine, host.machine) in RUNS_TOO:
+        yield fits("image-architecture", f"the image is for {image.machine}, as the nodes' Python", evidence)
+    else:
+        what = f"the image is for {image.machine}, and the nodes' Python for {host.machine}"
+        yield Finding("image-architecture", what, evidence=evidence)
+
+
+def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    evidence = image.evidence("start")
+    if host.runtime is None or image.foreign:
+        return  # which is told already
+    if image.starts:
+        yield fits("image-broken", "programs run in the image", evidence)
+    elif not image.shell:
+        yield unknown("image-broken", "the image has no /bin/sh that could be asked what is in it", evidence)
+    elif image.starts is None and wanted.cluster:
+        yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
+    else:
+        yield Finding(
+            "image-broken",
+            f"no program starts in the image: {evidence.rpartition(': ')[2].rstrip('.')}",
+            evidence=evidence,
+        )
+
+
+def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Whether the nodes see the file. A local disk of this machine may be exported to them, which only they know."""
+    evidence = image.evidence("shared")
+    if not wanted.cluster:
+        return
+    if image.shared:
+        yield fits("image-not-shared", f"the nodes see {image.path}", evidence)
+    elif image.local_folder:
+        what = f"{image.path} lies in {image.local_folder}, of which every node has its own"
+        yield Finding("image-not-shared", what, evidence=evidence)
+    elif image.shared is False:
+        what = f"{image.path} lies on a disk of this machine, unless it exports that to the nodes"
+        yield Finding("image-not-shared", what, "warning", evidence)
+    else:
+        yield unknown("image-not-shared", f"whether the nodes see {image.path}", evidence)

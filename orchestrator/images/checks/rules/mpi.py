@@ -1,0 +1,139 @@
+"""Whether the MPI of a program in the image meets what starts its ranks.
+
+torusrun's own training calls no MPI. A program that is linked with one is refused what does not fit; a command into
+which nobody can look is warned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from orchestrator.images.checks.answers import MpiLibrary, family_of
+from orchestrator.images.checks.compat import HYDRA, PMIX_MEETS, SLURM_PMI, version
+from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
+from orchestrator.images.checks.needs import Wanted
+from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+
+
+def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """The MPI that the program loads: the image's, or the site's that is bound in."""
+    if wanted.calls_mpi == "no":
+        yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
+        return
+    severity: Severity = "error" if wanted.calls_mpi == "yes" else "warning"
+    if wanted.calls_mpi == "yes" and wanted.launcher == "spawn" and wanted.ranks > 1:
+        single = f"the launcher 'spawn' would start {wanted.ranks} programs of one rank"
+        yield Finding("mpi-spawn", f"the program is linked with MPI, and {single}", evidence=image.evidence("program"))
+    yield from _offered(wanted, host)
+    if not image.starts:
+        yield unknown("mpi-missing", "which MPI the image has", image.evidence("start"))
+        return
+    used, evidence = _used(wanted, host, image)
+    if used is None:
+        yield from _missing(wanted, image, evidence)
+        return
+    yield fits("mpi-missing", f"MPI programs find {used} in the image", evidence)
+    if wanted.launcher == "srun":
+        yield from _slurm(wanted, host, used, evidence, severity)
+    elif wanted.launcher != "spawn":
+        yield from _launcher(host, used, evidence, severity)
+    if used.family == "openmpi" and wanted.launcher != "spawn":
+        yield from _pmix(host, used, evidence, severity)
+
+
+def _used(wanted: Wanted, host: HostFacts, image: ImageFacts) -> tuple[MpiLibrary | None, str]:
+    if not wanted.host_mpi:
+        return image.mpi, image.evidence("mpi")
+    named = [family_of(library.path) for library in image.bound_mpi] + ([host.mpi.family] if host.mpi else [])
+    family = next(filter(None, named), None)
+    return (MpiLibrary(family, "") if image.bound_mpi and family else None), image.evidence("bound")
+
+
+def _missing(wanted: Wanted, image: ImageFacts, evidence: str) -> Iterator[Finding]:
+    lacks = [name for name in (image.program.missing if image.program else ()) if family_of(name)]
+    if lacks:
+        yield Finding(
+            "mpi-missing", f"the program needs {lacks[0]}, and the image has no MPI", evidence=image.evidence("program")
+        )
+    elif wanted.host_mpi:
+        yield Finding("mpi-missing", f"no libmpi.so is found in the image at {wanted.host_mpi}", "warning", evidence)
+    elif wanted.calls_mpi == "yes":  # it brings a library of its own
+        yield unknown("mpi-missing", "which MPI the program is linked with", image.evidence("program"))
+    else:
+        yield fits("mpi-missing", "the image has no MPI, and the command is not known to call one", evidence)
+
+
+def _offered(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
+    """What the site's launcher_args ask srun for has to be there, whatever the program is."""
+    asked, offers = wanted.srun_mpi, host.slurm_pmi
+    if wanted.launcher != "srun" or not asked or offers is None:
+        return
+    if asked not in offers:
+        has = ", ".join(sorted(offers)) or "nothing"
+        what = f"'launcher_args' has --mpi={asked}, which this Slurm does not offer, only {has}"
+        yield Finding("slurm-pmi", what, "error", host.evidence("slurm_pmi"))
+
+
+def _slurm(wanted: Wanted, host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
+    offers, needs = host.slurm_pmi, SLURM_PMI[used.family]
+    both = f"{evidence}; {host.evidence('slurm_pmi')}"
+    words = " or ".join(sorted(needs))
+    if offers is None:
+        yield unknown("slurm-pmi", f"whether srun offers {words}, which {used} needs", both)
+    elif not needs & {name.partition("_v")[0] for name in offers}:
+        has = ", ".join(sorted(offers)) or "nothing"
+        yield Finding("slurm-pmi", f"{used} of the image needs {words} of srun, which offers {has}", severity, both)
+    elif not wanted.srun_mpi:
+        first = "pmix" if "pmix" in needs and used.family == "openmpi" else sorted(needs & offers)[-1]
+        what = f"whether srun takes {words} by itself: 'launcher_args: [--mpi={first}]' of the site makes it sure"
+        yield unknown("slurm-pmi", what, both)
+    elif wanted.srun_mpi.partition("_v")[0] not in needs and wanted.srun_mpi in offers:
+        what = f"{used} of the image needs {words} of srun, and 'launcher_args' has --mpi={wanted.srun_mpi}"
+        yield Finding("slurm-pmi", what, severity, both)
+    elif wanted.srun_mpi in offers:
+        yield fits("slurm-pmi", f"srun offers {wanted.srun_mpi}, which {used} speaks", both)
+
+
+def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
+    both = f"{evidence}; {host.evidence('mpi')}"
+    if host.mpi is None:
+        yield unknown("mpi-family", f"whether the site's launcher starts programs of {used}", both)
+        return
+    if host.mpi.family != used.family and not {host.mpi.family, used.family} <= HYDRA:
+        yield Finding("mpi-family", f"the host's MPI is {host.mpi}, the image's {used}", severity, both)
+        return
+    yield fits("mpi-family", f"{host.mpi} of the host starts programs of {used}", both)
+    if used.family != "openmpi" or not used.version:
+        return
+    if version(host.mpi.version)[:1] != version(used.version)[:1]:
+        what = f"the host has {host.mpi}, the image {used.version}"
+        yield Finding("mpi-major", what, severity, both)
+    else:
+        yield fits("mpi-major", f"host and image have Open MPI {version(used.version)[0]}", both)
+
+
+def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
+    if not used.version:
+        return  # the host's own, which is as new as the host's launcher
+    client, served = used.pmix, host.pmix_served
+    asked = host.evidence("slurm_pmi" if host.slurm_pmi is not None else "pmix")
+    if host.slurm_pmi is not None and not any("pmix" in name for name in host.slurm_pmi):
+        return  # which is told already
+    if not client or not served:
+        who = "the image's MPI speaks" if not client else "ranks are started with"
+        yield unknown("pmix", f"which PMIx {who}", f"{evidence}; {asked}")
+    elif not served & PMIX_MEETS.get(client, frozenset({client})):
+        told = " or ".join(map(str, sorted(served)))
+        what = f"the image speaks PMIx {client}, and ranks are started with PMIx {told}"
+        yield Finding("pmix", what, severity, f"{evidence}; {asked}")
+    else:
+        yield fits(
+            "pmix", f"PMIx {client} of the image meets {' or '.join(map(str, sorted(served)))}", f"{evidence}; {asked}"
+        )
+
+
+def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
+    """The same run, which calls MPI for sure where its program is linked with one."""
+    linked = image.program and (image.program.mpi or any(map(family_of, image.program.missing)))
+    return replace(wanted, calls_mpi="yes") if linked and wanted.calls_mpi == "maybe" else wanted

@@ -1,0 +1,168 @@
+"""The command and the environment that run a rank's program inside an image.
+
+Needs nothing but the standard library: every rank computes it on its node. The container starts with an empty
+environment (`--cleanenv`) and gets the variables named here. They travel as APPTAINERENV_NAME rather than `--env`,
+which cuts values at commas (so NCCL_IB_HCA=mlx5_0,mlx5_1 breaks) and which old versions lack. A value that cannot
+travel so is read from a file by the image's shell. No value is a word of the command: `ps` shows those to everybody.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from orchestrator.images.runtime import Runtime, own_environment
+
+# What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
+PASSED = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_*", "GOMP_*", "KMP_*",
+    "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "HSA_*", "MIOPEN_*", "NCCL_*", "RCCL_*", "UCX_*", "GLOO_*", "TORCH_*",
+    "PYTORCH_*", "TORUSRUN_*", "PMI_*", "PMI2_*", "PMIX_*", "OMPI_*", "PRTE_*", "OPAL_*", "SHARP_*", "HCOLL_*",
+    "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+    "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
+    "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_MPI_TYPE", "SLURM_PMIX*",
+    "SLURMD_NODENAME", "PBS_JOBID", "PBS_LOCALDIR", "JOB_ID", "SGE_LOCALDIR", "LC_ALL", "LANG", "TZ",
+)  # fmt: skip
+NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_plm*")  # of the host's file system
+PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
+KEPT = re.compile(r"[ -~\n]+")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # in one shell or another
+TMPFS = "tmpfs"
+FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A folder or file of the host, seen in the container at `inside`."""
+
+    host: str
+    inside: str = ""
+    read_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Bind:
+        """A bind as a site writes it: /host, /host:/inside or /host:/inside:ro. Raises ValueError for another form."""
+        match = re.fullmatch(r"(/[^:,]*)(?::(/[^:,]*))?(?::(ro|rw))?", text)
+        if not match:
+            raise ValueError(f"{text!r} is no bind; write /host, /host:/inside or /host:/inside:ro")
+        return cls(match[1], match[2] or "", match[3] == "ro")
+
+    def __str__(self) -> str:
+        return ":".join([self.host, self.inside or self.host, *(["ro"] if self.read_only else [])])
+
+
+@dataclass(frozen=True)
+class ContainerExec:
+    """How programs of a run are started in its image."""
+
+    runtime: Runtime
+    image: str
+    binds: tuple[Bind, ...] = ()
+    gpu: str = ""  # nv, nvccli or rocm: what brings the host's GPUs and their libraries in
+    writable: str = ""  # tmpfs, or the folder that keeps what is written beside the image; '' for read-only
+    directory: str = ""
+    extra: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
+    instance: str = ""  # the name of the one that programs join; '' where each mounts the image for itself
+
+    def only_asked(self, directory: str = "/") -> ContainerExec:
+        """The same for a short question on a machine that may have no GPU: nothing is kept running or written."""
+        return replace(self, gpu="", writable="", instance="", directory=directory)
+
+
+@dataclass(frozen=True)
+class ContainerLaunch:
+    """A command with the whole environment it is started in, and what its file of variables has to hold."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    file_text: str = ""  # '' where it needs no file
+
+
+def inside(
+    container: ContainerExec,
+    command: Sequence[str],
+    given: Mapping[str, str],
+    inherited: Mapping[str, str],
+    file: str = "",
+) -> ContainerLaunch:
+    """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
+
+    `file` is an absolute path, the same on the host and inside. The caller writes `file_text` there, open to its
+    owner alone, before it starts the command. Raises ValueError for a variable whose name no shell takes, a bind with
+    a colon or comma in a path, or values that need a file where none is named.
+    """
+    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given}
+    if wrong := [name for name in variables if not NAME.fullmatch(name)]:
+        raise ValueError(f"{wrong[0]!r} is not a variable's name")
+    written = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
+    if written and not file:
+        raise ValueError(f"the values of {', '.join(written)} have to be written into a file, and none is named")
+    if wrong := [name for name in written if name in READ_ONLY]:
+        raise ValueError(f"{wrong[0]!r} is a variable of the shell itself and cannot be given a value like this one")
+    prefix = container.runtime.environment_prefix
+    carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in written}
+    setting = (*FROM_FILE, file) if written else ()
+    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in written.items())
+    return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
+
+
+def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:
+    """What mounts the image once, for programs that join it by `inside`. Raises ValueError as that does."""
+    words = [container.runtime.command, "instance", "start", *_mounting(container), *container.extra]
+    return ContainerLaunch((*words, container.image, container.instance), own_environment(inherited))
+
+
+def stop_instance(container: ContainerExec, name: str) -> list[str]:
+    """What ends an instance at once."""
+    return [container.runtime.command, "instance", "stop", "--force", name]
+
+
+def words_needed(container: ContainerExec) -> list[str]:
+    """The options and commands that this container takes, and not every runtime has."""
+    needed = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
+    return [*needed, "instance start"] if container.instance else needed
+
+
+def passes(name: str) -> bool:
+    """Whether a variable of the job's environment goes into the container."""
+    return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
+
+
+def _exec(container: ContainerExec) -> list[str]:
+    options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
+    options += [] if container.instance else _mounting(container)
+    options += ["--pwd", container.directory] if container.directory else []
+    options += [] if container.instance else container.extra
+    image = f"instance://{container.instance}" if container.instance else container.image
+    return [container.runtime.command, "exec", *options, image]
+
+
+def _mounting(container: ContainerExec) -> list[str]:
+    """The options that say what is mounted, and how."""
+    if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
+        raise ValueError(lacking[0])
+    options = [f"--{container.gpu}"] if container.gpu else []
+    if container.writable:
+        options += ["--writable-tmpfs"] if container.writable == TMPFS else ["--overlay", container.writable]
+    for bind in container.binds:
+        if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
+            raise ValueError(f"a bind's path must be without ':' and ',': {bind}")
+        options += ["--bind", str(bind)]
+    return options
+
+
+def _carries(runtime: Runtime, name: str, value: str) -> bool:
+    """Whether a prefixed variable brings the value in unchanged.
+
+    An empty one is unset, HOME is refused, a control character can leave the variable unset, and the runtime's shell
+    makes one line break of a carriage return and another (seen with Apptainer 1.4.5).
+    """
+    return name != "HOME" and bool((KEPT if runtime.keeps_values else PLAIN).fullmatch(value))

@@ -1,0 +1,144 @@
+"""Logins that only a build uses: read when it starts, handed to it, and written into no file that stays.
+
+Values travel in the environment of the build, files are bound read-only below /mnt. What the build prints goes
+through `Redactor`, since programs repeat URLs.
+"""
+
+from __future__ import annotations
+
+import base64
+import netrc
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from orchestrator.base import private
+from orchestrator.base.errors import UserError
+from orchestrator.spec.paths import expanded
+from training.recipe.near import did_you_mean
+
+LARGEST_BYTES = 1 << 20
+SHORTEST = 4  # characters; a shorter one would be hidden in words that have nothing to do with it
+FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name: its file below /mnt, if any
+REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
+ENCODED = "TORUSRUN_SECRET_"  # begins the variables that the definition decodes
+HIDDEN = "****"
+
+
+def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(key, message) of every secret whose name is neither a variable's nor known, or that should be a file."""
+    known = [*FILES, *REGISTRY]
+    for name, place in named.items():
+        if name in FILES and not place.startswith("file:"):
+            yield f"secrets.{name}", f"'secrets.{name}' is a file; write file:PATH"
+        elif name not in known and name != name.upper():
+            yield "secrets", f"'secrets' has no {name!r}; variables are upper-case{did_you_mean(name, known)}"
+    if len({*REGISTRY} & {*named}) == 1:
+        yield "secrets", "'secrets' needs both 'registry_username' and 'registry_password'"
+
+
+def variables(named: Mapping[str, str]) -> list[str]:
+    """The secrets that are variables of the build, in an order of their own."""
+    return sorted(name for name in named if name not in FILES and name not in REGISTRY)
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The secrets of one build, read."""
+
+    values: dict[str, str] = field(default_factory=dict, repr=False)
+    files: dict[str, Path] = field(default_factory=dict)
+
+    def environment(self, prefix: str) -> dict[str, str]:
+        """What the runtime with this `prefix` (APPTAINER) is started with, for itself and for what it runs.
+
+        Its shell evaluates values that it hands in, so they travel in base64.
+        """
+        inside = {k: v for k, v in self.values.items() if k not in REGISTRY}
+        registry = {f"{prefix}_{name}": self.values[k] for k, name in REGISTRY.items() if k in self.values}
+        if bundle := self.files.get("ca_bundle"):
+            registry["SSL_CERT_FILE"] = str(bundle)
+        return {**{f"{prefix}ENV_{ENCODED}{k}": _encoded(v) for k, v in inside.items()}, **registry}
+
+    def bound(self) -> Iterator[tuple[Path, str]]:
+        """(file, its name below /mnt) of every file that the build sees."""
+        for name, path in self.files.items():
+            if FILES[name]:
+                yield path, FILES[name]
+
+    @property
+    def redactor(self) -> Redactor:
+        hidden = set(self.values.values()) | {_encoded(value) for value in self.values.values()}
+        for value in self.values.values():
+            hidden |= _login(value) | {*value.splitlines()}
+        if path := self.files.get("netrc"):
+            hidden |= {password for _, _, password in _netrc(path).hosts.values() if password}
+        return Redactor(hidden | {quote(text, safe="") for text in hidden} | {unquote(text) for text in hidden})
+
+
+class Redactor:
+    """Takes secrets out of text."""
+
+    def __init__(self, hidden: Iterable[str]) -> None:
+        longest_first = sorted((text for text in hidden if len(text) >= SHORTEST), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(HIDDEN, text) if self._pattern else text
+
+
+def read(named: Mapping[str, str], beside: Path) -> Secrets:
+    """The secrets that an image file names, relative paths from `beside`. Raises UserError for what is not there."""
+    values, files = {}, {}
+    for name, place in named.items():
+        kind, _, where = place.partition(":")
+        if name in FILES:
+            files[name] = _file(name, beside / expanded(where))
+        elif kind == "file":
+            values[name] = _text(name, beside / expanded(where))
+        elif where in os.environ:
+            values[name] = os.environ[where]
+        else:
+            raise UserError(f"'secrets.{name}': the variable {where} is not set here; set it, or name a file:PATH")
+    found = Secrets(values, files)
+    found.redactor  # noqa: B018  reads the netrc file, and so says now what is wrong with it
+    return found
+
+
+def _text(name: str, path: Path) -> str:
+    try:
+        return private.read_bytes(Path(os.path.realpath(path)), LARGEST_BYTES).decode().strip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"'secrets.{name}': {path}: cannot be read: {why}") from None
+
+
+def _file(name: str, path: Path) -> Path:
+    _text(name, path)
+    return Path(os.path.realpath(path))
+
+
+def _netrc(path: Path) -> netrc.netrc:
+    try:
+        return netrc.netrc(str(path))
+    except netrc.NetrcParseError as error:
+        raise UserError(f"{path}:{error.lineno}: this is no netrc file: {error.msg}") from None
+
+
+def _login(value: str) -> set[str]:
+    """What is secret of a URL by itself: its password, or its user where that is all there is."""
+    found = set()
+    for url in value.split():
+        try:
+            parts = urlsplit(url)
+            found |= {parts.password or parts.username or ""}
+        except ValueError:
+            continue
+    return found
+
+
+def _encoded(value: str) -> str:
+    return base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()

@@ -1,0 +1,188 @@
+"""An image file into the definition file that singularity and apptainer build from.
+
+The text names no path of this machine: what it copies in lies beside it under fixed names (`files/0`, `base`), so the
+same image file gives the same text, and the same image in the cache, wherever it is built.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.base import process
+from orchestrator.base.errors import UserError
+from orchestrator.base.render.environment import Text
+from orchestrator.images.definitions import build_secrets
+from orchestrator.images.definitions.image_keys import ImageFile
+from orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
+from orchestrator.images.definitions.own_training import TRAINING
+from orchestrator.images.definitions.package_lock import PackageLock
+from orchestrator.images.definitions.quoting import export, line, shell
+from orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
+
+PYTHON = "/opt/python"
+OPENMPI = "/opt/openmpi"
+HOST_MPI = "/opt/host-mpi"  # where a site's own MPI is bound
+WHEELHOUSE = f"{BUILD_ONLY}/wheels"
+INSTALLED = f"{TRAINING}/pip.jsonl"  # what pip said of the archives that it installed, a line for each of its calls
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a site decides about an image: whose MPI it uses, and what can be reached while it is built."""
+
+    host_mpi: bool = False
+    wheelhouse: bool = False
+    offline: bool = False
+
+    @property
+    def name(self) -> str:
+        """The variant in a word, as in golden files and messages."""
+        network = "offline" if self.offline else "wheelhouse" if self.wheelhouse else "online"
+        return f"{'host' if self.host_mpi else 'inside'}-{network}"
+
+
+def render(
+    image_file: ImageFile,
+    variant: Variant | None = None,
+    brought: Brought | None = None,
+    locked: PackageLock | None = None,
+) -> str:
+    """The definition. Raises UserError where a value cannot stand in one.
+
+    `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked` exactly the
+    packages of that lock are installed.
+    """
+    from orchestrator.base.render import environment
+
+    variant, brought = variant or Variant(), brought or Brought()
+    if image_file.mpi.source == "built" and not image_file.mpi.sha256:
+        raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
+    from_base = image_file.python.source == "base"
+    python = "python3" if from_base else f"{PYTHON}/bin/python"
+    return environment.render(
+        "container/image.def.j2",
+        header=header(image_file),
+        variant=variant,
+        builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
+        distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
+        mpi_url=shell(image_file.mpi.url or ""),
+        mpi_archive=shell(archive(image_file)),
+        mpi_sha256=shell(image_file.mpi.sha256 or ""),
+        mpi_options=[shell(option) for option in image_file.mpi.configure],
+        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
+        system=[shell(package) for package in system(image_file, variant, brought, locked)],
+        locked=locked is not None,
+        secrets=[shell(name) for name in build_secrets.variables(image_file.secrets)],
+        encoded=Text(build_secrets.ENCODED),
+        netrc="netrc" in image_file.secrets,
+        ca_bundle="ca_bundle" in image_file.secrets,
+        has_python=image_file.has_python,
+        from_base=from_base,
+        keeps_torch=from_base and not brought.hashed and not locked,
+        python=Text(python),
+        installs=[[shell(word) for word in words] for words in installs(brought, locked)],
+        indexes=[shell(url) for url in image_file.python.indexes],
+        post=Text((image_file.post or "").strip("\n")),
+        exports=[export(name, value) for name, value in environment_of(image_file, variant)],
+        labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
+        architectures=[shell(a) for a in image_file.cuda.architectures] if image_file.cuda else [],
+        torch=brought.torch or (from_base and image_file.training != "none"),
+        training=image_file.training,
+        run_training=Text(shlex.join(process.module(python, "training"))),
+        at=_PLACES,
+    )
+
+
+_PLACES = {"python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE}
+_PLACES |= {"build_only": BUILD_ONLY, "installed": INSTALLED}
+
+
+def header(image_file: ImageFile) -> list[Text]:
+    """The lines that say what a stage starts from."""
+    base = image_file.base
+    for kind, reference in (("docker", base.docker), ("oras", base.oras)):
+        if reference:
+            # A tag beside a digest is refused by some registry clients; the digest alone says which image it is.
+            named = re.sub(r":[^:/]+$", "", reference) + f"@{base.digest}" if base.digest else reference
+            return [Text(f"Bootstrap: {kind}"), Text(f"From: {line(named, 'image')}")]
+    if base.debootstrap:
+        suite = [Text("Bootstrap: debootstrap"), Text(f"OSVersion: {line(base.debootstrap, 'suite')}")]
+        return [*suite, *([Text(f"MirrorURL: {line(base.mirror, 'mirror')}")] if base.mirror else [])]
+    for kind in ("docker_archive", "oci_archive", "folder", "sif"):
+        if getattr(base, kind):
+            bootstrap = kind.replace("_", "-") if kind.endswith("_archive") else "localimage"
+            return [Text(f"Bootstrap: {bootstrap}"), Text("From: base")]
+    raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
+
+
+def copies(image_file: ImageFile) -> list[tuple[str, str]]:
+    """(path beside the definition, path in the image) of everything that is copied in."""
+    own = [(f"files/{i}", file.to) for i, file in enumerate(image_file.files)]
+    return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
+
+
+def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
+    """The Debian packages that have to be there: the image file's, and those that its other parts stand on."""
+    if locked:
+        return [f"{package.name}={package.version}" for package in locked.system]
+    needed = list(image_file.system)
+    if image_file.has_python and image_file.python.source == "distribution":
+        needed += ["ca-certificates", "python3", "python3-venv"]
+    if brought.from_git:
+        needed += ["git"]
+    if image_file.mpi.source == "distribution" and not variant.host_mpi:
+        needed += ["openmpi-bin"]
+    return sorted({package.partition("=")[0]: package for package in reversed(needed)}.values())
+
+
+def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[str]]:
+    """The words of each call of `pip install`."""
+    if locked is None:
+        return [list(brought.words)] if brought.words else []
+    exact = [
+        ["--no-deps", "-r", f"{BUILD_ONLY}/{name}"]
+        for name, _ in locked.requirements([name for name, _ in brought.archives])
+    ]
+    return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
+
+
+def archive(image_file: ImageFile) -> str:
+    """The file name of the MPI's source archive, '' when there is none."""
+    return (image_file.mpi.url or "").rpartition("/")[2]
+
+
+def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
+    """(name, value) of the variables inside that are plain values; paths are extended by the template."""
+    if image_file.has_python:
+        yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
+    if image_file.mpi.source == "built" and not variant.host_mpi:
+        yield "OPAL_PREFIX", OPENMPI
+    if variant.host_mpi:
+        yield "OPAL_PREFIX", HOST_MPI
+    yield from image_file.environment.items()
+
+
+def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
+    """The image's labels: what the checks and the run folder want to know, then the image file's own."""
+    mpi, cuda = image_file.mpi, image_file.cuda
+    found: dict[str, str | None] = {
+        "torusrun.definition": "1",
+        "org.opencontainers.image.title": image_file.name,
+        "org.opencontainers.image.description": image_file.summary,
+        "torusrun.image": image_file.name,
+        "torusrun.variant": variant.name,
+        "torusrun.base.digest": image_file.base.digest,
+        "torusrun.mpi": "host" if variant.host_mpi else mpi.family if mpi.source != "none" else "none",
+        "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
+        "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
+        "torusrun.cuda": cuda.version if cuda else None,
+        "torusrun.cudnn": cuda.cudnn if cuda else None,
+        "torusrun.nccl": cuda.nccl if cuda else None,
+        "torusrun.driver": cuda.driver if cuda else None,
+        "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
+        "torusrun.training": image_file.training,
+    }
+    return {name: value for name, value in [*found.items(), *image_file.labels.items()] if value}

@@ -1,0 +1,51 @@
+"""An image file, `containers/NAME.yaml`: found by its name or path, and read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
+from orchestrator.images.definitions.misfits import misfits
+from orchestrator.spec.load import read_text
+from orchestrator.spec.paths import expanded
+from orchestrator.spec.problems import Mark, Problem, SpecError
+from orchestrator.spec.read import Marks, read
+from training.recipe.near import did_you_mean
+
+__all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load", "shipped"]
+
+
+def shipped() -> Path:
+    """The folder of image files that come with torusrun: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).resolve().parents[2]
+    installed = package / "data" / "containers"
+    return installed if installed.is_dir() else package.parent / "containers"
+
+
+def find(name: str, beside: Path = Path()) -> Path:
+    """The path of an image file: as it is given (with a slash, .yaml or .def), or by the name of a shipped one."""
+    if "/" in name or name.endswith((".yaml", ".yml", ".def")):
+        return beside / expanded(name)
+    if (path := shipped() / f"{name}.yaml").is_file():
+        return path
+    known = sorted(p.stem for p in shipped().glob("*.yaml"))
+    raise UserError(f"there is no image file {name!r} (shipped: {', '.join(known)}){did_you_mean(name, known)}")
+
+
+def load(path: Path) -> ImageFile:
+    """The image file at `path`, or one that names the definition at `path`. Raises SpecError with every mistake."""
+    if path.suffix == ".def":
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)[:63]
+        return ImageFile(name if name[:1].isalpha() else f"image-{name}"[:63], definition=path.name, training="bound")
+    image_file, marks = read(ImageFile, read_text(path, "image file"), str(path))
+    if problems := [Problem(_mark(marks, key, path), message) for key, message in misfits(image_file)]:
+        raise SpecError(problems)
+    return image_file
+
+
+def _mark(marks: Marks, key: str, path: Path) -> Mark:
+    while key and key not in marks:
+        key = key.rpartition(".")[0]
+    return marks.get(key, Mark(str(path), 1, 1))

@@ -1,0 +1,195 @@
+"""What a build takes in beside the text of its definition: its base, its own files, and their checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from orchestrator.base import private
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions.image_keys import ImageFile
+from orchestrator.images.definitions.own_training import own_training
+from orchestrator.images.definitions.requirements import Brought
+from orchestrator.spec.paths import expanded
+
+SCHEMA = 2
+BUILD_ONLY = "build-only"  # the folder beside a definition that is bound while it is built
+LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
+CHUNK_BYTES = 1 << 20
+NOT_COPIED = ("__pycache__", "*.pyc", ".git")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A definition with everything that decides what comes out of it."""
+
+    definition: str
+    files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, where it is now)
+    base: Path | None = None  # a local folder, SIF or archive
+    base_identity: str = ""
+    compression: str = ""
+    texts: tuple[tuple[str, str], ...] = ()  # (name below build-only/, content)
+    archives: tuple[tuple[str, Path], ...] = ()  # likewise, where it is now
+    wheelhouse: str = ""  # a checksum
+    directory: Path | None = None  # where a user's own definition finds its files, which are used where they are
+    beside: tuple[tuple[str, Path], ...] = ()  # these files
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, beside those in the definition
+    plain: str = ""  # the key of the same image file without a lock and a wheelhouse, where that is another one
+
+    @property
+    def key(self) -> str:
+        """The image's place in the cache: 64 hexadecimal digits."""
+        content = {
+            "schema": SCHEMA,
+            "definition": self.definition,
+            "files": [[name, checksum_of_tree(path)] for name, path in self._paths],
+            "texts": self.texts,
+            "base": self.base_identity,
+            "compression": self.compression,
+            "wheelhouse": self.wheelhouse,
+            "labels": dict(self.labels),
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def source(self) -> str:
+        """The key by which a run finds the image: it knows the image file, and no lock or wheelhouse."""
+        return self.plain or self.key
+
+    @property
+    def _paths(self) -> tuple[tuple[str, Path], ...]:
+        return (*self.files, *self.archives, *self.beside)
+
+    def word(self, folder: Path) -> str:
+        """What the runtime reads, as a word for it; it is laid out in the new `folder`, where the build runs."""
+        return str(self.lay_out(folder))
+
+    def lay_out(self, folder: Path) -> Path:
+        """Write the definition and copy what it takes in to `folder`; the definition's path."""
+        private.make(folder)
+        (folder / "files").mkdir()
+        for name, path in self.files:
+            if path.is_dir():
+                # The runtime copies what links lead to, so a link to something outside the folder must not stay one.
+                shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
+            else:
+                shutil.copy2(path, folder / name)
+        self._lay_out_build_only(folder / BUILD_ONLY)
+        if self.base:
+            (folder / "base").symlink_to(self.base)
+        (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
+        return folder / "image.def"
+
+    def _lay_out_build_only(self, folder: Path) -> None:
+        (folder / "wheels").mkdir(parents=True)  # where a wheelhouse is bound
+        for name, path in self.archives:
+            (folder / name).parent.mkdir(parents=True)
+            shutil.copy2(path, folder / name)
+        for name, text in self.texts:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def collect(
+    image_file: ImageFile,
+    definition: str,
+    beside: Path,
+    compression: str = "",
+    brought: Brought | None = None,
+) -> Inputs:
+    """The inputs of an image file whose relative paths start at `beside`. Raises UserError for what is not there."""
+    brought = brought or Brought()
+    files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
+    if image_file.training == "inside":
+        files.append(("files/training", own_training()))
+    local = next((path for kind in LOCAL if (path := getattr(image_file.base, kind))), None)
+    base = there(beside, local, "base") if local else None
+    if base and bool(image_file.base.folder) != base.is_dir():
+        raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
+    identity = base_checksum(base) if base else image_file.base.digest or ""
+    return Inputs(definition, tuple(files), base, identity, compression, brought.texts, brought.archives)
+
+
+def checksum_of_tree(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's names, modes and contents; a link counts as what it leads to.
+
+    Raises UserError when something cannot be read, or a link leads to a folder that holds it.
+    """
+    try:
+        if not path.is_dir():
+            return file_checksum(path)
+        total = hashlib.sha256()
+        for name, entry in _entries(path, links=True):
+            content = "" if entry.is_dir() else file_checksum(entry)
+            total.update(json.dumps([name, _kind(entry.stat().st_mode), content]).encode())
+        return total.hexdigest()
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
+
+
+def base_checksum(path: Path) -> str:
+    """Identify a base: by the SHA-256 of a SIF; for a folder, by the names, modes, sizes and times of its files.
+
+    Reading all contents of a root file system would make a cached image slow to find.
+    """
+    if not path.is_dir():
+        return checksum_of_tree(path)
+    total = hashlib.sha256()
+    for name, entry in _entries(path):
+        known = entry.lstat()
+        times = [] if stat.S_ISDIR(known.st_mode) else [known.st_size, known.st_mtime_ns]
+        total.update(json.dumps([name, known.st_mode, *times]).encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of the content of a file, or of the file that a link leads to. Raises OSError, also for a FIFO."""
+    with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+        return stream_checksum(stream)
+
+
+def stream_checksum(stream: IO[bytes]) -> str:
+    """SHA-256 of what a stream still holds."""
+    total = hashlib.sha256()
+    while chunk := stream.read(CHUNK_BYTES):
+        total.update(chunk)
+    return total.hexdigest()
+
+
+def _kind(mode: int) -> str:
+    return f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
+
+
+def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
+    """Everything below a folder that is copied, in an order that does not depend on the file system.
+
+    With `links`, also what lies in folders that links lead to.
+    """
+    for where, folders, names in os.walk(folder, followlinks=links):
+        if links and (above := [f for f in folders if _leads_back(Path(where, f))]):
+            raise UserError(f"{where}/{above[0]}: this link leads to a folder that holds it; remove the link")
+        folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
+        for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
+            entry = Path(where, name)
+            yield str(entry.relative_to(folder)), entry
+
+
+def _leads_back(folder: Path) -> bool:
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+
+
+def there(beside: Path, name: str, what: str) -> Path:
+    """The path of what an image file names. Raises UserError where it is not there or cannot be read."""
+    path = (beside / expanded(name)).absolute()
+    if not path.exists():
+        raise UserError(f"{path}: the image file's {what} does not exist")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path}: the image file's {what} cannot be read")
+    return path

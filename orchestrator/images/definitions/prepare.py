@@ -1,0 +1,113 @@
+"""From an image file to all that its build takes in: read, rendered, checked, without starting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions import lint, own_definition, package_lock
+from orchestrator.images.definitions.definition import Variant, render
+from orchestrator.images.definitions.image_file import load
+from orchestrator.images.definitions.image_keys import ImageFile
+from orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
+from orchestrator.images.definitions.mirror import completed
+from orchestrator.images.definitions.package_lock import PackageLock
+from orchestrator.images.definitions.requirements import brought
+
+ONLINE_BASES = ("docker", "oras", "debootstrap")
+
+
+@dataclass(frozen=True)
+class ToBuild:
+    """An image file with all that a build of it takes in."""
+
+    image_file: ImageFile
+    path: Path
+    inputs: Inputs
+    advice: tuple[str, ...] = ()  # what makes the image less repeatable than it could be
+
+
+def prepare(
+    path: Path, variant: Variant, compression: str = "", wheelhouse: Path | None = None, lock: Path | None = None
+) -> ToBuild:
+    """What a build of the image file at `path` takes in. Raises UserError for what cannot be built."""
+    image_file = completed(load(path))
+    _check(image_file, path, variant, wheelhouse, lock)
+    plain = inputs = _inputs(image_file, path, variant, compression)
+    if wheelhouse or lock:
+        variant = replace(variant, wheelhouse=wheelhouse is not None)
+        inputs = _rendered(plain, image_file, path, variant, package_lock.for_build(lock) if lock else None)
+        identity = base_checksum(wheelhouse) if wheelhouse else ""
+        inputs = replace(inputs, wheelhouse=identity, plain=plain.key)
+    return ToBuild(image_file, path, inputs, tuple(_advice(image_file, inputs)))
+
+
+def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
+    """The keys by which a run finds the images of the image file at `path`, built with or without network."""
+    image_file = completed(load(path))
+    online = _inputs(image_file, path, Variant(host_mpi=host_mpi), compression)
+    offline = _rendered(online, image_file, path, Variant(host_mpi=host_mpi, offline=True))
+    return [online.key, offline.key]
+
+
+def text(path: Path, variant: Variant) -> str:
+    """The definition that the image file at `path` is built from. Raises UserError where it cannot be rendered."""
+    image_file = load(path)
+    if image_file.base.debootstrap:
+        image_file = completed(image_file)
+    if image_file.definition:
+        return _inputs(image_file, path, variant, "").definition
+    return render(image_file, variant, brought(image_file.python, path.parent))
+
+
+def _inputs(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
+    if image_file.definition:
+        return own_definition.collect(
+            image_file.definition, path.parent, image_file.training, compression, variant.offline
+        )
+    found = brought(image_file.python, path.parent)
+    return _rendered(collect(image_file, "", path.parent, compression, found), image_file, path, variant)
+
+
+def _rendered(
+    inputs: Inputs, image_file: ImageFile, path: Path, variant: Variant, locked: PackageLock | None = None
+) -> Inputs:
+    """The inputs with the definition of this variant."""
+    if image_file.definition:
+        return inputs
+    found = brought(image_file.python, path.parent)
+    definition = render(image_file, variant, found, locked)
+    lint.lint(definition)
+    texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
+    return replace(inputs, definition=definition, texts=tuple(texts))
+
+
+def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:
+    if lock and image_file.definition:
+        raise UserError(f"{path}: a definition of your own cannot be built from a lock; write the versions into it")
+    if wheelhouse and not wheelhouse.is_dir():
+        raise UserError(f"{wheelhouse}: the wheelhouse is not a folder; make one with `pip download`")
+    if not variant.offline:
+        return
+    python = image_file.python
+    if (python.packages or python.requirements) and not wheelhouse:
+        raise UserError(f"{path}: an offline build needs a wheelhouse for its Python packages; give --wheelhouse")
+    if kind := next((kind for kind in ONLINE_BASES if getattr(image_file.base, kind)), None):
+        raise UserError(
+            f"{path}: an offline build cannot start from 'base.{kind}', which is in the network; use a 'folder', "
+            f"'sif', 'docker_archive' or 'oci_archive'"
+        )
+
+
+def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
+    """What lets the same image file give another image tomorrow."""
+    base = image_file.base
+    if (reference := base.docker or base.oras) and not base.digest:
+        yield f"the base {reference} is named without 'digest': its tag can become another image"
+    if inputs.directory and any(
+        stage.header.get("bootstrap") in ("docker", "oras") and "@sha256:" not in stage.header.get("from", "")
+        for stage in lint.stages(inputs.definition)
+    ):
+        yield "the definition names a base without its digest (NAME@sha256:...): its tag can become another image"

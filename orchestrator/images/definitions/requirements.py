@@ -1,0 +1,141 @@
+"""A requirements file of pip as a build takes it in: with the files that it includes, and with the wheels it names.
+
+pip reads it in the image, where the paths of this machine mean nothing. So everything is numbered, and the lines that
+name a file get its new name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from orchestrator.base.errors import UserError
+from orchestrator.images.definitions.image_keys import Python
+from orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from orchestrator.spec.load import read_text
+from orchestrator.spec.paths import expanded
+from orchestrator.spec.problems import Mark, Problem, SpecError
+
+BUILD_ONLY = "/mnt"  # bound during a build; in every base, so that it needs no mount point
+INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^-\s=])))(\S+)(.*)", re.DOTALL)
+ARCHIVE = re.compile(
+    r"(\s*|[^\s#]+\s*@\s*)(?:file://)?([^\s:;#]+\.(?:whl|tar\.gz|tar\.bz2|zip))(?=[\s;#]|$)(.*)", re.DOTALL
+)
+REFUSED = (
+    (r"\s*(-e|--editable)\b", "make a wheel of it (`pip wheel --no-deps DIR`) and name the wheel"),
+    (r"\s*(\.{0,2}/\S*|\S+\s*@\s*file:\S+)\s*(;|#|$)", "make a wheel of this folder (`pip wheel --no-deps DIR`)"),
+    (r"\s*(-f|--find-links)[\s=]+(?!https?://)", "give the folder as --wheelhouse of the build"),
+)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The files of a requirements file: their text under names of their own, the first of which is the file itself."""
+
+    texts: tuple[tuple[str, str], ...]
+    archives: tuple[tuple[str, Path], ...]
+
+    @property
+    def hashed(self) -> bool:
+        """Whether pip will want a hash for every package."""
+        return any(re.search(r"(?m)^[^#]*\s--hash[=\s]|^\s*--require-hashes", text) for _, text in self.texts)
+
+    @property
+    def from_git(self) -> bool:
+        return any(re.search(r"(?m)^[^#]*\bgit\+", text) for _, text in self.texts)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The Python packages that a user brings: words for pip, and what lies beside the definition for them."""
+
+    words: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    archives: tuple[tuple[str, Path], ...] = ()
+    from_git: bool = False
+    torch: bool = False
+    hashed: bool = False
+
+
+def brought(python: Python, beside: Path) -> Brought:
+    """What the key `python` of an image file beside `beside` brings. Raises UserError for what is not there."""
+    found = gather(beside / expanded(python.requirements)) if python.requirements else Requirements((), ())
+    if python.requirements and python.packages and found.hashed:
+        raise UserError(
+            f"{beside / python.requirements}: it has hashes, and 'python.packages' of the image file has none; "
+            f"move {python.packages[0]} into it"
+        )
+    archives = [path for _, path in found.archives]
+    words = [_word(package, beside, archives) for package in python.packages]
+    if found.texts:
+        words += ["-r", f"{BUILD_ONLY}/{found.texts[0][0]}"]
+    return Brought(
+        tuple(words),
+        found.texts,
+        tuple((archive(n, a), a) for n, a in enumerate(archives)),
+        found.from_git or any("git+" in word for word in words),
+        any(re.search(r"(?m)^torch\s*[=@]", text) for text in [*words, *(text for _, text in found.texts)]),
+        found.hashed,
+    )
+
+
+def _word(package: str, beside: Path, archives: list[Path]) -> str:
+    if not package.endswith(".whl") or "://" in package:
+        return package
+    path = beside / expanded(package)
+    if not path.is_file():
+        raise UserError(f"{path}: the image file's wheel does not exist")
+    archives.append(path)
+    return f"{BUILD_ONLY}/{archive(len(archives) - 1, path)}"
+
+
+def gather(path: Path) -> Requirements:
+    """The requirements file at `path` with all it includes. Raises SpecError with the file and line of a mistake."""
+    files: list[Path] = [Path(os.path.normpath(path))]
+    archives: list[Path] = []
+    texts: list[tuple[str, str]] = []
+    for at in files:  # grows while it is walked
+        lines = [_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(_lines(at), 1)]
+        texts.append((f"requirements/{len(texts)}.txt", "".join(lines)))
+    return Requirements(tuple(texts), tuple((archive(n, a), a) for n, a in enumerate(archives)))
+
+
+def archive(number: int, path: Path) -> str:
+    """The name of a local wheel beside a definition; pip reads package and version in its last part."""
+    return f"archives/{number}/{path.name}"
+
+
+def _lines(path: Path) -> Iterator[str]:
+    yield from read_text(path, "requirements file").removeprefix("\ufeff").splitlines(keepends=True)
+
+
+def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) -> str:
+    """A line with the numbers of the files that it names, which are added to `files` or `archives`."""
+    if has_login(line):
+        raise SpecError([Problem(mark, f"the line {LOGIN_MEND}")])
+    beside = Path(mark.source).parent
+    if (match := INCLUDE.fullmatch(line)) and "://" not in match[2]:
+        number = _number(beside / expanded(match[2]), files, mark)
+        return f"{match[1].rstrip()} {number}.txt{match[3]}"
+    if match := ARCHIVE.fullmatch(line):
+        found = beside / expanded(unquote(match[2]))
+        number = _number(found, archives, mark)
+        return f"{match[1]}file://{BUILD_ONLY}/{archive(number, found)}{match[3]}"
+    for pattern, mend in REFUSED:
+        if re.match(pattern, line):
+            raise SpecError([Problem(mark, f"{line.strip()!r} names what the build does not have; {mend}")])
+    return line
+
+
+def _number(path: Path, known: list[Path], mark: Mark) -> int:
+    """The place of a file among those that are known, which it joins."""
+    path = Path(os.path.normpath(path))
+    if not path.is_file():
+        raise SpecError([Problem(mark, f"{path}: there is no such file")])
+    if path not in known:
+        known.append(path)
+    return known.index(path)

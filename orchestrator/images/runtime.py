@@ -1,0 +1,162 @@
+"""Which container runtime there is, and what its version can do.
+
+Apptainer, SingularityCE and SingularityPRO come from one root (Singularity 3.8), so the same words start them; what
+differs is the command, the prefix of the variables it hands in, and what its age allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.base import process
+from orchestrator.base.environment import which
+from orchestrator.base.errors import SiteError
+
+Version = tuple[int, ...]
+COMMANDS = ("apptainer", "singularity")
+ASKING_S = 30.0
+VERIFYING_S = 1800.0  # a large image is read from a slow file system
+SIGNATURE_MEND = "set 'container.verify: checksum' of the site"
+PREFIXES = ("APPTAINER", "SINGULARITY")
+BINDS = {f"{prefix}_{name}" for prefix in PREFIXES for name in ("BIND", "BINDPATH", "MOUNT")}
+
+# word: (the first Singularity that has it, the first Apptainer); None: no version has it. SingularityCE and PRO count
+# as Singularity. Read in the changelogs of both projects; what is marked "from memory" was not found there.
+SINCE: dict[str, tuple[Version | None, Version | None]] = {
+    "--nv": ((2, 3), (1, 0)),  # from memory: 2.3
+    "--nvccli": ((3, 9), (1, 0)),
+    "--rocm": ((3, 5), (1, 0)),
+    "--no-eval": ((3, 10), (1, 1)),
+    "--writable-tmpfs": ((3, 0), (1, 0)),
+    "--overlay": ((2, 4), (1, 0)),  # from memory: 2.4
+    "--fakeroot": ((3, 3), (1, 0)),  # from memory: 3.3
+    "--mksquashfs-args": (None, (1, 4)),
+    "instance start": ((3, 0), (1, 0)),
+    "verify": ((3, 0), (1, 0)),
+}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A container runtime: its command, what it calls itself, and its version."""
+
+    command: str
+    product: str  # apptainer, singularity, singularity-ce or singularity-pro
+    version: Version
+
+    @property
+    def family(self) -> str:
+        """apptainer or singularity: whose version numbers these are."""
+        return "apptainer" if self.product == "apptainer" else "singularity"
+
+    @property
+    def prefix(self) -> str:
+        """What its own variables begin with, as in APPTAINER_TMPDIR."""
+        return self.family.upper()
+
+    @property
+    def environment_prefix(self) -> str:
+        """A variable with this prefix reaches the container without it."""
+        return f"{self.prefix}ENV_"
+
+    def has(self, word: str) -> bool:
+        """Whether this version knows an option or a command of SINCE."""
+        since = self._since(word)
+        return since is not None and self.version >= since
+
+    def lacks(self, word: str) -> str:
+        """Why an option or a command of SINCE cannot be used, in words; '' where it can."""
+        if self.has(word):
+            return ""
+        since = self._since(word)
+        name = self.family.capitalize()
+        return f"{self} has no {word}, {f'{name} has it from {dotted(since)} on' if since else f'nor has any {name}'}"
+
+    def _since(self, word: str) -> Version | None:
+        singularity, apptainer = SINCE[word]
+        return apptainer if self.family == "apptainer" else singularity
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether --no-eval exists: without it, values handed in are evaluated by a shell (sylabs/singularity#704)."""
+        return self.has("--no-eval")
+
+    @property
+    def has_fakeroot(self) -> bool:
+        """Whether `build --fakeroot` exists."""
+        return self.has("--fakeroot")
+
+    @property
+    def takes_mksquashfs_args(self) -> bool:
+        """Whether `build --mksquashfs-args` exists."""
+        return self.has("--mksquashfs-args")
+
+    def __str__(self) -> str:
+        return f"{self.product} {dotted(self.version)}"
+
+
+def dotted(version: Version) -> str:
+    """A version as it is written, as in 1.4.5."""
+    return ".".join(map(str, version))
+
+
+def parse_version(command: str, said: str) -> Runtime:
+    """A runtime from what `--version` printed. Raises SiteError when that is no version."""
+    match = re.search(r"(?:(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+)?v?(\d+(?:\.\d+)+)", said, re.IGNORECASE)
+    if not match:
+        raise SiteError(f"{command} --version said {said.strip()!r}, which is no version")
+    product = re.sub("-?(ce|pro)$", r"-\1", (match[1] or "singularity").lower())
+    return Runtime(command, product, tuple(int(n) for n in match[2].split(".")))
+
+
+def find(command: str | None = None) -> Runtime | None:
+    """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one."""
+    path = which(*([command] if command else COMMANDS))
+    if path is None:
+        return None
+    # `singularity` is often apptainer under its old name, so what it says counts, not what it is called.
+    return parse_version(path, process.run([path, "--version"], timeout_s=ASKING_S).check("asking the version").stdout)
+
+
+def required(command: str | None = None) -> Runtime:
+    """Like `find`. Raises SiteError saying what to do when there is none."""
+    if runtime := find(command):
+        return runtime
+    names = command or " or ".join(COMMANDS)
+    raise SiteError(f"{names}: not found on this machine; load its module, or set 'container.runtime' of the site")
+
+
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment to start a runtime in, without what the login shell binds or sets in every container.
+
+    Only the image file and the site decide what a run or a build sees of the host.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in BINDS and not name.startswith(tuple(f"{prefix}ENV_" for prefix in PREFIXES))
+    }
+
+
+def check_signature(runtime: Runtime, image: Path) -> None:
+    """Raise SiteError unless the image is signed by a key of the user's or the system's keyring, and unchanged since.
+
+    No key server is asked: the nodes of many clusters reach none.
+    """
+    if lacking := runtime.lacks("verify"):
+        raise SiteError(f"{lacking}; {SIGNATURE_MEND}")
+    done = process.run([runtime.command, "verify", "--local", image], timeout_s=VERIFYING_S)
+    if done.exit_code:
+        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise SiteError(
+            f"{image}: its signature is not verified: {said}; sign it (`torusrun image sign`), import the signer's key "
+            f"(`{Path(runtime.command).name} key import FILE`), or {SIGNATURE_MEND}"
+        )
+
+
+def temporary_folder(runtime: Runtime, folder: Path) -> dict[str, str]:
+    """The variables that make a build use `folder`, which should be node-local: fakeroot fails on many shared ones."""
+    return {f"{runtime.prefix}_TMPDIR": str(folder), "TMPDIR": str(folder)}

@@ -1,0 +1,110 @@
+"""What a run's `image` names: an image file, a SIF, or an image of another form, which is converted to a SIF once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.base import private
+from orchestrator.base.errors import UserError
+from orchestrator.spec.paths import absolute, expanded
+
+Kind = Literal["image file", "SIF", "folder", "archive", "layout", "registry"]
+TRANSPORTS: dict[str, Kind] = {"docker-archive": "archive", "oci-archive": "archive", "oci": "layout"}
+REGISTRIES = ("docker", "oras", "library")
+FORMS = (
+    "an image file, a SIF, a sandbox folder, docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, "
+    "oras://REFERENCE or library://REFERENCE"
+)
+REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+SIF_MAGIC, MAGIC_AT = b"SIF_MAGIC", 32  # after the line that lets a SIF be started as a program
+HEAD_BYTES = 64
+
+
+@dataclass(frozen=True)
+class NamedImage:
+    """An image as a run names it. `place` is a path, or a registry's reference; `tag` chooses one of many images."""
+
+    kind: Kind
+    text: str
+    transport: str = ""
+    place: str = ""
+    tag: str = ""
+
+    @property
+    def converted(self) -> bool:
+        """Whether a SIF has to be made of it first."""
+        return self.kind in ("folder", "archive", "layout", "registry")
+
+
+def parse(text: str) -> NamedImage:
+    """What `text` names, paths looked at. Raises UserError for a form that nothing here can run."""
+    if wrong := misfit(text):
+        raise UserError(f"the image {text!r}: {wrong}")
+    transport, place, tag = _split(text)
+    if transport in REGISTRIES:
+        return NamedImage("registry", text, transport, place)
+    if transport:
+        return NamedImage(TRANSPORTS[transport], text, transport, place, tag)
+    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")):
+        return NamedImage("image file", text)
+    path = absolute(text)
+    if text.endswith(".sif") or _is_sif(path):
+        return NamedImage("SIF", text, place=str(path))
+    return NamedImage("folder" if path.is_dir() else "image file", text, place=str(path))
+
+
+def is_path(text: str) -> bool:
+    """Whether `text` is a path alone, not the name of an image file or a form with a transport."""
+    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif", ".def")))
+
+
+def beside(text: str, folder: Path) -> str:
+    """`text` with the path in it made absolute, a relative one from `folder`; as it is where it holds none."""
+    transport, place, tag = _split(text)
+    if transport in TRANSPORTS:
+        return ":".join(filter(None, (transport, str(absolute(place, folder)), tag)))
+    return str(absolute(text, folder)) if is_path(text) else text
+
+
+def misfit(text: str) -> str | None:
+    """Why `text` names no image, by its form alone; None where it may name one."""
+    transport, place, _ = _split(text)
+    if transport in REGISTRIES:
+        return None if REFERENCE.fullmatch(place) else f"{place!r} is no reference, as in docker://debian:bookworm-slim"
+    if transport in TRANSPORTS:
+        return _no_path(place)
+    if re.match(r"[a-z][a-z0-9+.-]*:", text):
+        return f"this form is not known; an image is {FORMS}"
+    if re.search(r"\.tar(\.\w+)?$|\.tgz$", text):
+        return f"write docker-archive:{text} for what `docker save` wrote, or oci-archive:{text}"
+    return _no_path(text) if is_path(text) else None
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """(transport, place, tag) of an image with a transport; ('', text, '') of another."""
+    if match := re.fullmatch(rf"({'|'.join(REGISTRIES)})://(.*)", text):
+        return match[1], match[2], ""
+    if match := re.fullmatch(rf"({'|'.join(TRANSPORTS)}):(?!//[^/])(.*)", text):
+        place, _, tag = match[2].partition(":")
+        return match[1], place, tag
+    return "", text, ""
+
+
+def _no_path(text: str) -> str | None:
+    try:
+        expanded(text)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def _is_sif(path: Path) -> bool:
+    try:
+        with open(private.open_regular(path.resolve()), "rb") as stream:
+            return stream.read(HEAD_BYTES)[MAGIC_AT:].startswith(SIF_MAGIC)
+    except OSError:
+        return False

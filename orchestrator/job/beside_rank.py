@@ -1,0 +1,109 @@
+"""A command, or a shell, beside a rank: on its host, in its image, with its variables and in its folder.
+
+`orchestrator.job.beside_rank ATTEMPT_FOLDER RANK SIZE [COMMAND...]`, started on the rank's host through the scheduler.
+SIZE is ROWSxCOLUMNS if a terminal is made here, because the scheduler makes none; else it is empty. The program's
+arguments and variables are computed again by the function that computed them first. Inherited variables are read from
+the rank's wrapper or, in a held allocation, from the keeper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.environment import safe
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.json_files import read_object, required
+from orchestrator.base.private import write_bytes
+from orchestrator.job.contained import start
+from orchestrator.job.rank import given
+from orchestrator.job.stage import place
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.program.what_runs import Program
+
+SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
+LARGEST_BYTES = 4096
+
+
+def main() -> None:
+    folder, rank, size, *command = sys.argv[1:]
+    try:
+        argv, environment, directory = beside(Attempt(Path(folder)), int(rank), command or list(SHELL))
+        os.chdir(directory)
+        if size:
+            sys.exit(on_terminal(argv, environment, *map(int, size.split("x"))))
+        os.execvpe(argv[0], argv, environment)
+    except TorusrunError as error:
+        print(f"torusrun: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        sys.exit(f"torusrun: {error.filename}: cannot be started: {error.strerror}")
+
+
+def on_terminal(argv: list[str], environment: dict[str, str], rows: int, columns: int) -> int:
+    """Run a program on a new terminal of this size, whose other side is our input and output; its exit code."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sized = f'stty rows {rows} columns {columns} 2> /dev/null; exec "$@"'
+    code = os.waitstatus_to_exitcode(pty.spawn(["/bin/sh", "-c", sized, "sh", *argv]))
+    return code if code >= 0 else 128 - code
+
+
+def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], dict[str, str], str]:
+    """(arguments, environment, folder) of `command` beside a rank. Raises SiteError where the rank has ended."""
+    launch: dict[str, Any] = json.loads(attempt.launch.read_text())
+    placement = Placement.from_json(json.loads(attempt.placement.read_text()))
+    inherited = _inherited(attempt, rank)
+    program = Program.from_json(launch["program"])
+    own = given(launch, placement, rank, attempt.number, _meets(attempt), inherited)
+    own["TERM"] = os.environ.get("TERM", "dumb")  # of the terminal here; a job has none
+    container = launch["container"]
+    if not container:
+        return command, safe({**inherited, **own}), program.directory or str(attempt.folder)
+    image = Path(container["image"])
+    if container["stage"]:
+        image = place(container["stage"], container["sha256"])
+    started = start(container, image, command, own, inherited, attempt.rank_variables(rank))
+    if started.file_text and not attempt.rank_variables(rank).exists():
+        write_bytes(attempt.rank_variables(rank), started.file_text.encode("utf-8", "surrogateescape"))
+    return list(started.argv), safe(started.environment), str(attempt.folder)
+
+
+def _meets(attempt: Attempt) -> tuple[str, int] | None:
+    """Where the ranks of a command meet, as rank 0 told them; None for our training."""
+    told = read_object(attempt.rendezvous, LARGEST_BYTES) or {}
+    if type(told.get("address")) is str and type(told.get("port")) is int:
+        return told["address"], told["port"]
+    return None
+
+
+def _inherited(attempt: Attempt, rank: int) -> dict[str, str]:
+    """The environment of the rank's wrapper, or of the keeper of its attempt."""
+    if keeper := allocation.keeper_state(attempt):
+        here = keeper.host == socket.gethostname()
+        return _environment_of(keeper.pid, "the keeper of the held allocation") if here else dict(os.environ)
+    if attempt.rank_end(rank).exists():
+        raise SiteError(f"rank {rank} has ended")
+    path = attempt.rank_start(rank)
+    kept = read_object(path) or {}
+    return _environment_of(required(path, kept, "wrapper", int), f"rank {rank}")
+
+
+def _environment_of(pid: int, whose: str) -> dict[str, str]:
+    try:
+        content = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        raise SiteError(f"{whose} is not at work on {socket.gethostname()} any more") from None
+    words = content.decode("utf-8", "surrogateescape").split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Where the ranks of our training tell how long their steps take: a socket of this node without a name in any folder.
+
+Only processes of the same user are heard: the kernel says who sent what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Collection
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object
+from orchestrator.runs.folder.node_load import RankSteps, typed
+from orchestrator.runs.folder.run_folder import Attempt
+from training.reporting import step_times
+
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))
+LARGEST_BYTES = 1024
+
+
+def address(attempt: Attempt) -> str:
+    """Where the ranks of this attempt tell; '' where they run something else than our training."""
+    try:
+        token = (read_object(attempt.config) or {}).get("token")
+    except SiteError:
+        return ""
+    return step_times.address(token) if type(token) is str else ""
+
+
+class StepsTold:
+    """The newest steps of each of some ranks. What cannot be opened hears nothing."""
+
+    def __init__(self, address: str, ranks: Collection[int]) -> None:
+        self._ranks = frozenset(ranks)
+        self._found: dict[int, RankSteps] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        with contextlib.suppress(OSError):  # somebody else has the address
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            if address:
+                self._socket.bind(address)
+
+    def newest(self) -> tuple[RankSteps, ...]:
+        return tuple(self._found[rank] for rank in sorted(self._found))
+
+    def wait(self, until_s: float, stop: int) -> bool:
+        """Hear what is told until that time of time.monotonic(); False as soon as the descriptor `stop` can be read."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            ready = select.select([self._socket.fileno(), stop], [], [], left_s)[0]
+            if stop in ready:
+                return False
+            if ready:
+                self._hear()
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _hear(self) -> None:
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            told, more, _, _ = self._socket.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(CREDENTIALS.size))
+            users = [CREDENTIALS.unpack(data)[1] for _, kind, data in more if kind == socket.SCM_CREDENTIALS]
+            row = json.loads(told)
+            if users == [os.geteuid()] and type(row) is dict:
+                steps = typed(RankSteps, row, told_s=time.time())
+                if steps.rank in self._ranks:
+                    self._found[steps.rank] = steps

@@ -1,0 +1,1 @@
+"""The machines without a scheduler: hosts and switches, cost, placement, prediction. Pure functions."""

@@ -1,0 +1,30 @@
+"""The all-reduces that a run can name, as functions of bytes: what chooses grids and what predicts ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.network.cost import hierarchical
+from orchestrator.network.cost.all_reduce import AllReduceTime, Cost
+from orchestrator.network.cost.hierarchical import Layout
+from training.recipe.train import SyncKeys
+
+TORUS = SyncKeys()
+
+
+def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
+    """Seconds by bytes of what `train.sync` names, over a grid of `dims`; torch's DDP is taken as flat."""
+    if sync.all_reduce == "torus":
+        return layout.torus(dims)
+    flat = layout.torus((layout.ranks,))
+    if sync.all_reduce in ("flat", "ddp"):
+        return flat
+    leaders = hierarchical.all_reduce(layout, dims)
+    if sync.all_reduce == "hierarchical":
+        return leaders
+    return lambda size_bytes: (leaders if size_bytes < sync.hybrid_bytes else flat)(size_bytes)
+
+
+def unchunked_s(cost: Cost, size_bytes: float) -> float:
+    """The same one phase after the other; only the torus has chunks."""
+    return cost.unchunked_s(size_bytes) if isinstance(cost, AllReduceTime) else cost(size_bytes)

@@ -1,0 +1,19 @@
+"""gloo: rings only.
+
+A phase takes the longer of its busiest link and its slowest chunk (derived; `benchmarks/predict.py` holds that against
+shaped links): fast hops within nodes do not idle the links between nodes. Additions are not charged.
+"""
+
+from __future__ import annotations
+
+from orchestrator.network.cost.phases import PhaseLinks
+
+
+def phase_s(phase: PhaseLinks, size_bytes: float) -> float:
+    """One phase of a gradient of `size_bytes`."""
+    return max(phase.link_s_per_byte * size_bytes, phase.chunk_s + phase.chunk_s_per_byte * size_bytes)
+
+
+def half_s(phase: PhaseLinks, size_bytes: float) -> float:
+    """A reduce-scatter or an all-gather: the training makes an all-reduce of both, which work side by side."""
+    return phase_s(phase, size_bytes) / phase.times

@@ -1,0 +1,55 @@
+"""The hierarchical all-reduce: to the first rank of each group, level by level; among those of the last level; back.
+
+Derived. Where the torus passes (d-1)/d of a vector on in half a level of d ranks, NCCL's chain of a reduce or a
+broadcast passes on all of it. gloo reduces by a reduce-scatter and a gather, so that 2 (d-1)/d of the vector pass the
+link of the first rank, and broadcasts along a binomial tree, so that it sends the vector log2 d times (from memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from orchestrator.network.cost.all_reduce import AllReduceTime, Cost
+from orchestrator.network.cost.phases import PhaseLinks
+
+
+class Layout(Protocol):
+    """Ranks on the links of a cluster."""
+
+    @property
+    def ranks(self) -> int:
+        """How many."""
+
+    def torus(self, dims: Sequence[int]) -> AllReduceTime:
+        """The all-reduce over a grid of all these ranks."""
+
+    def first(self, ranks: int) -> Layout:
+        """The first `ranks` ranks, and the others of their last node."""
+
+    def leaders(self, group: int) -> Layout:
+        """Every `group`-th rank alone."""
+
+
+def all_reduce(layout: Layout, dims: Sequence[int]) -> Cost:
+    """Over a grid of `dims`, without chunks: one phase after the other."""
+    down, up = list[PhaseLinks](), list[PhaseLinks]()
+    for ranks in dims[:-1]:
+        found = layout.torus((ranks, layout.ranks // ranks))
+        gloo = found.backend == "gloo"
+        down.append(_passing(found.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
+        up.insert(0, _passing(found.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
+        layout = layout.leaders(ranks)
+    last = layout.torus((dims[-1],))
+    return AllReduceTime((*down, last.phases[0], *up), 0.0, last.backend).unchunked_s
+
+
+def _passing(phase: PhaseLinks, vectors: float) -> PhaseLinks:
+    """A reduce-scatter's phase, when so many vectors pass its busiest link."""
+    if phase.ranks == 1:
+        return phase
+    share = vectors * phase.ranks / (phase.ranks - 1)
+    return replace(
+        phase, link_s_per_byte=phase.link_s_per_byte * share, chunk_s_per_byte=phase.chunk_s_per_byte * share
+    )

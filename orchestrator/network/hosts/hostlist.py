@@ -1,0 +1,106 @@
+"""Slurm's compressed host lists, expanded and written in order: never a set, since order is what places ranks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from orchestrator.base.errors import SiteError
+
+MOST_HOSTS = 1_000_000
+LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)
+SHOWN = 200  # characters that a message repeats
+WORD = re.compile(r"[^\[\],\s]*(?:\[[0-9,-]+\][^\[\],\s]*)*")
+
+
+def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
+    """'n[1-3,7],m-[01-02]' as n1 n2 n3 n7 m-01 m-02.
+
+    Raises SiteError where it is not a host list, or one of more than `most` hosts.
+    """
+    hosts: list[str] = []
+    for word in _words(text.strip()):
+        hosts += _expand_word(word, text, most - len(hosts))
+    return hosts
+
+
+def fold(hosts: Sequence[str]) -> str:
+    """The inverse of `expand`, and of `scontrol show hostnames`: in order, runs of following numbers in brackets.
+
+    Raises SiteError for a name that a host list cannot hold.
+    """
+    if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
+        raise SiteError(f"{strange[0]!r} cannot be written in a host list")
+    parts: list[tuple[str | None, list[str]]] = []  # (what stands before the number, numbers), or (None, [the name])
+    for host in hosts:
+        match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads nothing after a bracket, so a number must come last
+        before, word = match.groups() if match else (None, host)
+        if before is not None and parts and parts[-1][0] == before:
+            parts[-1][1].append(word)
+        else:
+            parts.append((before, [word]))
+    return ",".join(_folded(before, words) for before, words in parts)
+
+
+def _folded(before: str | None, words: list[str]) -> str:
+    if len(words) == 1:
+        return f"{before or ''}{words[0]}"
+    return f"{before}[{','.join(_ranges(words))}]"
+
+
+def _ranges(numbers: list[str]) -> Iterator[str]:
+    """07, 08 and 10 as 07-08 and 10: numbers of a range are as wide as its first."""
+    start = end = numbers[0]
+    for number in numbers[1:]:
+        if number == str(int(end) + 1).zfill(len(start)):
+            end = number
+            continue
+        yield start if start == end else f"{start}-{end}"
+        start = end = number
+    yield start if start == end else f"{start}-{end}"
+
+
+def _words(text: str) -> Iterator[str]:
+    """Split at the commas outside brackets."""
+    start = depth = 0
+    for i, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            yield text[start:i]
+            start = i + 1
+    yield text[start:]
+
+
+def _expand_word(word: str, whole: str, most: int) -> list[str]:
+    if not word or not WORD.fullmatch(word):
+        raise _no_list(whole, word)
+    # Texts and ranges in turn: 'n[1-2]x' is 'n', '1-2', 'x'.
+    parts = re.split(r"\[([0-9,-]+)\]", word)
+    ranges = [[_range(part, whole) for part in text.split(",")] for text in parts[1::2]]
+    if math.prod(sum(len(numbers) for numbers, _ in several) for several in ranges) > most:
+        raise SiteError(f"a host list of more than {MOST_HOSTS} hosts: {_short(whole)}")
+    widest = sum(max(max(width, len(str(numbers[-1]))) for numbers, width in several) for several in ranges)
+    if sum(map(len, parts[::2])) + widest > LONGEST_HOST:
+        raise SiteError(f"a host's name of more than {LONGEST_HOST} characters: {_short(word)}")
+    names = [""]
+    for text, several in zip(parts[::2], [*ranges, None], strict=True):
+        numbers = [f"{n:0{width}}" for found, width in several for n in found] if several else [""]
+        names = [f"{name}{text}{number}" for name in names for number in numbers]
+    return names
+
+
+def _range(part: str, whole: str) -> tuple[range, int]:
+    """'08-11' as its numbers and the width that all of them are written in."""
+    match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
+    if not match or (match[2] and int(match[2]) < int(match[1])):
+        raise _no_list(whole, part)
+    return range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])
+
+
+def _no_list(whole: str, at: str) -> SiteError:
+    return SiteError(f"not a host list: {_short(whole)} (at {_short(at)})")
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}..."

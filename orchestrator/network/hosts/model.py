@@ -1,0 +1,118 @@
+"""A cluster as plain values: nodes with their adapters, and a tree of switches above them.
+
+A tree is enough to compute how many bytes cross each bundle of cables. The spine switches of a fat tree become one
+switch, whose uplinks have the bandwidth of all parallel cables together. This assumes that routing spreads traffic
+evenly. Bandwidths are per direction; links are full duplex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from orchestrator.base.errors import SiteError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cable, or a bundle of them, in one direction."""
+
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+
+    def slowed(self, share: float) -> Link:
+        """The same link with `share` of its bandwidth."""
+        return Link(self.bandwidth_bytes_per_s * share, self.latency_s)
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network adapter: its rail is its index among the adapters of its node."""
+
+    name: str
+    rail: int
+    gpus: tuple[int, ...] = ()  # those beside it
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """The hardware of every host of a cluster, without faults."""
+
+    gpus: int
+    nics: tuple[Nic, ...]
+    inter_node: Link  # of all its adapters together
+    intra_node: Link  # of one GPU to another: NVLink, or memory
+    gpu_cores: tuple[tuple[int, ...], ...] = ()  # the cores beside each GPU; empty when not known
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch, and its uplink to its parent; the top of the tree has neither."""
+
+    name: str
+    parent: str | None = None
+    uplink: Link | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node: its name, its leaf switch, and its own link (slower where an adapter is dead)."""
+
+    name: str
+    leaf: str
+    network: Link
+    gpus: int  # that work
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts in order and the switches above them. Raises SiteError where the switches are no tree."""
+
+    node: NodeType
+    hosts: tuple[Host, ...]
+    switches: tuple[Switch, ...]
+    source: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            self.path(host.leaf)
+
+    @cached_property
+    def switch(self) -> Mapping[str, Switch]:
+        return {switch.name: switch for switch in self.switches}
+
+    @cached_property
+    def host(self) -> Mapping[str, Host]:
+        return {host.name: host for host in self.hosts}
+
+    def path(self, leaf: str) -> tuple[Switch, ...]:
+        """The switches from a leaf to the top."""
+        return tuple(self._climb(leaf))
+
+    def _climb(self, name: str | None) -> Iterator[Switch]:
+        seen: set[str] = set()
+        while name is not None:
+            if name in seen:
+                raise SiteError(f"the switches of {self.source or 'the topology'} form a cycle at {name!r}")
+            if name not in self.switch:
+                raise SiteError(f"{self.source or 'the topology'} has no switch {name!r}")
+            seen.add(name)
+            yield self.switch[name]
+            name = self.switch[name].parent
+
+    def only(self, names: Sequence[str]) -> tuple[Host, ...]:
+        """The hosts of these names, in that order; a domain that only one side has does not matter.
+
+        Raises SiteError naming those that the topology does not know.
+        """
+        short = {name.partition(".")[0]: host for name, host in self.host.items()}
+        found = [self.host.get(name) or short.get(name.partition(".")[0]) for name in names]
+        missing = [name for name, host in zip(names, found, strict=True) if host is None]
+        if missing:
+            raise SiteError(
+                f"{self.source or 'the topology'} lacks {len(missing)} of {len(names)} hosts: "
+                f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}"
+            )
+        return tuple(host for host in found if host is not None)

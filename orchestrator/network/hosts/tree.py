@@ -1,0 +1,94 @@
+"""Build a cluster from its topology: the hosts of each leaf switch, the parent of each switch, and the bandwidths."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+
+UPLINK_S = 1e-6  # that a message waits for every uplink on its way, beside the network's latency [from memory]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A topology: the hosts of every leaf switch, in order, and the parent of every switch that has one."""
+
+    leaves: Mapping[str, Sequence[str]]
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Hosts and switches with slow links (the share of bandwidth left), and the number of dead GPUs per host."""
+
+    slow: Mapping[str, float] = field(default_factory=dict)
+    dead_gpus: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, source: str) -> Cluster:
+    """The cluster: a leaf's uplink carries `uplink_share` of what its hosts send together, a higher switch's all of
+    what comes from below.
+
+    Raises SiteError for a host on two leaves, for a circle of switches, and for a fault of something not there.
+    """
+    _check_once(tree, source)
+    top = _tops(tree)
+    capacity = _uplinks(tree, node.inter_node.bandwidth_bytes_per_s * uplink_share)
+    switches = []
+    for name in _ordered(tree):
+        parent = tree.parents.get(name) or (top if name != top else None)
+        slow = faults.slow.get(name, 1.0)
+        uplink = Link(capacity[name] * slow, UPLINK_S) if parent else None
+        switches.append(Switch(name, parent, uplink))
+    if top not in tree.parents.values() and top not in tree.leaves:
+        switches.append(Switch(top))
+    hosts = tuple(
+        Host(name, leaf, node.inter_node.slowed(faults.slow.get(name, 1.0)), node.gpus - faults.dead_gpus.get(name, 0))
+        for leaf, names in tree.leaves.items()
+        for name in names
+    )
+    known = {host.name for host in hosts} | {switch.name for switch in switches}
+    if strange := [name for name in (*faults.slow, *faults.dead_gpus) if name not in known]:
+        raise SiteError(f"{source}: 'slow' or 'dead_gpus' names {', '.join(strange)}, which the topology does not have")
+    return Cluster(node, hosts, tuple(switches), source)
+
+
+def _check_once(tree: Tree, source: str) -> None:
+    leaf_of: dict[str, str] = {}
+    for leaf, names in tree.leaves.items():
+        for name in names:
+            if name in leaf_of:
+                raise SiteError(
+                    f"{source}: {name} is below both {leaf_of[name]} and {leaf}; a host has one leaf switch"
+                )
+            leaf_of[name] = leaf
+    if not leaf_of:
+        raise SiteError(f"{source}: it has no hosts")
+
+
+def _tops(tree: Tree) -> str:
+    """The one switch above all; where there are several without a parent, one is put above them."""
+    names = dict.fromkeys([*tree.leaves, *tree.parents.values()])
+    tops = [name for name in names if name not in tree.parents]
+    return tops[0] if len(tops) == 1 else "(above)"
+
+
+def _ordered(tree: Tree) -> list[str]:
+    """Every switch once, leaves first, in the order in which they are told."""
+    return list(dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]))
+
+
+def _uplinks(tree: Tree, host_bytes_per_s: float) -> dict[str, float]:
+    """What comes from below every switch."""
+    capacity: dict[str, float] = defaultdict(float)
+    for leaf, names in tree.leaves.items():
+        step: str | None = leaf
+        for _ in range(len(tree.parents) + 1):  # a circle ends here, and is named when the cluster is made
+            if step is None:
+                break
+            capacity[step] += len(names) * host_bytes_per_s
+            step = tree.parents.get(step)
+    return capacity

@@ -1,0 +1,106 @@
+"""Order the allocated hosts for the ranks, and prove how good the order is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.bound import cut_bound_s_per_byte
+from orchestrator.network.placement.construct import candidates, orders
+from orchestrator.network.placement.exact import LARGEST, exact
+from orchestrator.network.placement.fabric import fabric
+from orchestrator.network.placement.load import Loads, loads
+from orchestrator.network.placement.problem import PlacementProblem
+from orchestrator.network.placement.rings import Rings
+from orchestrator.network.placement.search import anneal, descend
+from orchestrator.network.placement.spares import without_spares
+from training.counted import counted
+
+EFFORT = 240_000  # pairs of positions looked at, shared out among starts and rounds
+LARGE = 200  # positions, from which on a sixth of the effort is spent: construction is worth more there
+WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # of the largest load beside the total, in each round
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Hosts in the order of the positions, what their links carry, and two bounds, in seconds per byte of gradient.
+
+    `grid_bound_s_per_byte` holds for every placement of this grid, `cut_bound_s_per_byte` for every all-reduce on
+    these hosts. `optimal` says that no placement of this grid has a smaller largest load, nor with it fewer hop-bytes.
+    """
+
+    rings: Rings
+    hosts: tuple[str, ...]
+    spares: tuple[str, ...]
+    loads: Loads
+    grid_bound_s_per_byte: float
+    cut_bound_s_per_byte: float
+    optimal: bool
+
+    @property
+    def over_bound(self) -> float:
+        """The largest load as a multiple of the bound of the grid: 1 is proved to be the least."""
+        return self.loads.largest_s_per_byte / self.grid_bound_s_per_byte if self.grid_bound_s_per_byte else 1.0
+
+
+def arrange(
+    dims: Sequence[int], hosts: Sequence[str], ranks_per_node: int, cluster: Cluster, effort: int = EFFORT
+) -> Arrangement:
+    """Order `hosts` for a grid of `dims`, so that the largest link load is least, then the hop-bytes.
+
+    Hosts beyond what the grid needs are spares: the broken, then the slow, then those whose absence helps most stay
+    out. The same hosts give the same answer. Raises SiteError when there are too few, or the cluster does not know one.
+    """
+    rings = Rings(tuple(dims), ranks_per_node)
+    known = cluster.only(list(dict.fromkeys(hosts)))
+    chosen = without_spares(rings, cluster, known)
+    tree = fabric(cluster, chosen)
+    problem = PlacementProblem(rings, tree)
+    kinds, optimal = solve(problem, effort)
+    order = tuple(host.name for host in tree.order(kinds))
+    spares = tuple(host.name for host in known if host.name not in set(order))
+    if len(order) != rings.positions:
+        raise SiteError(
+            f"a grid of {'x'.join(map(str, dims))} needs {counted(rings.positions, 'host')}, not {len(order)}"
+        )
+    bound_s = problem.bound[0] * problem.unit_s
+    return Arrangement(
+        rings, order, spares, loads(rings, cluster, order), bound_s, cut_bound_s_per_byte(tree), optimal
+    )  # fmt: skip
+
+
+def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], bool]:
+    """The kinds of the positions, and whether they are proved to be the best; without effort, by construction alone."""
+    starts: list[list[int]] = []
+    for kinds in candidates(problem):
+        if problem.cost(kinds) == problem.bound:
+            return kinds, True
+        if kinds not in starts:
+            starts.append(kinds)
+    tries = effort // (20 * problem.rings.positions)
+    starts = sorted([*starts, *orders(problem, min(tries, 200))], key=problem.cost)
+    best = starts[0]
+    if not effort:
+        return best, False
+    if problem.rings.positions <= LARGEST:
+        best, proved = exact(problem, best)
+        if proved:
+            return best, True
+    share = effort if problem.rings.positions < LARGE else effort // 6
+    return _search(problem, [best, *starts[1:4]], share)
+
+
+def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
+    """Improve several starts until one meets the bound or `effort` is spent."""
+    share = effort // len(WEIGHTS)
+    best = min((descend(problem, start, share // 2) for start in starts), key=problem.cost)
+    for i, weight in enumerate(WEIGHTS):
+        largest, _ = problem.cost(best)
+        if problem.cost(best) == problem.bound:
+            return best, True
+        floor = problem.bound[0] if i % 4 < 2 else largest
+        warm = anneal(problem, best, share, i, floor, weight)
+        best = min(best, descend(problem, warm, share // 8), key=problem.cost)
+    return best, problem.cost(best) == problem.bound

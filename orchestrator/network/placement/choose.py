@@ -1,0 +1,161 @@
+"""Choose the grid of a run: place its shapes of one to three levels on the hosts, and compare their all-reduces.
+
+Every shape is timed as if the network were regular, the best of them are placed by construction, and the best of those
+are placed for good (`arrange`), so that a choice takes as long as the same grid takes when it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from orchestrator.network.cost.algorithms import TORUS, cost_of, unchunked_s
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.cost.links import Level, Network
+from orchestrator.network.cost.regular import RegularLayout
+from orchestrator.network.cost.shapes import shapes
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.arrange import EFFORT, LARGE, Arrangement, arrange
+from orchestrator.network.placement.exact import LARGEST
+from orchestrator.network.placement.fabric import Fabric, fabric
+from orchestrator.network.placement.reason import reason
+from orchestrator.network.placement.timing import HostsLayout
+from training.recipe.train import SyncKeys
+
+GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
+FEW_NODES = 32  # up to which all shapes are placed by construction
+CONSTRUCTED = 4  # beyond, of each regular network
+CLOSE = 1.02  # times as long: what the model does not tell apart
+PLACED = ((LARGEST, 8), (LARGE, 3))  # (up to so many nodes, so many shapes are placed for good); beyond 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A shape on its hosts, the time of its all-reduce (and of its phases one by one), and in a few words why."""
+
+    arrangement: Arrangement
+    total_s: float
+    unchunked_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.arrangement.rings.dims
+
+
+def choices(
+    hosts: Sequence[str],
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float = GRADIENT_BYTES,
+    backend: Backend = "nccl",
+    nodes: int | None = None,
+    sync: SyncKeys = TORUS,
+) -> list[Choice]:
+    """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
+
+    `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
+    cluster does not know one of them. `sync` names the all-reduce.
+    """
+    count = nodes or len(dict.fromkeys(hosts))
+    candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend, sync)
+
+    def placed(dims: tuple[int, ...], effort: int) -> Choice:
+        found = arrange(dims, hosts, ranks_per_node, cluster, effort)
+        cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
+        return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
+
+    constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
+    kept = sorted(
+        (
+            placed(choice.dims, EFFORT)
+            for choice in constructed[: next((shapes for most, shapes in PLACED if count <= most), 2)]
+        ),
+        key=_rank,
+    )
+    chosen = _safest(kept, ranks_per_node)
+    kept.remove(chosen)
+    simple = _row_per_node(count, ranks_per_node)
+    by_node = next(choice for choice in (chosen, *kept, *constructed) if choice.dims == simple)
+    words = reason(chosen.arrangement, chosen.total_s, by_node.total_s, cluster)
+    return [replace(chosen, reason=words), *kept]
+
+
+def best(
+    hosts: Sequence[str],
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float = GRADIENT_BYTES,
+    backend: Backend = "nccl",
+    nodes: int | None = None,
+    sync: SyncKeys = TORUS,
+) -> Choice:
+    """The fastest shape with its hosts in order: what `grid: auto` takes."""
+    return choices(hosts, ranks_per_node, cluster, gradient_bytes, backend, nodes, sync)[0]
+
+
+def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
+    """Of the shapes that are about as fast as the fastest, the one that gains least by levels working side by side.
+
+    Two levels whose links are equally busy do not hide each other as well as the model says: 4x2 on two racks was
+    predicted to be as fast as 2x2x2, and took 15 % longer (benchmarks/results/allreduce-2026-11-22.txt). Where that is
+    the same too, the one with the fewest levels, with a node for a row.
+    """
+    close = [choice for choice in kept if choice.total_s <= kept[0].total_s * CLOSE]
+    least_s = min(choice.unchunked_s for choice in close)
+    safe = [choice for choice in close if choice.unchunked_s <= least_s * CLOSE]
+    return min(safe, key=lambda choice: (len(choice.dims), choice.dims[0] != ranks_per_node))
+
+
+def _rank(choice: Choice) -> tuple[float, int, tuple[int, ...]]:
+    return round(choice.total_s, 12), len(choice.dims), choice.dims
+
+
+def _row_per_node(nodes: int, ranks_per_node: int) -> tuple[int, ...]:
+    return tuple(size for size in (ranks_per_node, nodes) if size > 1) or (1,)
+
+
+def _candidates(
+    hosts: Sequence[str],
+    nodes: int,
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    sync: SyncKeys,
+) -> list[tuple[int, ...]]:
+    """The shapes worth placing: all, or those that would be the best on a regular network."""
+    every = shapes(nodes * ranks_per_node)
+    if nodes <= FEW_NODES:
+        return every
+    tree = fabric(cluster, cluster.only(hosts))
+    found = [every[0], _row_per_node(nodes, ranks_per_node)]
+    for links in _regular(tree, nodes, ranks_per_node, cluster):
+        layout = RegularLayout(links, backend)
+        costs = {dims: cost_of(sync, layout, dims)(gradient_bytes) for dims in every}
+        found += sorted(every, key=lambda dims: (costs[dims], dims))[:CONSTRUCTED]
+    return list(dict.fromkeys(found))
+
+
+def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) -> Iterator[Network]:
+    """The hosts as racks of their mean size: with the uplinks' mean bandwidth, and with that of the narrowest."""
+    inside, latency_s = cluster.node.intra_node, cluster.node.inter_node.latency_s
+    node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
+    host_bytes_per_s = min(tree.host_bytes_per_s)
+    if not tree.uplinks:
+        yield Network((node, Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)))
+        return
+    racks = min(nodes, len(set(tree.paths)))
+    rack = -(-nodes // racks)
+    waits = [switch.uplink.latency_s for switch in cluster.switches if switch.uplink and switch.name in tree.uplinks]
+    shares = [bandwidth / below for bandwidth, below in zip(tree.uplink_bytes_per_s, tree.below, strict=True)]
+    for share in sorted({fmean(shares), min(shares)}):
+        yield Network(
+            (
+                node,
+                Level("rack", rack, host_bytes_per_s, latency_s, ranks_per_node),
+                Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
+            ),
+            nodes * ranks_per_node,
+        )

@@ -1,0 +1,90 @@
+"""Compare an arrangement with alphabetical and random orders of the same hosts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from orchestrator.network.cost.algorithms import TORUS, cost_of
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.arrange import Arrangement
+from orchestrator.network.placement.load import loads
+from orchestrator.network.placement.timing import HostsLayout
+from training.recipe.train import SyncKeys
+
+SHUFFLES = range(5)
+
+
+@dataclass(frozen=True)
+class OrderRow:
+    """An order, what it costs, and the predicted all-reduce; a bound has no hop-bytes."""
+
+    order: str
+    all_reduce_s: float
+    largest_s_per_byte: float
+    hop_bytes: float | None
+    hottest: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "order": self.order,
+            "all_reduce_s": self.all_reduce_s,
+            "largest_s_per_byte": self.largest_s_per_byte,
+            "hop_bytes_per_byte": self.hop_bytes,
+            "hottest": self.hottest,
+        }
+
+
+def rows(
+    arrangement: Arrangement,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    sync: SyncKeys = TORUS,
+    seed: int = 0,
+) -> Iterator[OrderRow]:
+    """The order by the network, alphabetical order, the median of some random ones, and the two bounds."""
+    found = partial(_row, arrangement, cluster, gradient_bytes, backend, sync)
+    chance = random.Random(seed)
+    shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
+    yield found("by the network", arrangement.hosts)
+    yield found("alphabetical", sorted(arrangement.hosts))
+    yield sorted(shuffled, key=lambda row: row.all_reduce_s)[len(SHUFFLES) // 2]
+    for name, s_per_byte in (
+        ("bound of this grid", arrangement.grid_bound_s_per_byte),
+        ("bound of any scheme", arrangement.cut_bound_s_per_byte),
+    ):
+        yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
+
+
+def _row(
+    arrangement: Arrangement,
+    cluster: Cluster,
+    gradient_bytes: float,
+    backend: Backend,
+    sync: SyncKeys,
+    order: str,
+    hosts: Sequence[str],
+) -> OrderRow:
+    found = loads(arrangement.rings, cluster, hosts)
+    hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
+    rings = arrangement.rings
+    layout = HostsLayout(cluster, hosts, rings.ranks_per_node, backend)
+    took_s = cost_of(sync, layout, rings.dims)(gradient_bytes)
+    return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
+
+
+def table(compared: Sequence[OrderRow]) -> str:
+    """As text: milliseconds of one all-reduce and how often those of the first row, and what the hottest link takes."""
+    best = compared[0]
+    lines = [f"{'order':21}{'all-reduce ms':>13}{'x ours':>8}{'hop-bytes':>11}  hottest link, ms per 100 MB"]
+    for row in compared:
+        ratio = row.all_reduce_s / best.all_reduce_s if best.all_reduce_s else 1.0
+        hops = f"{row.hop_bytes:11.1f}" if row.hop_bytes is not None else " " * 11
+        hottest = f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"
+        lines.append(f"{row.order:21}{row.all_reduce_s * 1e3:13.2f}{ratio:8.2f}{hops}  {hottest}".rstrip())
+    return "\n".join(lines)

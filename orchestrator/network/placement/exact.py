@@ -1,0 +1,106 @@
+"""The best placement of a small problem, by branch and bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
+
+LARGEST = 12  # positions
+STEPS = 150_000  # tries, after which the answer is the best so far
+
+
+def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
+    """The cheapest kinds, and whether all others were ruled out; `incumbent` is an answer to beat."""
+    search = _Search(problem, incumbent)
+    finished = search.run()
+    return search.best, finished
+
+
+class _Search:
+    """Fills positions in order; abandons a partial answer whose lower bound is no better than the best so far."""
+
+    def __init__(self, problem: PlacementProblem, incumbent: Sequence[int]) -> None:
+        self.problem = problem
+        self.best, self.best_cost = list(incumbent), problem.cost(incumbent)
+        self.kinds: list[int] = []
+        self.left = list(problem.fabric.counts)
+        self.carried = [0.0] * len(problem.fabric.uplinks)
+        self.hosts = [problem.host_bound]
+        self.steps = 0
+        self.alike = _alike(problem)
+
+    def run(self) -> bool:
+        if self.best_cost == self.problem.bound:
+            return True
+        self._descend()
+        return self.steps < STEPS
+
+    def _descend(self) -> None:
+        if len(self.kinds) == self.problem.rings.positions:
+            cost = self.problem.cost(self.kinds)
+            if cost < self.best_cost:
+                self.best, self.best_cost = list(self.kinds), cost
+            return
+        for kind in self._choices():
+            if self.steps >= STEPS or self.best_cost == self.problem.bound:
+                return
+            self.steps += 1
+            added = self._put(kind)
+            if self._least() < self.best_cost:
+                self._descend()
+            self._take(kind, added)
+
+    def _choices(self) -> Iterator[int]:
+        """Kinds worth trying: one of those not yet used that are alike; on a torus, any kind can hold position 0."""
+        if not self.kinds and self.problem.rings.torus:
+            yield max(range(len(self.left)), key=self.left.__getitem__)
+            return
+        tried = set()
+        for kind, left in enumerate(self.left):
+            if left == self.problem.fabric.counts[kind]:
+                if self.alike[kind] in tried:
+                    continue
+                tried.add(self.alike[kind])
+            if left:
+                yield kind
+
+    def _put(self, kind: int) -> list[tuple[int, float]]:
+        """Put `kind` on the next position; return the uplinks that carry more."""
+        here, crossed = len(self.kinds), self.problem.fabric.crossed[kind]
+        added = [
+            (uplink, bytes_)
+            for there, bytes_ in self.problem.rings.neighbours[here].items()
+            if there < here
+            for uplink in crossed[self.kinds[there]]
+        ]
+        for uplink, bytes_ in added:
+            self.carried[uplink] += bytes_
+        self.kinds.append(kind)
+        self.left[kind] -= 1
+        self.hosts.append(max(self.hosts[-1], self.problem.egress[here] * self.problem.host_cost[kind]))
+        return added
+
+    def _take(self, kind: int, added: list[tuple[int, float]]) -> None:
+        self.hosts.pop()
+        self.left[kind] += 1
+        self.kinds.pop()
+        for uplink, bytes_ in added:
+            self.carried[uplink] -= bytes_
+
+    def _least(self) -> Cost:
+        """A lower bound of the cost of every completion of this partial answer."""
+        carried = [max(c, f) for c, f in zip(self.carried, self.problem.fewest, strict=True)]
+        largest = max((u * c for u, c in zip(self.problem.uplink_cost, carried, strict=True)), default=0.0)
+        return rounded(max(self.hosts[-1], largest), sum(carried))
+
+
+def _alike(problem: PlacementProblem) -> list[object]:
+    """For every kind what it must share with another for the two to be interchangeable as a whole."""
+    fabric = problem.fabric
+    marks: list[object] = []
+    for kind, path in enumerate(fabric.paths):
+        alone = len(path) == 1 and fabric.below[path[0]] == fabric.counts[kind]
+        cost = problem.uplink_cost[path[0]] if alone else None
+        marks.append((fabric.counts[kind], problem.host_cost[kind], cost) if alone else kind)
+    return marks

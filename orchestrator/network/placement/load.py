@@ -1,0 +1,97 @@
+"""The load of every link, level by level, for hosts placed on the positions of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.network.hosts.model import Cluster, Link
+from orchestrator.network.placement.fabric import fabric
+from orchestrator.network.placement.rings import Flows, Rings
+
+
+@dataclass(frozen=True)
+class LinkLoad:
+    """One link: a host's own (`kind` host) or a switch's uplink (`kind` uplink).
+
+    `levels` are bytes per byte of gradient in each direction, for each level of the grid.
+    """
+
+    name: str
+    kind: str
+    link: Link
+    hosts: int  # below it
+    levels: tuple[float, ...]
+
+    @property
+    def bytes_per_byte(self) -> float:
+        """Over all levels, in one direction."""
+        return sum(self.levels)
+
+    @property
+    def s_per_byte(self) -> float:
+        """Time per byte of gradient if the link is always busy."""
+        return self.bytes_per_byte / self.link.bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True)
+class Loads:
+    """All the links of a placement, hosts first, in order."""
+
+    links: tuple[LinkLoad, ...]
+
+    @cached_property
+    def hottest(self) -> LinkLoad | None:
+        """The link that takes longest; an uplink before a host's own link where both take as long."""
+        return max(self.links, key=lambda load: (round(load.s_per_byte, 21), load.kind == "uplink"), default=None)
+
+    @property
+    def largest_s_per_byte(self) -> float:
+        return self.hottest.s_per_byte if self.hottest else 0.0
+
+    @property
+    def hop_bytes(self) -> float:
+        """Bytes times links crossed, per byte of gradient: a link's load counts once for each direction."""
+        return 2 * sum(load.bytes_per_byte for load in self.links)
+
+    def uplink(self) -> LinkLoad | None:
+        """The uplink that takes longest."""
+        uplinks = [load for load in self.links if load.kind == "uplink"]
+        return max(uplinks, key=lambda load: load.s_per_byte, default=None)
+
+
+def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
+    """The loads of every link, level by level, with the host `names[p]` on position p.
+
+    Raises SiteError for unknown hosts.
+    """
+    return link_loads(rings.levels, cluster, names)
+
+
+def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
+    """The loads of every link for any parts of the traffic, in `LinkLoad.levels`.
+
+    A link is loaded by the busier of its two directions.
+    """
+    hosts = cluster.only(names)
+    tree = fabric(cluster, hosts)
+    ways = [set(tree.paths[kind]) for kind in tree.kinds]
+    own = [[[0.0, 0.0] for _ in parts] for _ in hosts]
+    over = [[[0.0, 0.0] for _ in parts] for _ in tree.uplinks]
+    for part, flows in enumerate(parts):
+        for (a, b), bytes_ in flows.items():
+            own[a][part][0] += bytes_
+            own[b][part][1] += bytes_
+            for uplink in ways[a] - ways[b]:
+                over[uplink][part][0] += bytes_
+            for uplink in ways[b] - ways[a]:
+                over[uplink][part][1] += bytes_
+    return Loads(
+        tuple(LinkLoad(h.name, "host", h.network, 1, tuple(map(max, own[i]))) for i, h in enumerate(hosts))
+        + tuple(
+            LinkLoad(name, "uplink", link, tree.below[i], tuple(map(max, over[i])))
+            for i, name in enumerate(tree.uplinks)
+            if (link := cluster.switch[name].uplink)
+        )
+    )

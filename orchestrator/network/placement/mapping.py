@@ -1,0 +1,83 @@
+"""A grid on hosts: rank -> (host, local rank, place in the grid), and the check that a rank runs in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.placement.grid import Grid
+from training.counted import counted
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One rank's place; `at` is its position on each level of the grid."""
+
+    rank: int
+    host: str
+    local_rank: int
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The slot of every rank, in rank order."""
+
+    grid: Grid
+    slots: tuple[Slot, ...]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts in the order in which ranks fill them."""
+        return list(dict.fromkeys(slot.host for slot in self.slots))
+
+    def as_json(self) -> dict[str, Any]:
+        slots = [[s.rank, s.host, s.local_rank, *s.at] for s in self.slots]
+        return {"schema": 1, "grid": list(self.grid.dims), "slots": slots}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Placement:
+        slots = tuple(Slot(rank, host, local_rank, tuple(at)) for rank, host, local_rank, *at in value["slots"])
+        return cls(Grid(tuple(value["grid"])), slots)
+
+
+def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
+    """Fill the hosts in the order given, `ranks_per_node` consecutive ranks on each.
+
+    Raises SiteError when the hosts given are not as many as the grid needs.
+    """
+    order = list(dict.fromkeys(hosts))
+    if len(order) * ranks_per_node != grid.ranks:
+        raise SiteError(
+            f"the scheduler gave {counted(len(order), 'host')} ({', '.join(order)}); a grid of {grid} with "
+            f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
+        )
+    return Placement(
+        grid,
+        tuple(
+            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, grid.at(rank))
+            for rank in range(grid.ranks)
+        ),
+    )
+
+
+def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
+    """Why `rank` must not run as `local_rank` on `host`, with both places named; None if it may."""
+    if not 0 <= rank < len(placement.slots):
+        return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.slots) - 1}"
+    slot = placement.slots[rank]
+    if same_host(slot.host, host) and slot.local_rank == local_rank:
+        return None
+    return (
+        f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {slot.host} "
+        f"as local rank {slot.local_rank}: the launcher did not keep the order"
+    )
+
+
+def same_host(a: str, b: str) -> bool:
+    """Whether two names mean one host: equal, or equal up to a domain that only one of them has."""
+    if "." in a and "." in b:
+        return a == b
+    return a.partition(".")[0] == b.partition(".")[0]

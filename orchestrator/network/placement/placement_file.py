@@ -1,0 +1,10 @@
+"""A placement as launchers read it."""
+
+from __future__ import annotations
+
+from orchestrator.network.placement.mapping import Placement
+
+
+def hostfile(placement: Placement) -> str:
+    """One host per rank, in rank order: all launchers know this form."""
+    return "".join(f"{slot.host}\n" for slot in placement.slots)

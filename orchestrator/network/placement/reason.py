@@ -1,0 +1,48 @@
+"""Why a grid was chosen, in a few words."""
+
+from __future__ import annotations
+
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.arrange import Arrangement
+from orchestrator.network.placement.fabric import Fabric, fabric
+from training.counted import counted
+
+OVERSUBSCRIBED = 1.05  # from which on it is worth a word
+
+
+def reason(chosen: Arrangement, total_s: float, by_node_s: float, cluster: Cluster) -> str:
+    """What speaks for the shape, and its time beside that of one row to a node (`by_node_s`), where that differs."""
+    dims, per_node = chosen.rings.dims, chosen.rings.ranks_per_node
+    words = f"{_levels(dims, per_node)}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}; {_ms(total_s)}"
+    nodes = chosen.rings.positions
+    by_node = tuple(size for size in (per_node, nodes) if size > 1) or (1,)
+    if dims == by_node:
+        return words
+    return f"{words} against {_ms(by_node_s, unit=False)} for {'x'.join(map(str, by_node))}"
+
+
+def _levels(dims: tuple[int, ...], per_node: int) -> str:
+    if len(dims) == 1:
+        return "1 level: all ranks in one group"
+    row = dims[0]
+    if row == per_node:
+        what = "a row is a node"
+    elif row % per_node == 0:
+        what = f"a row is {counted(row // per_node, 'node')}"
+    else:
+        what = f"a node has {counted(per_node // row, 'row')}"
+    return f"{len(dims)} levels: {what}"
+
+
+def _racks(tree: Fabric) -> str:
+    """How far the worst uplink is oversubscribed: what the hosts below it can send over what it carries."""
+    sent = [0.0] * len(tree.uplinks)
+    for kind in tree.kinds:
+        for uplink in tree.paths[kind]:
+            sent[uplink] += tree.host_bytes_per_s[kind]
+    ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
+    return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""
+
+
+def _ms(seconds: float, unit: bool = True) -> str:
+    return f"{seconds * 1e3:.3g}{' ms' if unit else ''}"

@@ -1,0 +1,186 @@
+"""The time of a grid's all-reduce on given hosts: what each phase asks of the links between them.
+
+Down the levels every ring reduce-scatters, the last level all-reduces, and back up every ring all-gathers. In a phase
+every ring passes chunks around, d - 1 hops each, once to reduce or to gather, twice for both. What bounds it [derived]:
+
+    its busiest link:   bytes over the link / its bandwidth
+    its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
+
+A message between hosts takes the slower of their two links and every uplink on its way; one within a node takes the
+intra-node link. NCCL's trees load uplinks by their edges (`double_tree`), and a host's link with twice the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from orchestrator.network.cost import double_tree
+from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
+from orchestrator.network.cost.phases import PhaseLinks, TreeLinks, one_rank
+from orchestrator.network.cost.shapes import divisors
+from orchestrator.network.hosts.model import Cluster, Host
+from orchestrator.network.placement.fabric import fabric
+from orchestrator.network.placement.load import LinkLoad, Loads, link_loads, loads
+from orchestrator.network.placement.rings import Flows, Rings
+
+
+def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backend) -> AllReduceTime:
+    """The all-reduce with the host `names[p]` on position p. Raises SiteError for unknown hosts."""
+    hops = _Hops(rings, cluster, cluster.only(names), loads(rings, cluster, names))
+    *down, last = [hops.phase(level) for level in range(len(rings.dims))]
+    if backend == "nccl" and last.ranks > 1:
+        last = replace(last, tree=_tree(rings, cluster, names, hops))
+    return AllReduceTime((*down, last, *reversed(down)), hops.busiest_s_per_byte(), backend)
+
+
+@dataclass(frozen=True)
+class HostsLayout:
+    """Ranks on given hosts: so many on each, in order."""
+
+    cluster: Cluster
+    names: Sequence[str]
+    ranks_per_node: int
+    backend: Backend
+
+    @property
+    def ranks(self) -> int:
+        return len(self.names) * self.ranks_per_node
+
+    def torus(self, dims: Sequence[int]) -> AllReduceTime:
+        """As `hierarchical.Layout.torus`. Raises SiteError for unknown hosts."""
+        return timing(Rings(tuple(dims), self.ranks_per_node), self.cluster, self.names, self.backend)
+
+    def first(self, ranks: int) -> HostsLayout:
+        """As `hierarchical.Layout.first`."""
+        each = min(ranks, self.ranks_per_node)
+        return replace(self, names=self.names[: -(-ranks // each)], ranks_per_node=each)
+
+    def leaders(self, group: int) -> HostsLayout:
+        """As `hierarchical.Layout.leaders`; where groups end inside hosts, as if leaders filled the first hosts."""
+        left = self.ranks // group
+        if group % self.ranks_per_node == 0:
+            return replace(self, names=self.names[:: group // self.ranks_per_node], ranks_per_node=1)
+        each = next(count for count in divisors(left) if count * len(self.names) >= left)
+        return replace(self, names=self.names[: left // each], ranks_per_node=each)
+
+
+class _Hops:
+    """What single messages between positions wait for."""
+
+    def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host], loads: Loads) -> None:
+        self.rings, self.intra_node = rings, cluster.node.intra_node
+        self._tree = fabric(cluster, hosts)
+        self._links = loads.links[: len(hosts)], loads.links[len(hosts) :]
+        self._groups: dict[int, Counter[tuple[int, ...]]] = {}
+
+    def phase(self, level: int) -> PhaseLinks:
+        """A level's reduce-scatter or all-gather, or the last level's all-reduce: the slowest of its groups."""
+        size, share = self.rings.dims[level], 1 / self.rings.stride(level)
+        times = 2 if level == len(self.rings.dims) - 1 else 1
+        if size == 1:
+            return one_rank(share, times)
+        part = times / 2  # of what the level sends in all
+        intra_node_s = part * self._intra_node_s(level)
+        network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self._all())
+        busiest_s = max(intra_node_s, part * max(network_s, default=0.0))
+        found = dict[tuple[int, int], tuple[float, float]]()
+        latency_s = transfer_s = 0.0
+        slowest = (0.0, 0)
+        for ring in self.groups(level):
+            hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
+            for hop in hops:
+                if hop not in found:
+                    found[hop] = self._hop(level, *hop, part)
+            ways = [found[hop] for hop in hops]
+            quickest = min(ways)
+            transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
+            latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
+            far = sum(a != b for a, b in hops)
+            steps_s = sum(way[1] for way in ways) - max(way[1] for way in ways)  # as NCCL counts steps
+            slowest = max(slowest, (steps_s, far - 1 if far else 0))
+        return PhaseLinks(
+            size,
+            share,
+            times,
+            near_hops=size - 1 - slowest[1],
+            far_hops=slowest[1],
+            hops_s=slowest[0],
+            link_s_per_byte=busiest_s,
+            chunk_s=latency_s * times,
+            chunk_s_per_byte=min(transfer_s / (size - 1), busiest_s),
+        )
+
+    def busiest_s_per_byte(self) -> float:
+        """The link that carries most in all phases together."""
+        intra_node_s = sum(self._intra_node_s(level) for level in range(len(self.rings.dims)))
+        return max([intra_node_s, *(load.s_per_byte for load in self._all())])
+
+    def _intra_node_s(self, level: int) -> float:
+        """Seconds per byte of gradient for what a rank sends to a neighbour in its node."""
+        near = self.rings.stride(level) < self.rings.ranks_per_node
+        return self.rings.hop(level) / self.intra_node.bandwidth_bytes_per_s if near else 0.0
+
+    def groups(self, level: int) -> Counter[tuple[int, ...]]:
+        """The positions of every group of a level, and how many groups are on the same positions."""
+        if level not in self._groups:
+            size, stride, per_node = self.rings.dims[level], self.rings.stride(level), self.rings.ranks_per_node
+            self._groups[level] = Counter(
+                tuple(rank // per_node for rank in range(first, first + size * stride, stride))
+                for first in range(self.rings.ranks)
+                if first // stride % size == 0
+            )
+        return self._groups[level]
+
+    def latency_s(self, a: int, b: int) -> float:
+        """Of a hop between two positions."""
+        if a == b:
+            return self.intra_node.latency_s
+        hosts, _ = self._links
+        latency_s = max(hosts[a].link.latency_s, hosts[b].link.latency_s)
+        return latency_s + sum(load.link.latency_s for load in self._crossed(a, b))
+
+    def _all(self) -> Iterator[LinkLoad]:
+        for links in self._links:
+            yield from links
+
+    def _crossed(self, a: int, b: int) -> list[LinkLoad]:
+        return [self._links[1][u] for u in self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]]
+
+    def _hop(self, level: int, a: int, b: int, part: float) -> tuple[float, float]:
+        """(seconds per byte of gradient that the narrowest link of the hop is busy in all, latency)."""
+        if a == b:
+            return part * self._intra_node_s(level), self.intra_node.latency_s
+        hosts, _ = self._links
+        used = (hosts[a], hosts[b], *self._crossed(a, b))
+        return part * max(load.levels[level] / load.link.bandwidth_bytes_per_s for load in used), self.latency_s(a, b)
+
+
+def _tree(rings: Rings, cluster: Cluster, names: Sequence[str], hops: _Hops) -> TreeLinks:
+    """The last level's groups as double trees; the slowest of them."""
+    level = len(rings.dims) - 1
+    share = 1 / rings.stride(level)
+    flows: Flows = defaultdict(float)
+    groups_on = Counter[int]()
+    chain = most = 0
+    far_s = near_s = 0.0
+    for ring, count in hops.groups(level).items():
+        runs = [(position, len(list(run))) for position, run in groupby(ring)]
+        nodes = [position for position, _ in runs]
+        chain, most = max(chain, *(length for _, length in runs)), max(most, len(nodes))
+        for child, parent in double_tree.edges(len(nodes)):
+            a, b = nodes[child], nodes[parent]
+            flows[a, b] += count * share / 2
+            flows[b, a] += count * share / 2
+            far_s = max(far_s, hops.latency_s(a, b))
+        if len(nodes) > 1:
+            groups_on.update(dict.fromkeys(nodes, count))
+    if chain > 1:
+        near_s = 2 * share / hops.intra_node.bandwidth_bytes_per_s
+    loads = link_loads([flows], cluster, names).links
+    hosts = cluster.only(names)
+    own_s = [2 * share * groups_on[p] / host.network.bandwidth_bytes_per_s for p, host in enumerate(hosts)]
+    uplinks_s = [load.s_per_byte for load in loads[len(hosts) :]]
+    return TreeLinks(chain, most, hops.intra_node.latency_s, far_s, max([near_s, *own_s, *uplinks_s]))

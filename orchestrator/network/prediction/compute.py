@@ -1,0 +1,55 @@
+"""Forward, backward and update of one device: t(b) = fixed + b / rate.
+
+Source: derived. Two numbers describe a device: its rate at a large batch, as published, and a time per step that no
+batch makes smaller (launches, the optimizer). Backward takes two thirds of a step, by multiplications.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.network.prediction import constants
+
+BACKWARD_SHARE = 2 / 3
+
+
+@dataclass(frozen=True)
+class Device:
+    """What computes: a GPU with its software."""
+
+    name: str
+    fixed_s: float
+    image_s: float
+
+    def for_work(self, share: float) -> Device:
+        """The same for images of which each takes `share` times as many multiply-adds (derived: at the same rate)."""
+        if abs(share - 1) < 1e-9:
+            return self
+        return Device(f"{self.name}, {share:.3g} of the work at 224 x 224", self.fixed_s, self.image_s * share)
+
+    def step_s(self, batch: float) -> float:
+        """One step of `batch` images on this device, without communication."""
+        return self.fixed_s + batch * self.image_s
+
+    def backward_s(self, batch: float) -> float:
+        """The part of a step in which gradients become ready, the last of them at its end."""
+        return BACKWARD_SHARE * self.step_s(batch)
+
+
+def measured(name: str, batch: float, step_s: float, fixed_s: float) -> Device:
+    """A device from one published step; `fixed_s` is at most half of it."""
+    fixed = min(fixed_s, step_s / 2)
+    return Device(name, fixed, (step_s - fixed) / batch)
+
+
+def device(name: str) -> Device:
+    """The device `name` that ships. Raises UserError."""
+    written = constants.entry("gpus", name, "--gpu")
+    batch, rate = constants.number(written["reference_batch"]), constants.number(written["images_per_s"])
+    return measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
+
+
+def device_for(architecture: str | None) -> str | None:
+    """The name of the device that has this architecture, as in sm_70."""
+    names = (name for name, written in constants.table("gpus").items() if architecture in written["matches"])
+    return next(names, None)

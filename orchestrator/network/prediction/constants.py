@@ -1,0 +1,52 @@
+"""The constants that ship with the program: every value with where it is from and how far to trust it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from orchestrator.base.errors import UserError
+
+DATA = Path(__file__).parent / "data"
+Mark = Literal["verified", "derived", "memory"]
+MARKS = get_args(Mark)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number that somebody published, or that follows from one."""
+
+    value: float
+    mark: Mark
+    source: str
+
+
+@lru_cache
+def table(name: str) -> dict[Any, Any]:
+    """The YAML file `name` as it ships."""
+    import yaml
+
+    loaded: dict[Any, Any] = yaml.safe_load((DATA / f"{name}.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def value(written: Any) -> Value:
+    """[value, mark, source] as a Value. Raises ValueError when it is anything else."""
+    if not isinstance(written, list) or len(written) != 3 or written[1] not in MARKS or not written[2]:
+        raise ValueError(f"{written!r} is not [value, {'|'.join(MARKS)}, source]")
+    return Value(float(written[0]), written[1], str(written[2]))
+
+
+def number(written: Any) -> float:
+    """The number of [value, mark, source]."""
+    return value(written).value
+
+
+def entry(name: str, key: str, option: str) -> Any:
+    """One entry of a table. Raises UserError naming those there are and the option that chooses one."""
+    entries = table(name)
+    if key not in entries:
+        raise UserError(f"{option} {key}: there is none of that name; there are: {', '.join(map(str, entries))}")
+    return entries[key]

@@ -1,0 +1,175 @@
+"""One run: the time of its steps by part, its throughput, its end, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.network.cost.all_reduce import Cost
+from orchestrator.network.cost.links import Network
+from orchestrator.network.prediction import epochs
+from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
+from orchestrator.network.prediction.step import Step, step
+from orchestrator.network.prediction.workload import Workload
+from training.counted import counted
+
+SCHEMA = 1
+GROUPED = "gradients go in the groups of the exact plan while backward runs"
+SIZES = "an image takes time in proportion to its area"
+NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
+AT_ONCE = "gradients go all at once after backward"
+
+
+@dataclass(frozen=True)
+class Communication:
+    """The all-reduce of a run, the fastest grid with the time for all gradients there, and where the ranks are.
+
+    `norms_s` is what its batch norms exchange in a step.
+    """
+
+    all_reduce_s: Cost
+    best_grid: tuple[int, ...]
+    best_s: float
+    placed: str
+    norms_s: float
+
+
+@dataclass(frozen=True)
+class PhaseSteps:
+    """So many steps of a batch over all ranks; an image takes `work` times what one of the workload's size takes."""
+
+    batch: int
+    steps: int
+    work: float = 1.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The properties of a run that its time depends on."""
+
+    nodes: int
+    ranks: int
+    grid: tuple[int, ...]
+    phases: tuple[PhaseSteps, ...]
+    epochs: int
+    evaluations: int
+    workload: Workload
+    device: Device
+    network: Network
+    communication: Communication
+
+
+@dataclass(frozen=True)
+class PhaseForecast:
+    """The steps of one phase."""
+
+    batch: int
+    steps: int
+    step_s: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The predicted times of a run; those of one step are of the phase that takes longest."""
+
+    ranks: int
+    grid: tuple[int, ...]
+    best_grid: tuple[int, ...]
+    forward_s: float
+    backward_s: float
+    fixed_s: float
+    exposed_s: float
+    norms_s: float
+    all_reduce_s: float
+    best_grid_all_reduce_s: float
+    groups: tuple[int, ...]
+    step_s: float
+    steps: int
+    images_per_s: float
+    train_s: float
+    validation_s: float
+    node_hours: float
+    epochs_to_target: float | None
+    to_target_s: float | None
+    phases: tuple[PhaseForecast, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def total_s(self) -> float:
+        return self.train_s + self.validation_s
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self), "total_s": self.total_s}
+
+
+def forecast(asked: Asked) -> Forecast:
+    """Predict a run without disturbances."""
+    found = [(phase, _step(asked, phase)) for phase in asked.phases]
+    train_s = sum(phase.steps * one.total_s for phase, one in found)
+    longest, one = max(found, key=lambda each: each[0].steps * each[1].total_s)
+    local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
+    validation_s = asked.evaluations * _validation_s(asked)
+    batches = {phase.batch for phase in asked.phases}
+    published = asked.workload.name == "resnet50" and asked.workload.images == epochs.images()
+    known = published and len(batches) == 1
+    target = epochs.epochs_to_target(longest.batch) if known else None
+    return Forecast(
+        ranks=asked.ranks,
+        grid=asked.grid,
+        best_grid=asked.communication.best_grid,
+        forward_s=local * image_s * (1 - BACKWARD_SHARE),
+        backward_s=local * image_s * BACKWARD_SHARE,
+        fixed_s=asked.device.fixed_s,
+        exposed_s=one.exposed_s,
+        norms_s=one.norms_s,
+        all_reduce_s=asked.communication.all_reduce_s(asked.workload.gradient_bytes),
+        best_grid_all_reduce_s=asked.communication.best_s,
+        groups=one.buckets,
+        step_s=one.total_s,
+        steps=sum(phase.steps for phase in asked.phases),
+        images_per_s=sum(phase.steps * phase.batch for phase in asked.phases) / train_s,
+        train_s=train_s,
+        validation_s=validation_s,
+        node_hours=epochs.node_hours(asked.nodes, train_s + validation_s),
+        epochs_to_target=target,
+        to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
+        phases=tuple(PhaseForecast(phase.batch, phase.steps, one.total_s) for phase, one in found),
+        assumptions=_assumptions(asked),
+    )
+
+
+def _step(asked: Asked, phase: PhaseSteps) -> Step:
+    return step(
+        replace(asked.device, image_s=asked.device.image_s * phase.work),
+        phase.batch / asked.ranks,
+        asked.communication.all_reduce_s,
+        network=asked.workload.layers,
+        bytes_per_parameter=asked.workload.bytes_per_parameter,
+        overlap=asked.workload.overlaps,
+        norms_s=asked.communication.norms_s,
+    )
+
+
+def _validation_s(asked: Asked) -> float:
+    """One pass over the validation images, forward only."""
+    return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
+
+
+def _assumptions(asked: Asked) -> tuple[str, ...]:
+    links = ", ".join(
+        f"{level.name} {level.bandwidth_bytes_per_s / 1e9:g} GB/s and {level.latency_s * 1e6:g} us"
+        for level in asked.network.levels
+    )
+    trained = asked.workload
+    norms = (f"batch norm over {counted(trained.norm_ranks, 'rank')}: {NORMS}",) if trained.norms else ()
+    sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
+    return (
+        f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
+        f"{asked.device.fixed_s * 1e3:.1f} ms a step",
+        f"links: {links}; {asked.communication.placed}; nobody else on them",
+        f"{GROUPED if asked.workload.overlaps else AT_ONCE}; validation passes: {asked.evaluations}",
+        *norms,
+        *sizes,
+        "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
+        "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",
+    )

@@ -1,0 +1,72 @@
+"""The grid chosen here beside the grids that the record runs used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.network.cost.links import Network
+from orchestrator.network.cost.shapes import divisors
+from orchestrator.network.prediction import schemes
+from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.step import step
+from orchestrator.network.prediction.sweep import BYTES
+
+# (GPUs, x, y, whose): x ranks in a row. Sony's grids are from memory, and so is which side of 48 x 72 is the row;
+# Fujitsu's is verified (ncclReduceScatter in a node of 4, ncclAllReduce over 512 nodes).
+RECORDS: tuple[tuple[int, int, int, str], ...] = (
+    (1024, 32, 32, "Sony"),
+    (2048, 32, 64, "Sony"),
+    (2048, 4, 512, "Fujitsu"),
+    (3456, 48, 72, "Sony"),
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One grid at one size: a whole all-reduce with ring columns, with the better column, and what a step exposes."""
+
+    gpus: int
+    grid: tuple[int, int]
+    whose: str
+    ring_columns_s: float
+    best_columns_s: float
+    exposed_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "grid": list(self.grid)}
+
+
+def compare(network: Network, device: Device, batch: int) -> list[Compared]:
+    """For every size of the records: theirs, then the best with ring columns and the best of all."""
+    found = []
+    for gpus in sorted({record[0] for record in RECORDS}):
+        links = network.holding(gpus)
+        ours = (
+            schemes.best_grid(links, BYTES, schemes.RING),
+            schemes.best_grid(links, BYTES),
+            _quiet(links, device, batch),
+        )
+        theirs = [(x, y, whose) for count, x, y, whose in RECORDS if count == gpus]
+        named = zip(ours, ("best with ring columns", "best", "least exposed"), strict=True)
+        mine = [(best.dims[0], best.dims[1], whose) for best, whose in named]
+        found += [_compared(links, device, batch, x, y, whose) for x, y, whose in [*theirs, *mine]]
+    return found
+
+
+def _quiet(links: Network, device: Device, batch: int) -> schemes.Scheme:
+    """The grid that exposes least in a step: the tail of a step is a small message, and asks for few hops."""
+    shapes = [schemes.grid(links, (x, links.ranks // x)) for x in divisors(links.ranks)[1:-1]]
+    return min(shapes, key=lambda scheme: step(device, batch, scheme.cost_s).exposed_s)
+
+
+def _compared(links: Network, device: Device, batch: int, x: int, y: int, whose: str) -> Compared:
+    scheme = schemes.grid(links, (x, y))
+    return Compared(
+        links.ranks,
+        (x, y),
+        whose,
+        schemes.grid(links, (x, y), schemes.RING).cost_s(BYTES),
+        scheme.cost_s(BYTES),
+        step(device, batch, scheme.cost_s).exposed_s,
+    )

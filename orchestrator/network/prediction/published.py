@@ -1,0 +1,106 @@
+"""The published records beside what the model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.network.prediction import constants, epochs
+from orchestrator.network.prediction.compute import Device, device, measured
+from orchestrator.network.prediction.networks import network
+from orchestrator.network.prediction.records import Duration, PublishedRun
+from orchestrator.network.prediction.schemes import (
+    Scheme,
+    double_tree,
+    flat_ring,
+    grid,
+    halving_doubling,
+    leaders,
+    nccl,
+    plain_ring,
+)
+from orchestrator.network.prediction.step import EXACT, Grouping, Step, step
+
+NAMED = {
+    "ring": flat_ring,
+    "tree": double_tree,
+    "halving": halving_doubling,
+    "leaders": leaders,
+    "nccl": nccl,
+    "plain": plain_ring,
+}
+
+
+def rows() -> list[PublishedRun]:
+    """All rows, in the order of the file."""
+    return [_row(name, written) for name, written in constants.table("published")["rows"].items()]
+
+
+def durations() -> list[Duration]:
+    """The times to train of rows whose epochs are known."""
+    found = {row.name: row for row in rows()}
+    return [_duration(name, w, found[w["row"]]) for name, w in constants.table("published")["times"].items()]
+
+
+def _duration(name: str, written: Mapping[str, Any], row: PublishedRun) -> Duration:
+    images = written["epochs"] * epochs.images()
+    predicted = images / row.predicted if row.predicted else None
+    published = constants.value(written["published_s"])
+    return Duration(name, written["epochs"], published, predicted, images / row.published.value)
+
+
+def _row(name: str, written: Mapping[str, Any]) -> PublishedRun:
+    predicted = None
+    batch = constants.number(written["local_batch"])
+    if "baseline" in written:
+        predicted = written["gpus"] * batch / _step(written, _device(written["baseline"]), batch).total_s
+    return PublishedRun(
+        name,
+        written["who"],
+        written["gpus"],
+        constants.value(written["images_per_s"]),
+        written.get("baseline"),
+        predicted,
+        written["gpus"] * batch,
+        written.get("same_program", False),
+        written.get("not_modelled", ""),
+        written.get("why", ""),
+    )
+
+
+def _device(baseline: str) -> Device:
+    """What computes in a row: a device that ships, or a smaller row's step less its exposed communication."""
+    if baseline.startswith("gpu:"):
+        return device(baseline.removeprefix("gpu:"))
+    written = constants.table("published")["rows"][baseline]
+    batch = constants.number(written["local_batch"])
+    step_s = batch * written["gpus"] / constants.number(written["images_per_s"])
+    fixed_s = device(written["device"]).fixed_s if "device" in written else 0.0
+    found = measured(baseline, batch, step_s, fixed_s)
+    for _ in range(5):  # the exposed part depends on the length of backward, and that on the exposed part: converges
+        found = measured(baseline, batch, step_s - _step(written, found, batch).exposed_s, fixed_s)
+    return found
+
+
+def _step(written: Mapping[str, Any], computing: Device, batch: float) -> Step:
+    return step(
+        computing,
+        batch,
+        _scheme(written).cost_s,
+        bytes_per_parameter=written.get("bytes_per_parameter", 2),
+        grouping=_grouping(written.get("groups")),
+        overlap=written.get("overlap", True),
+    )
+
+
+def _grouping(written: list[Any] | None) -> Grouping:
+    return (written[0], written[1]) if written else EXACT
+
+
+def _scheme(written: Mapping[str, Any]) -> Scheme:
+    links = network(written["network"]).holding(written["gpus"])
+    word = written["scheme"]
+    if word in NAMED:
+        return NAMED[word](links)
+    x, y = map(int, word.split("x"))
+    return grid(links, (x, y))

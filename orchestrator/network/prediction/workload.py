@@ -1,0 +1,90 @@
+"""What is trained: its tensors and its samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.base.errors import UserError
+from orchestrator.network.prediction.overlap import tensors
+from training.recipe.facts import Tensor, data_facts, model_facts
+from training.recipe.names import MODELS, is_own
+from training.recipe.reading import ConfigError
+from training.recipe.train import ModelKeys, Train
+
+FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
+BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network with its data set. `overlaps`: gradients go in groups during backward, else all at once after it.
+
+    `norms` are the channels of the batch norms that `norm_ranks` ranks have in common; none where each has its own.
+    """
+
+    name: str
+    layers: tuple[Tensor, ...]
+    images: int
+    test_images: int
+    bytes_per_parameter: float
+    overlaps: bool
+    side: int | None = None  # of an image, in pixels; None where its samples are none
+    norms: tuple[int, ...] = ()
+    norm_ranks: int = 1
+
+    @property
+    def image_work(self) -> float:
+        """Multiply-adds of a forward pass of one image."""
+        return sum(layer.work for layer in self.layers)
+
+    @property
+    def gradient_bytes(self) -> float:
+        return self.bytes_per_parameter * sum(layer.parameters for layer in self.layers)
+
+
+def workload(name: str) -> Workload:
+    """A residual network on ImageNet in half precision, or a built-in model on the default data set.
+
+    Raises UserError for any other.
+    """
+    if name in FOR_PHOTOGRAPHS:
+        data = tensors.photographs()
+        model = model_facts(Train(model=ModelKeys(name)), data)
+        assert model, "it is a built-in"
+        layers, side = tuple(reversed(model.tensors)), data.shape[-1]
+        return Workload(name, layers, data.train_samples, data.test_samples, 2.0, True, side)
+    if name not in MODELS.known:
+        raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
+    return workload_of(Train(model=ModelKeys(name)))
+
+
+def workload_of(train: Train, gpus: bool = False) -> Workload:
+    """What a recipe trains, as `training.sync` reduces it on GPUs or on CPUs. Raises UserError."""
+    data = data_facts(train)
+    try:
+        model = model_facts(train, data) if data else None
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    if data is None or model is None:
+        kind, name = ("data", train.data.name) if data is None else ("model", train.model.name)
+        unknown = f"{kind} {name} of your own" if is_own(name) else f"{kind} {name}, whose files are not seen here,"
+        raise UserError(f"what the {unknown} would take is not known; --workload NAME predicts one of: {_known()}")
+    statistics = model.statistics if train.norm.statistics == "moving" else 0
+    beside = Tensor(statistics + BESIDE_GRADIENTS, 0)
+    layers = (*reversed(model.tensors), beside)
+    alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)
+    return Workload(
+        name=train.model.name,
+        layers=layers,
+        images=data.train_samples,
+        test_images=data.test_samples,
+        bytes_per_parameter=4.0 if train.sync.wire == "fp32" else 2.0,
+        overlaps=train.sync.all_reduce == "ddp" or not alone,
+        side=data.shape[-1] if len(data.shape) > 1 else None,
+        norms=model.norms if train.norm.ranks > 1 else (),
+        norm_ranks=train.norm.ranks,
+    )
+
+
+def _known() -> str:
+    return ", ".join(MODELS.known)

@@ -1,0 +1,110 @@
+"""A run on a login node as Python has it: the functions of `runs.handle.Run`, each over a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from orchestrator.base.errors import UserError
+from orchestrator.remote import remote_runs as known_runs
+from orchestrator.remote.remote_runs import Known
+from orchestrator.remote.replies import HeldThere, Nothing, Resumed, Rows
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.handle import Run
+from orchestrator.runs.state.view import View
+
+Kind = TypeVar("Kind")
+
+
+class RunThere(Run):
+    """A run on a login node: the same functions, each over a connection of its own.
+
+    Those that need its folder raise UserError: `collect` copies it here.
+    """
+
+    def __init__(self, known: Known) -> None:
+        object.__setattr__(self, "known", known)
+
+    known: Known
+
+    @property
+    def folder(self) -> RunFolder:
+        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies its folder here")
+
+    @property
+    def id(self) -> str:
+        return self.known.run
+
+    def __repr__(self) -> str:
+        return f"RunThere({self.id!r} on {self.known.host.address})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunThere) and self.known.run == other.known.run
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def status(self) -> View:
+        from orchestrator.remote import status
+
+        return status.views([self.known])[0]
+
+    def wait(self, timeout_s: float | None = None) -> View:
+        from orchestrator.remote.feed import Feed
+
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        with Feed([self.known]) as feed:
+            for (view,) in feed.follow():
+                if not view.state.over and monotonic() > until_s:
+                    raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
+        return view
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self._ask(Rows, "metrics").rows]
+
+    def cancel(self) -> None:
+        self._ask(Nothing, "cancel")
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+        new_image: bool = False,
+        held: str = "",
+    ) -> Path | None:
+        changed = {"time": time, "nodes": nodes, "grid": grid, "exclude": list(exclude)}
+        held = known_runs.held_on(self.known.host, held)
+        how = {"force": force, "new_image": new_image, "held": held}
+        origin = self._ask(Resumed, "resume", {"changes": changed, **how}).origin
+        return Path(origin) if origin else None
+
+    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+        from orchestrator.remote.interactive import shell as shell_there
+
+        return shell_there(self.known, rank, command, terminal=terminal)
+
+    def wait_until_held(self) -> View:
+        from orchestrator.remote.status import view_of
+
+        return view_of(self.known, self._ask(HeldThere, "held", within_s=float("inf")).view)
+
+    def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
+        from orchestrator.remote.collect import collect as collect_there
+
+        return collect_there(self.known, Path(into), checkpoints)
+
+    def _ask(
+        self, kind: type[Kind], what: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
+    ) -> Kind:
+        from orchestrator.remote import asking, verbs
+        from orchestrator.remote.session import Lasting
+
+        limit_s = asking.LONGEST_S if within_s is None else within_s
+        with Lasting(self.known.host, verbs.PATIENCE_S) as link:
+            return asking.answer(link, {"do": what, "run": self.id, **(values or {})}, kind, within_s=limit_s)

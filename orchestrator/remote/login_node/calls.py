@@ -1,0 +1,164 @@
+"""Calls on the login node: programs whose output, errors and exit code are kept in files until they have been read.
+
+A call has a name that the asker chose. It goes on when the link breaks; whoever comes back reads on from where he was.
+A folder of the call, in ~/.local/state/torusrun/calls, has
+
+    argv.json, request.json     what is called, and what it is told
+    out, err, exit              what it writes, and its exit code once it has ended
+    lock                        held by the process that watches over it (calling.py)
+    left                        a link to files that are to be fetched
+    read                        touched whenever somebody reads
+    stop                        there when it is to end
+    told                        what it was told last
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import write_text
+from orchestrator.remote.links.frames import PIECE_BYTES
+from orchestrator.spec.paths import state_folder
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
+BETWEEN_S = 0.05
+KEPT_S = 7 * 86400.0
+STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
+BEGINS_S = 30.0  # a call that no process watches over after that is gone
+
+
+def place() -> Path:
+    return state_folder() / "calls"
+
+
+def folder_of(name: str) -> Path:
+    """Raises SiteError for what is no name of a call."""
+    if not NAME.fullmatch(name):
+        raise SiteError(f"{name!r} names no call")
+    return place() / name
+
+
+def start(name: str, argv: list[str], request: bytes) -> None:
+    """Start `python -m ARGV...` unless there is a call of this name; the request lies beside its output."""
+    folder = folder_of(name)
+    private.make(place())
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    private.write_bytes(folder / "request.json", request)
+    for file in ("out", "err", "read"):
+        (folder / file).touch(mode=0o600)
+    write_text(folder / "argv.json", json.dumps(argv), secret=True)
+    with open(folder / "err", "ab") as errors:
+        process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+
+
+def prepare(name: str, words: list[str]) -> str:
+    """The command that runs `torusrun WORDS...` on whatever terminal it is given, once."""
+    folder, script = folder_of(name), folder_of(name) / "begin"
+    private.make(place())
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "read").touch(mode=0o600)
+    path = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"
+    argv = ["env", path, *process.module(sys.executable, "orchestrator.remote.interactive", *words)]
+    write_text(script, f"{{ rm -rf {shlex.quote(str(folder))}\nexec {shlex.join(argv)}\n}}\n", secret=True)
+    return shlex.join(["/bin/sh", str(script)])
+
+
+def read(name: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
+    """What a call has written from these offsets on, waiting a moment for some, and how it ended if it has."""
+    folder = folder_of(name)
+    until_s = time.monotonic() + wait_s
+    with contextlib.suppress(OSError):
+        os.utime(folder / "read")
+    while True:
+        code = _exit_code(folder)  # before the output: what is written after that is none
+        new, errors = _from(folder / "out", out), _from(folder / "err", err)
+        gone = code is None and _gone(folder)
+        if new or errors or code is not None or gone or time.monotonic() > until_s:
+            return {"out": len(new), "err": len(errors), "exit": code, "gone": gone}, new + errors
+        time.sleep(BETWEEN_S)
+
+
+def _exit_code(folder: Path) -> int | None:
+    try:
+        return int((folder / "exit").read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _from(path: Path, offset: int) -> bytes:
+    try:
+        with open(private.open_regular(path), "rb") as file:
+            file.seek(offset)
+            return file.read(PIECE_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _gone(folder: Path) -> bool:
+    """Whether nobody watches over the call any more, and it has not said how it ended."""
+    if not folder.is_dir():
+        return True
+    try:
+        descriptor = private.open_regular(folder / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return time.time() - folder.stat().st_mtime > BEGINS_S
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return _exit_code(folder) is None
+
+
+def fetch(name: str, file: str, at: int) -> bytes:
+    """The bytes of a file that a call has left in its folder, from an offset on. Raises SiteError for no such file."""
+    folder = (folder_of(name) / "left").resolve()
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder):
+        raise SiteError(f"{file!r} is not below {folder}")
+    return _from(path, at)
+
+
+def tell(name: str, text: str) -> None:
+    """Tell a call something while it runs."""
+    write_text(folder_of(name) / "told", text, secret=True)
+
+
+def stop(name: str) -> None:
+    """Ask a call to end."""
+    with contextlib.suppress(FileNotFoundError):
+        (folder_of(name) / "stop").touch(mode=0o600)
+
+
+def forget(name: str) -> None:
+    """Remove what a call has left."""
+    folder = folder_of(name)
+    if (folder / "left").is_symlink():
+        left = Path(os.readlink(folder / "left"))
+        if left.name.startswith(STAGED) and private.is_mine(left):
+            shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def clean() -> None:
+    """Remove calls that nobody has read for days."""
+    with contextlib.suppress(OSError):
+        for folder in place().iterdir():
+            if time.time() - (folder / "read").stat().st_mtime > KEPT_S:
+                forget(folder.name)

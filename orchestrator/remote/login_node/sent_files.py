@@ -1,0 +1,82 @@
+"""A folder as a list of its entries with their checksums: code on its way there, a collected run on its way here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.private import open_regular
+from orchestrator.remote.login_node import store
+from orchestrator.runs.code.freeze import checksum_of
+
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class SentEntry:
+    """A file, folder or symbolic link below a folder; `mode` are its rights."""
+
+    name: str
+    kind: str  # "file", "folder" or "link"
+    mode: int
+    size_bytes: int = 0
+    sha256: str = ""
+    target: str = ""
+
+
+def listing(folder: Path) -> list[SentEntry]:
+    """All that lies below a folder, a folder before what is in it. Raises OSError."""
+    found = []
+    for top, folders, files in os.walk(folder):
+        found += [listed(folder, Path(top, name)) for name in sorted(folders + files)]
+    return found
+
+
+def listed(folder: Path, path: Path) -> SentEntry:
+    name, status = path.relative_to(folder).as_posix(), path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
+        return SentEntry(name, "link", mode, target=os.readlink(path))
+    if stat.S_ISDIR(status.st_mode):
+        return SentEntry(name, "folder", mode)
+    return SentEntry(name, "file", mode, status.st_size, checksum(path))
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a regular file. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(open_regular(path), "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def as_json(entries: list[SentEntry], total: str, origin: dict[str, Any]) -> dict[str, Any]:
+    """Code as a request to submit names it: `total` is the checksum of the whole, `origin` tells where it came from."""
+    return {"sha256": total, "entries": [asdict(entry) for entry in entries], "origin": origin}
+
+
+def assemble(code: dict[str, Any], into: Path) -> Path:
+    """The folder `into`, made of files in the store. Raises SiteError unless it is what was frozen."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(mode=0o700)
+    for entry in (SentEntry(**values) for values in code["entries"]):
+        path = into / entry.name
+        if not path.parent.resolve().is_relative_to(into.resolve()) or ".." in Path(entry.name).parts:
+            raise SiteError(f"{entry.name}: this is not below the code")
+        if entry.kind == "folder":
+            path.mkdir(mode=0o700)
+        elif entry.kind == "link":
+            path.symlink_to(entry.target)
+        else:
+            shutil.copyfile(store.path_of(entry.sha256), path)
+            path.chmod(entry.mode & 0o777)
+    if (found := checksum_of(into)) != code["sha256"]:
+        raise SiteError(f"the code arrived damaged: it has SHA-256 {found}, {code['sha256']} was sent; submit again")
+    return into

@@ -1,0 +1,55 @@
+"""Files on the login node by their SHA-256, so that code which was sent once is not sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.spec.paths import checked, home
+
+CHECKSUM = re.compile(r"[0-9a-f]{64}")
+
+
+def place() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (checked(named) if os.path.isabs(named) else home() / ".cache") / "torusrun" / "files"
+
+
+def path_of(sha256: str) -> Path:
+    if not CHECKSUM.fullmatch(sha256):
+        raise SiteError(f"{sha256!r} is no SHA-256")
+    return place() / sha256[:2] / sha256
+
+
+def missing(sha256s: list[str]) -> list[str]:
+    return [sha256 for sha256 in sha256s if not path_of(sha256).is_file()]
+
+
+def keep(sha256: str, at: int, last: bool, content: bytes) -> None:
+    """Add a part of a file, from its byte `at` on; after the last one it is there, if it has this checksum.
+
+    Parts may come twice. Raises SiteError where the file is another one.
+    """
+    path = path_of(sha256)
+    if path.is_file():
+        return
+    private.make(path.parent)
+    unfinished = path.with_name(f".{sha256}")
+    with open(private.open_regular(unfinished, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        file.seek(at)
+        file.write(content)
+        file.truncate()
+        if not last:
+            return
+        file.seek(0)
+        found = hashlib.sha256()
+        while block := file.read(1 << 20):
+            found.update(block)
+    if found.hexdigest() != sha256:
+        unfinished.unlink(missing_ok=True)
+        raise SiteError(f"a file arrived damaged: it has SHA-256 {found.hexdigest()}, {sha256} was sent; try again")
+    unfinished.replace(path)

@@ -1,0 +1,182 @@
+"""The runs that were submitted to login nodes from here: one file for each, with its host and its last known state.
+
+A file is written before the run is sent. So nothing that may have been submitted is forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import read_object, write_json
+from orchestrator.remote.links.host import LoginHost
+from orchestrator.remote.values import record_of
+from orchestrator.runs.folder import index
+from orchestrator.runs.state.view import View
+from orchestrator.spec.paths import state_folder
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run on a login node. `last` is its newest view as it came from there, `last_s` when (of time.time())."""
+
+    run: str
+    host: LoginHost
+    site: str
+    submitted_s: float
+    last: View | None = None
+    last_s: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it was over when somebody looked last."""
+        return self.last is not None and self.last.state.over
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **dataclasses.asdict(self)}
+
+
+def place() -> Path:
+    return state_folder() / "remote"
+
+
+def file_of(run: str) -> Path:
+    return place() / f"{run}.json"
+
+
+def keep(known: Known) -> None:
+    private.make(place())
+    write_json(file_of(known.run), known.as_json(), secret=True)
+
+
+def seen(known: Known, view: View) -> None:
+    """Remember how a run stands."""
+    keep(replace(known, last=view, last_s=time.time()))
+
+
+def forget(run: str) -> None:
+    file_of(run).unlink(missing_ok=True)
+
+
+def runs() -> list[Known]:
+    """All of them, oldest first; a file that cannot be read is left out."""
+    try:
+        paths = list(place().glob("*.json"))
+    except OSError:
+        return []
+    found = [read for path in paths if (read := _read(path))]
+    return sorted(found, key=lambda known: known.submitted_s)
+
+
+def _read(path: Path) -> Known | None:
+    try:
+        kept = read_object(path) or {}
+        last = kept.pop("last", None)
+        run: Known = record_of(Known, kept, str)
+        if kept.get("schema") != SCHEMA or run.run != path.stem:
+            return None
+    except (SiteError, ValueError):
+        return None
+    with contextlib.suppress(ValueError):  # a view that cannot be read counts as unknown
+        return replace(run, last=record_of(View | None, last))
+    return run
+
+
+def find(word: str) -> Known | None:
+    """The run on a login node that `word` names, as `runs.index.find` would; None where it names none or a local one.
+
+    Raises UserError where it is the beginning of several.
+    """
+    known = runs() if "/" not in word else []
+    if not known:
+        return None
+    if word == "last":
+        here = index.runs()
+        newest = known[-1]
+        return None if here and _made_s(here[-1].run_id) > newest.submitted_s else newest
+    matching = [run for run in known if run.run.startswith(word)]
+    exact = [run for run in matching if run.run == word]
+    here_too = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if matching else []
+    if exact or word in here_too or not matching:
+        return exact[0] if exact else None
+    if len(matching) + len(here_too) > 1:
+        names = ", ".join([*here_too, *(run.run for run in matching)])
+        raise UserError(f"{word!r} begins the ids of {len(matching) + len(here_too)} runs: {names}")
+    return matching[0]
+
+
+def on(host: LoginHost, word: str) -> str:
+    """The id of the run on this login node that `word` names, or `word` where nobody here knows it: the node may.
+
+    Raises UserError where it names a run elsewhere.
+    """
+    found = find(word)
+    if found is None:
+        if here := _here(word):
+            raise _elsewhere(here, "this machine", host)
+        return word
+    if found.host.address != host.address:
+        raise _elsewhere(found.run, found.host.address, host)
+    return found.run
+
+
+def held_on(host: LoginHost, word: str) -> str:
+    """The word for a held allocation, which the login node looks up. Raises UserError where it names one elsewhere."""
+    named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
+    if named and not any(run.host.address == host.address for run in named):
+        raise _elsewhere(named[0].run, named[0].host.address, host)
+    return word
+
+
+def _here(word: str) -> str:
+    """The id of the run of this machine that `word` names, '' where it names none."""
+    try:
+        return index.find(word).run_id
+    except UserError:
+        return ""
+
+
+def _elsewhere(run: str, place: str, host: LoginHost) -> UserError:
+    return UserError(f"{run} is a run of {place}, and this one goes to {host.address}: name a run there")
+
+
+def _made_s(run_id: str) -> float:
+    try:
+        return (index.place() / run_id).lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def newest(known: Sequence[Known], most: int) -> list[Known]:
+    """Of these runs the ones that may go on, and at most so many of those that were over."""
+    old = {run.run for run in [run for run in known if run.over][:-most]}
+    return [run for run in known if run.run not in old]
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
+    """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
+    from fnmatch import fnmatchcase
+
+    known, here, there = runs(), [], {}
+    if not known:
+        return list(words), []
+    for word in words:
+        found = [run for run in known if fnmatchcase(run.run, word)] if _is_pattern(word) else []
+        one = None if _is_pattern(word) else find(word)
+        there.update({run.run: run for run in ([one] if one else found)})
+        if not one and (not found or any(fnmatchcase(run.run_id, word) for run in index.runs())):
+            here.append(word)
+    return here, list(there.values()) if words else known
+
+
+def _is_pattern(word: str) -> bool:
+    return "/" not in word and any(char in word for char in "*?[")

@@ -1,0 +1,1 @@
+"""What users see of runs: logs, screens, published recipes."""

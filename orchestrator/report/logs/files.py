@@ -1,0 +1,138 @@
+"""What an attempt wrote: the files of its ranks and of its job, and why there is nothing in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State, Status
+from orchestrator.base.terminal.plain import plain
+from orchestrator.report.logs.tail import tail
+from orchestrator.runs.folder import attempt_folders
+from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.state.poll import standing
+from orchestrator.runs.state.view import Record, read_record
+
+RANK_LOG = re.compile(r"rank-(\d{4,8})\.log")
+TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The logs of one attempt of a run. `name` comes before each of its lines: '', or which attempt it is."""
+
+    record: Record
+    attempt: Attempt
+    name: str = ""
+
+    @property
+    def run(self) -> RunFolder:
+        return self.record.folder
+
+    @property
+    def ranks(self) -> int:
+        return self.record.plan.ranks if self.record.plan else 1
+
+    def check(self, rank: int | None) -> None:
+        """Raises UserError for a rank that there is not."""
+        if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
+            raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
+
+    def files(self, rank: int | None = None) -> list[tuple[str, Path]]:
+        """The file of a rank, or (None) those of the job and of all ranks there are, with the origin of their lines."""
+        if rank is not None:
+            return [(self.name, self.attempt.rank_log(rank))]
+        try:
+            names = os.listdir(self.attempt.logs)
+        except OSError:
+            names = []
+        width = len(str(self.ranks - 1))
+        logs = sorted(int(found[1]) for name in names if (found := RANK_LOG.fullmatch(name)))
+        job = f"{self.name}job | "
+        return [(job, self.attempt.stdout), (job, self.attempt.stderr)] + [
+            (f"{self.name}{number:{width}} | ", self.attempt.rank_log(number)) for number in logs
+        ]
+
+    def safe(self, line: str) -> str:
+        """A line as it may be printed: that of a run that is not one's own cannot do anything to the terminal."""
+        return line if self.record.mine else plain(line)
+
+    def wrote(self, rank: int) -> bool:
+        """Whether there is anything in a rank's log."""
+        try:
+            return self.attempt.rank_log(rank).lstat().st_size > 0
+        except OSError:
+            return False
+
+    def silence(self, rank: int) -> tuple[str, list[str]]:
+        """Why a rank's log is empty, in one line, and the end of what its job wrote where that explains a failure."""
+        status = self.status()
+        if status.state is State.PENDING:
+            return f"rank {rank} has not begun: {self._words(status)}", []
+        if status.state not in (State.RUNNING, State.COMPLETED):
+            words, lines = self.failure()
+            return f"rank {rank} wrote nothing; {words}", lines
+        wrote = "has written nothing yet" if status.state is State.RUNNING else "wrote nothing"
+        shown = f"; `torusrun watch {plain(self.run.run_id)}` shows its steps" if self.run.metrics.exists() else ""
+        return f"rank {rank} {wrote}{shown}", []
+
+    def failure(self) -> tuple[str, list[str]]:
+        """How the attempt ended and the end of what its job wrote; ('', []) unless it ended, and badly."""
+        status = self.status()
+        if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
+            return "", []
+        name, lines = self._end_of_job()
+        there = f"the end of the job's {name}:" if lines else "its job wrote nothing either"
+        return f"{self._words(status)}; {there}", lines
+
+    def _words(self, status: Status) -> str:
+        because = f", {plain(status.reason)}" if status.reason else ""
+        return f"attempt {self.attempt.number} is {status.state.value}{because}"
+
+    def status(self) -> Status:
+        """The state of this attempt. Of the newest one its scheduler is asked where need be."""
+        if self.attempt.number == self.record.attempt:
+            ((_, status),) = standing([self.run], time.time())
+            return status
+        with contextlib.suppress(SiteError):
+            if end := End.read(self.attempt.end):
+                return Status(end.state, end.reason)
+        seen = last(self.record.events, Ended, self.attempt.number)
+        return Status(seen.state, seen.reason) if seen else Status(State.UNKNOWN)
+
+    def _end_of_job(self) -> tuple[str, list[str]]:
+        """The end of the job's stderr, or of its stdout if it wrote nothing there."""
+        for name, path in (("stderr", self.attempt.stderr), ("stdout", self.attempt.stdout)):
+            if lines := tail(path, TAIL_LINES):
+                return name, [self.safe(line) for line in lines]
+        return "stdout", []
+
+
+def logs(run: RunFolder, attempt: int | None = None) -> Logs:
+    """The logs of an attempt, by default of the newest. Raises UserError for an attempt that there is not."""
+    record = read_record(run)
+    number, there = record.attempt if attempt is None else attempt, attempt_folders.attempts(run)
+    if number not in there:
+        raise UserError(f"{run.run_id} has no attempt {number} (it has: {', '.join(map(str, there)) or 'none'})")
+    return Logs(record, run.attempt(number))
+
+
+def all_logs(run: RunFolder) -> list[Logs]:
+    """The logs of all attempts. Raises UserError where there is none."""
+    newest = logs(run)
+    return [replace(newest, attempt=run.attempt(number)) for number in attempt_folders.attempts(run)]
+
+
+def named(found: Iterable[Logs]) -> list[Logs]:
+    """These logs by attempt, which is named where there are several."""
+    known = sorted(found, key=lambda one: one.attempt.number)
+    return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]

@@ -1,0 +1,105 @@
+"""The lines of a run's logs in order, chosen by rank, attempt, time and pattern, and followed until it is over."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.report.logs import failures
+from orchestrator.report.logs.files import Logs, all_logs, logs, named
+from orchestrator.report.logs.merge import new_lines
+from orchestrator.report.logs.source import FollowedFile, LogLine
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.follow import follow
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which lines: of a `rank`, or of the job and all ranks (None); of an attempt, of the newest (None), or of all (0).
+
+    `since_s` (of time.time()) leaves out what was written before; a line whose time nobody knows is not ruled out.
+    """
+
+    rank: int | None = None
+    attempt: int | None = None
+    since_s: float | None = None
+    pattern: re.Pattern[str] | None = None
+
+    def meets(self, line: LogLine) -> bool:
+        if self.since_s is not None and line.time_s is not None and line.time_s < self.since_s:
+            return False
+        return self.pattern is None or self.pattern.search(line.text) is not None
+
+
+@dataclass
+class Reading:
+    """A run's logs as they are read. Raises UserError for a rank or an attempt that there is not."""
+
+    run: RunFolder
+    filter: Filter
+    logs: list[Logs] = field(default_factory=list, init=False)
+    _files: dict[Path, FollowedFile] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._find()
+
+    @property
+    def newest(self) -> Logs:
+        return self.logs[-1]
+
+    def lines(self, *, until_over: bool = False) -> Iterator[LogLine]:
+        """The lines that there are, by attempt and then by time; with `until_over` then those that come."""
+        if until_over:
+            for _ in follow(self.run):
+                self._find()
+                yield from self._new(whole=True)
+        yield from self._new(whole=False)
+
+    def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
+        """Tracebacks and ranks that ended badly, by attempt; with `until_over` then those that come."""
+        found: dict[int, failures.Failures] = {}
+
+        def new(*, final: bool) -> Iterator[LogLine]:
+            for one in self.logs:
+                kept = found.setdefault(one.attempt.number, failures.Failures(one, self.filter.since_s))
+                kept.logs = one  # attempts are named once there are several
+                for line in kept.new(final=final):
+                    if self.filter.meets(line):
+                        yield self._safe(one, line)
+
+        if until_over:
+            for _ in follow(self.run):
+                self._find()
+                yield from new(final=False)
+        yield from new(final=True)
+
+    def _find(self) -> None:
+        """Look for attempts that have begun meanwhile. The one before may still be writing its last lines."""
+        found = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
+        new = {one.attempt.number for one in found}
+        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *found])
+        self.newest.check(self.filter.rank)
+
+    def _new(self, *, whole: bool) -> Iterator[LogLine]:
+        for one in self.logs:
+            files = [self._file(*found) for found in one.files(self.filter.rank) if self._may_have(found[1])]
+            for line in filter(self.filter.meets, new_lines(files, whole=whole)):
+                yield self._safe(one, line)
+
+    def _file(self, origin: str, path: Path) -> FollowedFile:
+        file = self._files.setdefault(path, FollowedFile(origin, path))
+        file.origin = origin  # attempts are named once there are several
+        return file
+
+    def _may_have(self, path: Path) -> bool:
+        """Whether a file was written since the time that is asked for."""
+        try:
+            return self.filter.since_s is None or os.lstat(path).st_mtime >= self.filter.since_s
+        except OSError:
+            return True
+
+    def _safe(self, one: Logs, line: LogLine) -> LogLine:
+        return LogLine(line.time_s, one.safe(line.origin), one.safe(line.text))

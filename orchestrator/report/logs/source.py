@@ -1,0 +1,102 @@
+"""One file of output, read as it grows, with the time of each line where an index has it (runs/log_times.py)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.base.private import open_regular
+from orchestrator.report.logs.tail import drawn
+from orchestrator.runs.folder.copying import written
+from orchestrator.runs.folder.log_times import LogTimes
+
+BLOCK_BYTES = 1 << 20
+
+
+class LogLine(NamedTuple):
+    """A line of output: by when it was written (as of time.time(), None where nobody knows), by whom, and the text."""
+
+    time_s: float | None
+    origin: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.text}"
+
+
+@dataclass
+class FollowedFile:
+    """One file and how far it has been read. `left` is the line that has begun and has no end yet.
+
+    It is read in blocks of `block_bytes` and is open only while one is read: thousands may be read side by side.
+    """
+
+    origin: str
+    path: Path
+    block_bytes: int = BLOCK_BYTES
+    read_bytes: int = 0
+    left: bytes = b""
+    inode: int = 0
+    refused: str = ""
+    times: LogTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = LogTimes(self.path)
+
+    def new(self, *, whole: bool) -> Iterator[LogLine]:
+        """The lines that were added since the last call; without `whole` the one that has no end yet, too.
+
+        A file that was cut short or replaced is read from its beginning. One that cannot be read is told of once.
+        """
+        written_s = 0.0
+        while True:
+            try:
+                block, written_s = self._block()
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if self.refused != error.strerror:
+                    self.refused = str(error.strerror)
+                    yield LogLine(None, self.origin, f"torusrun: {self.path} cannot be read: {self.refused}")
+                return
+            if not block:
+                break
+            yield from self._whole_lines(block, written_s)
+        if self.left and not whole:
+            yield from self._texts(self.left, self.read_bytes, written_s)
+            self.left = b""
+
+    def _block(self) -> tuple[bytes, float]:
+        """(the next block, b'' at the end of the file; when the file was last written)."""
+        descriptor = open_regular(self.path)
+        try:
+            found = os.fstat(descriptor)
+            if found.st_size < self.read_bytes or found.st_ino != self.inode:
+                self.inode, self.read_bytes, self.left, self.times = found.st_ino, 0, b"", LogTimes(self.path)
+            start = written(descriptor, self.read_bytes)
+            block = b"" if start is None else os.pread(descriptor, self.block_bytes, start)
+            if start is not None and block:
+                self.read_bytes = start + len(block)
+            return block, found.st_mtime
+        finally:
+            os.close(descriptor)
+
+    def _whole_lines(self, block: bytes, written_s: float) -> Iterator[LogLine]:
+        text = self.left + block
+        end = len(text) if len(text) >= BLOCK_BYTES and b"\n" not in text else text.rfind(b"\n") + 1
+        text, self.left = text[:end], text[end:]  # a line without an end is told in pieces
+        yield from self._texts(text, self.read_bytes - len(self.left), written_s)
+
+    def _texts(self, lines: bytes, end: int, written_s: float) -> Iterator[LogLine]:
+        """The lines in these bytes, which end at the byte `end` of the file."""
+        at, start = 0, end - len(lines)
+        while at < len(lines):
+            first = lines.find(b"\n", at) + 1 or len(lines)
+            time_s, known = self.times.when(start + first, written_s)
+            stop = len(lines) if known >= end else lines.rfind(b"\n", at, known - start) + 1
+            for text in lines[at:stop].decode(errors="replace").removesuffix("\n").split("\n"):
+                yield LogLine(time_s, self.origin, drawn(text))
+            at = stop

@@ -1,0 +1,36 @@
+"""The last lines of a log, as it is on disk now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.whole_lines import last_lines
+
+TAIL_BYTES = 65_536
+LINE_BYTES = 4096
+
+
+def newest_line(path: Path) -> str:
+    """The newest line of a log that is not blank, safe to print; '' where there is none.
+
+    Of a progress bar the newest state.
+    """
+    found = [line for line in tail(path, 10, LINE_BYTES) if line.strip()]
+    return plain(found[-1]).strip() if found else ""
+
+
+def drawn(line: str) -> str:
+    """A line as a terminal leaves it: of a progress bar, drawn over and over in one line, the newest state."""
+    if "\r" not in line:
+        return line
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
+
+
+def tail(path: Path, most: int, largest_bytes: int = TAIL_BYTES) -> list[str]:
+    """At most that many lines at the end of a file, and no more of it than `largest_bytes`; [] where there are none."""
+    try:
+        lines, rest = last_lines(path, largest_bytes)
+    except OSError:
+        return []
+    return [drawn(line.decode(errors="replace")) for line in [*lines, *([rest] if rest else [])][-most:]]

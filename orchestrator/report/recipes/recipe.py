@@ -1,0 +1,208 @@
+"""One recipe: what was published, its schedule with marks, what a run changes of it, and curves."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.network.prediction.text import table
+from orchestrator.report.recipes.curve import MARGIN, axis, curve
+from orchestrator.report.recipes.listing import facts
+from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from orchestrator.spec.write import as_written
+from training.counted import counted
+from training.recipe.changes import Change
+from training.recipe.files import Mark, Published
+from training.recipe.train import Train
+from training.schedule.phases import Course, Phase, phases_of
+
+WIDTH = 79
+CURVE = WIDTH - MARGIN
+TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # where phases do not say it
+HEAD = ["epochs", "batch", "size", "learning rate", "decay", "also"]
+ALWAYS = {"epochs", "learning rate"}
+DERIVED = Mark("derived", "the rules of scaling")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A recipe, the training that it is here, and on how many ranks and samples that is."""
+
+    recipe: Published
+    train: Train
+    changes: tuple[Change, ...]
+    ranks: int
+    train_samples: int
+
+    @property
+    def course(self) -> Course:
+        return Course(self.train, self.train_samples)
+
+    def as_json(self) -> dict[str, Any]:
+        recipe = self.recipe
+        marks = {key: mark._asdict() for key, _ in recipe.leaves() if (mark := recipe.mark(key))}
+        return {
+            "name": recipe.name,
+            "title": recipe.title,
+            "paper": recipe.paper,
+            "erratum": recipe.erratum or None,
+            "published": facts(recipe),
+            "techniques": list(recipe.techniques),
+            "left_out": list(recipe.left_out),
+            "ranks": self.ranks,
+            "train_samples": self.train_samples,
+            "train": as_written(self.train),
+            "marks": marks,
+            "changes": [change._asdict() for change in self.changes],
+        }
+
+    def as_text(self) -> str:
+        """At most 80 columns wide."""
+        recipe = self.recipe
+        parts = [
+            _wrapped(f"{recipe.name}: {recipe.title}") + "\n" + _wrapped(recipe.paper),
+            "\n".join(self._facts()),
+            f"{self._where()}\n{self._schedule()}",
+            "\n".join(self._others()),
+            self._curves(),
+            _listed("techniques", recipe.techniques),
+            _listed("not as published", recipe.left_out),
+            _listed("changed by the rules of scaling", [_change(change) for change in self.changes]),
+            legend(),
+        ]
+        return "\n\n".join(part for part in parts if part).replace(NO_BREAK, " ")
+
+    def _facts(self) -> Iterator[str]:
+        for key, fact in self.recipe.facts.items():
+            note = f" ({fact.mark.note})" if fact.mark.note else ""
+            yield _wrapped(f"{key:10}{with_mark(fact.value, weakest(fact.mark))}{note}", " " * 10)
+        if self.recipe.erratum:
+            yield _wrapped(f"{'erratum':10}{self.recipe.erratum}", " " * 10)
+
+    def _where(self) -> str:
+        data = "as published" if not self.changes else f"on {self.train.data.name}"
+        return f"schedule, {data}: {counted(self.ranks, 'rank')}, {counted(self.train_samples, 'image')} in an epoch"
+
+    def _schedule(self) -> str:
+        """A column for each value that changes, then the values that stay."""
+        columns = list(zip(HEAD, *map(self._row, self.course.phases), strict=True))
+        changing = [column for column in columns if column[0] in ALWAYS or len(set(column[1:])) > 1]
+        staying = [f"{column[0]} {column[1]}" for column in columns if column not in changing and column[1]]
+        head, *rows = zip(*changing, strict=True)
+        return "\n".join([table(head, rows), *([_wrapped(f"in all: {', '.join(staying)}")] if staying else [])])
+
+    def _row(self, phase: Phase) -> list[str]:
+        until = self._mark(phase, "until")
+        return [
+            with_mark(f"{phase.start:.4g} - {phase.until:.4g}", until),
+            with_mark(f"{phase.batch:,}", self._mark(phase, "batch")),
+            with_mark(f"{phase.view.size or 'own'}", self._mark(phase, "size")),
+            with_mark(_rates(phase), self._mark(phase, "lr")),
+            with_mark(f"{phase.weight_decay:.3g}", self._mark(phase, "weight_decay")),
+            ", ".join(_also(phase, self.train.phases[phase.number])),
+        ]
+
+    def _mark(self, phase: Phase, key: str) -> str:
+        """The letter of a value that this phase, or the last one before it that has it, gives."""
+        published = phases_of(self.recipe.train, self.train_samples)[phase.number]
+        computed = [] if _value(phase, key) == _value(published, key) else [DERIVED]
+        written = self.recipe.written["phases"]
+        for number in range(phase.number, -1, -1):
+            if key in written[number]:
+                path = f"phases[{number}].{key}"
+                ends = range(len(written[number][key])) if isinstance(written[number][key], list) else ()
+                marks = [self.recipe.mark(f"{path}[{end}]") for end in ends] or [self.recipe.mark(path)]
+                return weakest(*marks, *computed)
+        return weakest(self.recipe.mark(TOP[key]), *computed)
+
+    def _others(self) -> Iterator[str]:
+        """The values that are no part of the table, one line for each section."""
+        now, published = as_written(self.train), as_written(self.recipe.train)
+        for section, written in self.recipe.written.items():
+            if section not in ("phases", "epochs", "batch"):
+                said = [
+                    f"{name} {with_mark(_word(_at(now, key)), self._letter(key, now, published))}".strip()
+                    for key, name in _named(written, section)
+                    if _at(now, key) is not None
+                ]
+                yield _wrapped(f"{section:16}{', '.join(said)}", " " * 16)
+
+    def _letter(self, key: str, now: dict[str, Any], published: dict[str, Any]) -> str:
+        return weakest(self.recipe.mark(key), *([] if _at(now, key) == _at(published, key) else [DERIVED]))
+
+    def _curves(self) -> str:
+        course, epochs = self.course, self.train.epochs
+        places = [(column + 0.5) / CURVE * epochs for column in range(CURVE)]
+        phases = [course.phase_at(round(place * self.train_samples)) for place in places]
+        rates = [phase.rate(place) or 0.0 for phase, place in zip(phases, places, strict=True)]
+        curves: dict[str, tuple[Sequence[float], int]] = {
+            "learning rate": (rates, 8),
+            "batch": ([phase.batch for phase in phases], 4),
+            "image size": ([phase.view.size or 0 for phase in phases], 4),
+        }
+        drawn = [curve(name, values, height) for name, (values, height) in curves.items() if len(set(values)) > 1]
+        return "\n".join([*drawn, axis(epochs, CURVE)])
+
+
+def _rates(phase: Phase) -> str:
+    """'0 to 3.1', by the rates at both ends of the phase."""
+    first, last = (phase.rate(epoch) for epoch in (phase.start, phase.until))
+    if first is None or last is None:
+        return "by the schedule"
+    return f"{first:.3g}" if first == last else f"{first:.3g} to {last:.3g}"
+
+
+def _also(phase: Phase, keys: Any) -> Iterator[str]:
+    if phase.lr and len(phase.lr) > 1 and (phase.shape == "cosine" or phase.power != 1):
+        yield phase.shape if phase.shape == "cosine" else f"power {phase.power:g}"
+    if keys.augment is False:
+        yield "augment off"
+    elif keys.area:
+        low, high = (f"{area:.3g}" for area in keys.area)
+        yield f"area {low}" if low == high else f"area {low}-{high}"
+    if phase.view.rectangular:
+        yield "rectangular test"
+    if phase.collapse:
+        yield "collapse"
+
+
+def _named(written: Any, path: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The keys of all values that a recipe gives in a section, and what they are called within it."""
+    if not isinstance(written, dict):
+        yield path, prefix
+        return
+    for key, inner in written.items():
+        name = "" if key in ("name", "options") else f"{prefix}.{key}" if prefix else key
+        yield from _named(inner, f"{path}.{key}", name)
+
+
+def _at(document: Any, key: str) -> Any:
+    """The value of a dotted key; None where there is none."""
+    for part in key.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    return document
+
+
+def _value(phase: Phase, key: str) -> Any:
+    """What a phase has, by the key of a recipe."""
+    return phase.view.size if key == "size" else getattr(phase, key)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{' to '.join(map(_word, value))}"
+    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _change(change: Change) -> str:
+    return f"{change.key}: {change.now}, published {change.published} ({change.reason})"
+
+
+def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:
+    return "\n".join([title, *(_wrapped(f"  - {line}", " " * 4) for line in lines)]) if lines else ""
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,134 @@
+"""What the full-screen view of one run shows beside its state: losses, nodes, the first error, the end of the log."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.private import open_regular, read_bytes
+from orchestrator.base.states import State
+from orchestrator.base.terminal.plain import plain
+from orchestrator.report.logs.failures import bad_ends, tracebacks
+from orchestrator.report.logs.files import Logs, logs
+from orchestrator.report.logs.source import LogLine
+from orchestrator.report.logs.tail import LINE_BYTES, tail
+from orchestrator.report.screen.curve import Losses
+from orchestrator.report.screen.nodes import NodeHeard, ordered
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.node_load import read_or_none
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.state import evidence
+from orchestrator.runs.state.view import View
+
+LOOK_S = 2.0  # between looks at what costs a few reads of every node
+RESTS = 5  # times as long as such a look took, before the next one
+LOG_LINES = 20
+LARGEST_NUMBER_BYTES = 16
+ERROR_LINES = 2000  # of a log, among which a traceback is looked for
+MARKS = re.compile(r"[\s~^]*")  # the line in which Python marks a part of the line above
+
+
+@dataclass(frozen=True)
+class Detail:
+    """`losses` are (step, loss); `error` has the newest line last, `said` the end of rank 0's log."""
+
+    losses: Sequence[tuple[float, float]] = ()
+    nodes: Sequence[NodeHeard] = ()
+    error: Sequence[str] = ()
+    said: Sequence[str] = ()
+
+
+class Details:
+    """The details of one run, looked at again and again."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self._losses = Losses(run.metrics)
+        self._due_s = float("-inf")
+        self._state: tuple[State, int] | None = None
+        self._nodes: list[NodeHeard] = []
+        self._error: list[str] = []
+
+    def look(self, view: View) -> Detail:
+        attempt = self.run.attempt(view.attempt)
+        began_s = time.monotonic()
+        if began_s >= self._due_s or self._state != (view.state, view.attempt):
+            self._state = (view.state, view.attempt)
+            self._nodes = at_work(self.run, attempt, time.time()) if view.state is State.RUNNING else []
+            self._error = first_error(self.run, view.attempt)
+            now_s = time.monotonic()
+            self._due_s = now_s + max(LOOK_S, RESTS * (now_s - began_s))
+        said = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
+        return Detail(self._losses.read(), self._nodes, self._error, said)
+
+
+def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
+    """The nodes of a running attempt, as of `now_s`; in a held allocation those of the attempt that runs in it.
+
+    While none does, the keeper's node is the only one of which anything is known.
+    """
+    if not allocation.is_held(run):
+        return nodes(attempt, now_s)
+    try:
+        busy = (state := allocation.keeper_state(attempt)) and state.busy
+        current = RunFolder(run.folder.parent / Path(busy).name) if busy else None
+        number = int(read_bytes(current.current, LARGEST_NUMBER_BYTES)) if current else 0
+    except (SiteError, OSError, ValueError):
+        return []
+    if current and number > 0:
+        return nodes(current.attempt(number), now_s)
+    return [node for node in nodes(attempt, now_s) if not node.silent]
+
+
+def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
+    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of watch/nodes.py."""
+    found = []
+    for host, ranks in evidence.placed(attempt).items():
+        load = attempt.node_load(ranks[0])
+        heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
+        wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
+        found.append(NodeHeard(host, ranks, heard_s, wrote_s, read_or_none(load)))
+    return ordered(found)
+
+
+def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:
+    """How long ago one of these files was last written; with `empty` False, one that has anything in it."""
+    written = [found.st_mtime for path in paths if (found := _found(path)) and (empty or found.st_size)]
+    return max(now_s - max(written), 0.0) if written else None
+
+
+def _found(path: Path) -> os.stat_result | None:
+    """A file as it is now. It is opened, since over NFS a stat alone may be a minute old."""
+    try:
+        descriptor = open_regular(path)
+    except OSError:
+        return None
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def first_error(run: RunFolder, attempt: int) -> list[str]:
+    """How the first rank that failed ended, and its traceback; or a traceback of rank 0 or the job; [] if none.
+
+    Only the end of each log is looked at.
+    """
+    try:
+        found: Logs = logs(run, attempt)
+    except UserError:
+        return []
+    ends = bad_ends(found.attempt)
+    if ends:
+        return [plain(ends[0].words), *_traceback(found.attempt.rank_log(ends[0].rank))]
+    return _traceback(found.attempt.rank_log(0)) or _traceback(found.attempt.stderr)
+
+
+def _traceback(log: Path) -> list[str]:
+    blocks = tracebacks(LogLine(None, "", text) for text in tail(log, ERROR_LINES))
+    return [plain(line.text) for line in blocks[0] if not MARKS.fullmatch(line.text)] if blocks else []

@@ -1,0 +1,46 @@
+"""A run on the terminal: one line that is drawn anew, or, where there is no terminal, a new line now and then."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from orchestrator.base.terminal import output
+from orchestrator.base.terminal.colours import REMARK
+from orchestrator.base.terminal.plain import plain
+from orchestrator.report.screen import printed
+from orchestrator.report.screen.printed import said_by
+from orchestrator.runs.folder.outcome import DONE
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.follow import follow
+from orchestrator.runs.state.progress_text import words
+from orchestrator.runs.state.view import View
+
+ENDING = f"ending: {DONE}"
+
+
+def show(run: RunFolder) -> View:
+    """Follow a run to its end on the terminal; its last view."""
+    return _drawn(run) if output.drawable(sys.stderr) else printed.show([run])[0]
+
+
+def _drawn(run: RunFolder) -> View:
+    """One line, drawn whenever there is a new view. Remarks that do not fit into it are printed once above it."""
+    from rich.cells import cell_len
+    from rich.live import Live
+    from rich.text import Text
+
+    from orchestrator.report.screen.bar import Line
+
+    console, told = output.console(stderr=True), {""}
+    with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
+        console.show_cursor()  # Live hides it; a `watch` that is killed could not show it again
+        for view in follow(run):
+            remarks = "" if view.state.over else plain(view.remarks)
+            gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' grows by the minute
+            fits = view.step is None and cell_len(words(view, "")) <= console.width
+            if gist not in told and remarks != ENDING and not fits:
+                told.add(gist)
+                console.print(Text(remarks, REMARK))
+            live.update(Line(view, said_by(run, view)), refresh=True)
+    return view

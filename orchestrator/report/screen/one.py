@@ -1,0 +1,118 @@
+"""One run on a screen: progress, loss, nodes, the first error and the end of rank 0's log, as far as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from orchestrator.base.terminal.colours import REMARK
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.terminal.width import cut, wrapped
+from orchestrator.report.screen import nodes as of_nodes
+from orchestrator.report.screen.bar import Line
+from orchestrator.report.screen.curve import curve
+from orchestrator.report.screen.detail import Detail
+from orchestrator.report.screen.many import Window
+from orchestrator.report.screen.nodes import NodeHeard
+from orchestrator.runs.state.listing import folded, number
+from orchestrator.runs.state.progress_text import figures
+from orchestrator.runs.state.view import View
+from training.counted import counted
+
+CURVE_ROWS = 6
+LEAST_CURVE_ROWS = 2
+LABEL = 10  # columns beside the curve for the largest and the smallest loss
+MOST_REMARKS = 3
+
+
+def lines(view: View, detail: Detail, width: int, height: int, *, blocks: bool = True) -> list[RenderableType]:
+    """At most `height` lines of at most `width` columns; `blocks` where the terminal has block characters."""
+    bare = replace(view, loss=None, eta_s=None, accuracy=None, images_per_s=None, age_s=None, reason="", pause="")
+    found: list[RenderableType] = [Line(bare, "", "\n")]
+    found += [Text(cut(text, width)) for text in _facts(view) if text]
+    found += [Text(cut(text, width), REMARK) for text in _wrapped(plain(view.remarks), width)[:MOST_REMARKS]]
+    room = height - len(found)
+    for part in (_errors(detail.error, width, room // 2), _nodes(detail.nodes, width, room // 3)):
+        found += part
+        room -= len(part)
+    found += (part := _curve(detail.losses, width, min(room * 2 // 3, CURVE_ROWS + 2), blocks))
+    found += _log(detail.said, width, room - len(part))
+    return found[: max(height, 0)]
+
+
+def _facts(view: View) -> list[str]:
+    grid = " x ".join(map(str, view.grid)) if view.grid else ""
+    parts = (
+        f"attempt {view.attempt}",
+        f"job {view.job}" if view.job else "",
+        f"site {view.site}" if view.site else "",
+        f"grid {grid}" if grid else "",
+        f"on {folded(view.hosts)}" if view.hosts else "",
+    )
+    known = {name: text for name, text in figures(view).items() if name != "step"}
+    return [plain(", ".join(filter(None, parts))), ", ".join(known.values())]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [line.strip() for line in wrapped(text, width)] if text else []
+
+
+def _titled(title: str, texts: Sequence[str], width: int, style: str = "") -> list[Text]:
+    return [Text(cut(title, width), "bold"), *(Text(cut(f"  {text}", width), style) for text in texts)] if texts else []
+
+
+def _errors(error: Sequence[str], width: int, room: int) -> list[Text]:
+    """The first line and the last ones: who failed, and the exception."""
+    if room < 2 or not error:
+        return []
+    kept = list(error) if len(error) < room else [error[0], *error[len(error) - room + 2 :]]
+    return _titled("first error", kept[: room - 1], width, "red")
+
+
+def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
+    """As many nodes as fit: those of which least is heard and those that make others wait come first."""
+    if room < 2 or not nodes:
+        return []
+    remark = room > 3 and of_nodes.remark(nodes)
+    most = room - 2 if remark else room - 1
+    shown = nodes if len(nodes) <= most else nodes[: max(most - 1, 1)]
+    titles, *rows = of_nodes.lines(shown, width)
+    texts = [Text(titles, "bold"), *map(Text, rows)]
+    if remark:
+        texts.append(Text(cut(remark, width), REMARK))
+    if len(shown) < len(nodes) and len(texts) < room:
+        texts.append(Text(cut(f"and {len(nodes) - len(shown)} more", width), "dim"))
+    return texts
+
+
+def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[Text], int]:
+    """(the rows of a window on all nodes and their ranks, with a remark and titles above; how many rows there are)."""
+    if not nodes:
+        return [Text(cut("no node is at work", width))], 0
+    titles, *rows = of_nodes.lines(nodes, width, ranks=True)
+    shown = rows[window.top : window.top + max(window.rows, 0)]
+    head = of_nodes.remark(nodes) or counted(len(nodes), "node")
+    return [Text(cut(head, width), REMARK), Text(titles, "bold"), *map(Text, shown)], len(rows)
+
+
+def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks: bool) -> list[Text]:
+    """The curve with the range of the loss beside it and that of the steps below."""
+    rows, columns = room - 1, width - LABEL
+    if len(losses) < 2 or rows < LEAST_CURVE_ROWS or columns < LABEL:
+        return []
+    drawn = curve(losses, columns, rows, blocks=blocks)
+    values = [loss for _, loss in losses]
+    labels = [""] * rows
+    labels[0], labels[-1] = number(max(values)), number(min(values))
+    first, last = f"step {losses[0][0]:.0f}", f"{losses[-1][0]:.0f}"
+    used = max(map(len, drawn))
+    below = f"{'loss':>{LABEL - 1}} {first}{last:>{max(used - len(first), len(last) + 1)}}"
+    shown = [Text(f"{label[: LABEL - 1]:>{LABEL - 1}} {row}") for label, row in zip(labels, drawn, strict=True)]
+    return [*shown, Text(cut(below, width), "dim")]
+
+
+def _log(said: Sequence[str], width: int, room: int) -> list[Text]:
+    return _titled("log of rank 0", said[max(len(said) - room + 1, 0) :], width) if room > 1 else []

@@ -1,0 +1,38 @@
+"""Runs where there is no terminal to draw on: a line for each change, and now and then one for each that runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from orchestrator.base.states import State
+from orchestrator.report.logs.tail import newest_line
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.follow import follow_all
+from orchestrator.runs.state.progress_text import words
+from orchestrator.runs.state.view import View
+
+LINE_EVERY_S = 10.0
+LINES_PER_S = 1.0  # of all runs together, beside those that tell of a change
+
+
+def show(runs: Sequence[RunFolder]) -> list[View]:
+    """Follow the runs to their ends, a line on stderr now and then; their last views."""
+    said: dict[str, State] = {}
+    due_s = 0.0
+    for views in follow_all(runs):
+        at_work = [view for view in views if not view.state.over]
+        due = time.monotonic() >= due_s
+        if due:
+            due_s = time.monotonic() + max(LINE_EVERY_S, len(at_work) / LINES_PER_S)
+        for run, view in zip(runs, views, strict=True):
+            if said.get(view.folder) is not view.state or (due and not view.state.over):
+                said[view.folder] = view.state
+                print(words(view, said_by(run, view)), file=sys.stderr, flush=True)
+    return views
+
+
+def said_by(run: RunFolder, view: View) -> str:
+    """The newest line of rank 0's log, of a run that has no step to show."""
+    return newest_line(run.attempt(view.attempt).rank_log(0)) if view.step is None else ""

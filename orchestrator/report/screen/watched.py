@@ -1,0 +1,57 @@
+"""What a screen shows: runs that are looked at again and again, and the details of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchestrator.report.screen import final_table
+from orchestrator.report.screen.detail import Detail, Details
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.follow import Followed
+from orchestrator.runs.state.view import View
+
+
+class OneWatched(Protocol):
+    """One run, looked at again and again."""
+
+    def look(self, view: View) -> Detail: ...
+
+
+class WatchedRuns(Protocol):
+    """Runs, wherever they are. `note` is what a user should know of the way there, else ''."""
+
+    @property
+    def note(self) -> str: ...
+
+    @property
+    def over(self) -> bool:
+        """Whether no run will change by itself; False before the first look."""
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait before the next look."""
+
+    def look(self) -> list[View]: ...
+
+    def details(self, number: int) -> OneWatched:
+        """The run whose view is at this place in each look."""
+
+    def rows(self, view: View) -> list[tuple[str, str]]:
+        """The table at the end of a run."""
+
+
+class WatchedHere(Followed):
+    """Runs whose folders are here."""
+
+    note = ""
+
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        super().__init__(runs)
+        self._by_folder = {str(run.folder): run for run in runs}
+
+    def details(self, number: int) -> Details:
+        return Details(self._folders[number])
+
+    def rows(self, view: View) -> list[tuple[str, str]]:
+        return final_table.rows(self._by_folder[view.folder], view)

@@ -1,0 +1,61 @@
+"""The jobs that a run waits for before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.attempts.seen import Seen
+from orchestrator.runs.folder import allocation, ledger
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.phase_groups import stretches
+from orchestrator.runs.plan.plan_files import read_plan
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A job that has to end first, well unless `any_end`, and the folder of its run."""
+
+    job: str
+    folder: str
+    any_end: bool = False
+
+
+def awaited(runs: Sequence[Seen], scheduler: str, *, any_end: bool = False) -> list[Awaited]:
+    """The jobs to wait for until these runs are COMPLETED, or, with `any_end`, until they are over.
+
+    A run that is so already has none. Raises UserError for a run that a job of `scheduler` cannot wait for.
+    """
+    return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
+
+
+def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
+    if seen.state is State.COMPLETED or (any_end and seen.state.over and seen.state is not State.LOST):
+        return None
+    if seen.state.over or seen.job is None:
+        raise UserError(
+            f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for a run that has yet to end"
+        )
+    if goes_on := _goes_on(seen):
+        raise UserError(f"{seen.run} {goes_on}")
+    if held := allocation.held_in(ledger.events(RunFolder(Path(seen.folder)).ledger), seen.attempt):
+        raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
+    if seen.scheduler != scheduler:
+        raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
+    return Awaited(seen.job, seen.folder, any_end)
+
+
+def _goes_on(seen: Seen) -> str:
+    """That a run goes on in a job that does not exist yet, since its phases want other nodes; '' where it does not."""
+    try:
+        plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
+    except SiteError:
+        return ""
+    found = stretches(plan.run)
+    if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
+        return ""
+    why = f"continues in other jobs, since its phases want {' then '.join(stretch.on_nodes for stretch in found)}"
+    return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"

@@ -1,0 +1,123 @@
+"""The end of runs at their user's request: ranks that are at work save a checkpoint first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from orchestrator.base.errors import SiteError, TorusrunError, UserError
+from orchestrator.runs.attempts import in_hold
+from orchestrator.runs.attempts.seen import Look, Seen
+from orchestrator.runs.folder import allocation, index, ledger
+from orchestrator.runs.folder.events import CancelRequested, Started
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.schedulers import client
+from orchestrator.spec.site import Site
+
+LOOK_S = 0.2
+NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
+
+LookAtAll = Callable[[Sequence[RunFolder]], Sequence[Seen]]
+Refused = dict[RunFolder, TorusrunError]
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """An attempt that was asked to end: whether it began, and whether it is a keeper's."""
+
+    run: RunFolder
+    attempt: int
+    job: str
+    site: Site
+    begun: bool
+    in_held: bool
+
+    @property
+    def over(self) -> bool:
+        return self.run.attempt(self.attempt).end.exists()
+
+
+def cancel(run: RunFolder, look: Look) -> None:
+    """End the newest attempt. Raises UserError when it is over already, or when nobody knows its job."""
+    for error in cancel_all([run], lambda runs: [look(run) for run in runs]).values():
+        raise error
+
+
+def cancel_all(runs: Sequence[RunFolder], look: LookAtAll) -> Refused:
+    """End the newest attempts of these runs, with as few commands of their schedulers as these need; the errors.
+
+    Several runs have the same error where one command was to end their jobs.
+    """
+    refused: Refused = {}
+    for run in runs:
+        try:
+            index.own(run)
+        except TorusrunError as error:
+            refused[run] = error
+    seen = _looked([run for run in runs if run not in refused], look)
+    _cancel(seen, refused)
+    # The job of a training that wants other nodes may have submitted the next attempt meanwhile.
+    followed = [run for run, one in seen.items() if run not in refused and _newest(run) > one.attempt]
+    _cancel({run: one for run, one in _looked(followed, look).items() if not one.state.over}, refused)
+    return refused
+
+
+def _looked(runs: Sequence[RunFolder], look: LookAtAll) -> dict[RunFolder, Seen]:
+    return dict(zip(runs, look(runs), strict=True)) if runs else {}
+
+
+def _newest(run: RunFolder) -> int:
+    return max([number for number, stands in ledger.standing(ledger.events(run.ledger)).items() if stands], default=0)
+
+
+def _cancel(seen: dict[RunFolder, Seen], refused: Refused) -> None:
+    endings = []
+    for run, one in seen.items():
+        try:
+            endings.append(_asked(run, one))
+        except TorusrunError as error:
+            refused[run] = error
+    # Were a job ended at once, not every scheduler would leave its processes the time to write a checkpoint.
+    waits = [ending for ending in endings if ending.begun or ending.in_held]
+    _end([ending for ending in endings if ending not in waits], refused)
+    _end(_not_ended(waits), refused)
+
+
+def _asked(run: RunFolder, seen: Seen) -> _Ending:
+    """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown."""
+    if seen.state.over:
+        raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")
+    if seen.job is None:
+        raise UserError(f"{run.run_id} has no known job to cancel: {seen.reason}")
+    ledger.append(run.ledger, CancelRequested(seen.attempt))
+    events = ledger.events(run.ledger)
+    begun = ledger.last(events, Started, seen.attempt) is not None
+    in_held = bool(allocation.held_in(events, seen.attempt))  # its job continues with other attempts
+    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held)
+
+
+def _not_ended(endings: list[_Ending]) -> list[_Ending]:
+    """The attempts that do not come to their ends by themselves."""
+    until_s = monotonic() + max([ending.site.kill_after_s for ending in endings], default=0.0) + NOTICED_S
+    while (left := [ending for ending in endings if not ending.over]) and monotonic() < until_s:
+        sleep(LOOK_S)
+    return left
+
+
+def _end(endings: list[_Ending], refused: Refused) -> None:
+    """Have these attempts ended: each by its keeper, or by its scheduler, which may end many jobs at once."""
+    together: dict[tuple[str, object], list[_Ending]] = defaultdict(list)
+    for ending in endings:
+        many = not ending.in_held and client.of(ending.site).scheduler.cancels_many
+        together[(ending.site.scheduler, None if many else ending.run)].append(ending)
+    for group in together.values():
+        try:
+            if group[0].in_held:
+                in_hold.end(group[0].run, group[0].attempt)
+            else:
+                client.of(group[0].site).cancel(*[ending.job for ending in group])
+        except SiteError as error:
+            refused.update(dict.fromkeys([ending.run for ending in group], error))

@@ -1,0 +1,174 @@
+"""The folders of a run and of an attempt, made under an unfinished name: their rename makes them a run and an attempt.
+
+So what a killed client leaves is not taken for one. The index is written first, so that it is found and removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import write_json, write_text
+from orchestrator.runs.code.freeze import chosen, freeze
+from orchestrator.runs.code.select import SelectedCode
+from orchestrator.runs.folder import allocation, index, ledger, provenance
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.records import reserve
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image import recorded as image_kept
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.named_files import named_files
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import write_attempt
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run came from, if not from here: its provenance, git's diff, and what is said of its code."""
+
+    provenance: dict[str, Any]
+    diff: str
+    code: dict[str, Any]
+
+
+def run(
+    first: AttemptPlan,
+    source: Path,
+    text: str,
+    event: Submitting,
+    origin: Origin | None = None,
+    idle_s: float | None = None,
+) -> RunFolder:
+    """The folder of a run with its first attempt, whose job script is `text`; its spec lies in the folder `source`.
+
+    With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
+
+    The run is in the index before it has a folder. Raises UserError where its image does not fit or its code cannot be
+    copied, SiteError where the folder cannot be made; nothing is left then.
+    """
+    plan = first.plan
+    folder = RunFolder(plan.folder)
+    image = _image(plan)
+    gathered, diff = provenance.gather(source, recipe=plan.recipe)
+    origin = origin or Origin({}, diff, {})
+    facts = Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
+    private.make(plan.folder.parent, plan.site.umask)
+    with index.announced(folder), private.umask(plan.site.umask):
+        try:
+            _run(RunFolder(folder.unfinished), first, text, image, facts)
+            if idle_s is not None:
+                allocation.make(RunFolder(folder.unfinished), idle_s)
+            ledger.append(RunFolder(folder.unfinished).ledger, event)
+            folder.unfinished.rename(folder.folder)
+        except UserError:
+            index.forget(folder)
+            raise
+        except (OSError, SiteError) as error:
+            index.forget(folder)
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise SiteError(f"{folder.folder}: the run folder cannot be made: {reason}") from None
+    return folder
+
+
+def _image(plan: Plan) -> Image | None:
+    if plan.run.image is None:
+        return None
+    from orchestrator.runs.image import checking  # a fifth of what a start costs
+
+    return checking.fitting(plan)
+
+
+def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, origin: Origin) -> None:
+    made.folder.mkdir(mode=private.FOLDER)
+    made.attempts.mkdir(mode=private.FOLDER)
+    write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
+    write_json(made.provenance, origin.provenance)
+    if origin.diff:
+        write_text(made.code_diff, origin.diff, secret=True)  # it may quote files that nobody else may read
+    if image:
+        image_kept.keep(made, image)
+    write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
+    if first.plan.code:
+        _freeze(first.plan, first.plan.code, made, origin)
+    _fill(made.attempt(1), first, text)
+
+
+def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
+    """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
+    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
+    for note in frozen.notes:
+        print(f"torusrun: {code}: {note}", file=sys.stderr)
+    _check_started(plan, lambda name: os.path.lexists(made.code / name))
+    write_json(made.code_record, {**frozen.record(), **origin.code})
+
+
+def written(plan: Plan) -> list[str]:
+    """The folders below the code that the command writes, which are not copied."""
+    return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
+
+
+def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
+    """The image and the code that the run of a plan gets. Raises what `run` does for what is wrong, and makes nothing.
+
+    The code is None for a run that copies none.
+    """
+    made, image = RunFolder(plan.folder), _image(plan)
+    private.check_makable(plan.folder.parent)
+    private.check_makable(index.place())
+    if not plan.code:
+        return image, None
+    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
+    _check_started(plan, code.has)
+    return image, code
+
+
+def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
+    """Raise UserError if the command starts a file of the code that is not copied."""
+    for named in named_files(plan.run, plan.site, Path(), later=True) if plan.run.command else ():
+        if not os.path.isabs(named.word) and not is_copied(os.path.normpath(named.word)):
+            raise UserError(
+                f"{plan.code}/{named.word} is not copied with the code: git ignores it, or it is in a virtual "
+                "environment or the folder of checkpoints; have git track it, or name it by its absolute path"
+            )
+
+
+def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
+    """The folder of a later attempt, whose job script is `text`. Raises SiteError where it cannot be made."""
+    try:
+        _remove(made.unfinished)  # of a client that was killed
+        with private.umask(planned.plan.site.umask):
+            _fill(made.unfinished, planned, text)
+        made.unfinished.folder.rename(made.folder)
+    except (OSError, SiteError) as error:
+        _remove(made.unfinished)
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SiteError(f"{made.folder}: the attempt cannot be made: {reason}") from None
+
+
+def take_back(made: Attempt) -> None:
+    """Remove an attempt that the scheduler refused: first its name, so that no half of it is taken for one."""
+    try:
+        made.folder.rename(made.unfinished.folder)
+    except OSError:
+        return
+    _remove(made.unfinished)
+
+
+def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
+    """Write all that the job of an attempt needs to begin."""
+    made.folder.mkdir(mode=private.FOLDER)
+    reserve(made.end)
+    write_attempt(made, planned)
+    write_text(made.script, text, secret=bool(planned.plan.environment))
+
+
+def _remove(made: Attempt) -> None:
+    shutil.rmtree(made.folder, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""Attempts that run in a held allocation: whether they fit, and how they are handed to its keeper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.attempts.seen import Look
+from orchestrator.runs.folder import allocation, index, ledger
+from orchestrator.runs.folder.allocation import AskedOf
+from orchestrator.runs.folder.events import Started, Submitted
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_plan
+from training.counted import counted
+
+FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "scheduler_args", "umask")
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A held allocation that takes attempts: its run, its job, and what it asked for."""
+
+    run: RunFolder
+    job: str
+    plan: Plan
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.run.attempt(allocation.ATTEMPT)
+
+
+def find(word: str, look: Look) -> Allocation:
+    """The held allocation that `word` names, as for runs, but those that are over do not count; 'last' is the newest.
+
+    Raises UserError where there is none, or where it is over.
+    """
+    run = _open(word) or index.find(word)
+    if not allocation.is_held(run):
+        raise UserError(f"{run.run_id} is no held allocation: `torusrun hold RUN.yaml` makes one")
+    index.own(run)
+    job = _kept_job(run)
+    if job is None:
+        seen = look(run)
+        job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
+        if job is None:
+            raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")
+    return Allocation(run, job, read_plan(run, allocation.ATTEMPT))
+
+
+def _kept_job(run: RunFolder) -> str | None:
+    """The job of an allocation whose keeper shows that it takes attempts: its scheduler need not be asked."""
+    if not allocation.takes_attempts(run):
+        return None
+    events = ledger.events(run.ledger)
+    made = ledger.last(events, Submitted, allocation.ATTEMPT) or ledger.last(events, Started, allocation.ATTEMPT)
+    return made.job if made else None
+
+
+def _open(word: str) -> RunFolder | None:
+    """The one that is not over whose id begins so, or the newest; None where there is no such one, or are several."""
+    named = [run for run in index.runs() if word == "last" or run.run_id.startswith(word)]
+    found = (
+        run for run in reversed(named) if allocation.is_held(run) and not run.attempt(allocation.ATTEMPT).end.exists()
+    )
+    newest = next(found, None)
+    if word == "last" and newest is None:
+        raise UserError("there is no held allocation; `torusrun hold RUN.yaml` makes one")
+    return newest if word == "last" or next(found, None) is None else None
+
+
+def check(plan: Plan, into: Allocation) -> None:
+    """Raise UserError with all that the run of `plan` wants and the allocation does not have."""
+    if wrong := misfits(plan, into.plan):
+        raise UserError("\n".join(f"{into.run.run_id}: {what}" for what in wrong))
+
+
+def misfits(plan: Plan, held: Plan) -> list[str]:
+    """What the run of `plan` wants and an allocation with the plan `held` does not have, in words."""
+    differing = [f.name for f in fields(plan.site) if getattr(plan.site, f.name) != getattr(held.site, f.name)]
+    if others := [name.removesuffix("_s") for name in differing if name not in FREE_TO_DIFFER]:
+        return [f"its site is not the run's: it has other values of {', '.join(others)}"]
+    wrong = []
+    if plan.run.nodes > held.run.nodes:
+        wrong.append(f"the run takes {counted(plan.run.nodes, 'node')}, and it has {held.run.nodes}")
+    if plan.ranks_per_node > held.ranks_per_node:
+        wrong.append(
+            f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
+        )
+    if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
+        wrong.append(f"the run wants the queue {plan.run.queue!r}")
+    return wrong
+
+
+def hand_in(into: Allocation, attempt: Attempt) -> str:
+    """Give an attempt to the keeper, which starts it after those before it; its job.
+
+    Raises UserError where the keeper has ended meanwhile.
+    """
+    try:
+        allocation.ask(into.attempt, AskedOf(attempt))
+    except allocation.Closed as error:
+        raise UserError(str(error)) from None
+    return into.job
+
+
+def end(run: RunFolder, number: int) -> bool:
+    """Have the keeper end an attempt that does not end by itself; whether it is one of a held allocation's."""
+    held = allocation.held_in(ledger.events(run.ledger), number)
+    if not held:
+        return False
+    try:
+        allocation.ask(allocation.of(held), AskedOf(run.attempt(number), kill=True))
+    except allocation.Closed:
+        pass  # its end ended the attempt
+    except SiteError as error:
+        raise SiteError(f"attempt {number} of {run.run_id} cannot be ended: {error}") from None
+    return True

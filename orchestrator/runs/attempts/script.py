@@ -1,0 +1,49 @@
+"""The job script of an attempt."""
+
+from __future__ import annotations
+
+import os
+
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.environment import absolute_only
+from orchestrator.base.version import __version__
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.job_request import request
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.script import job_script
+
+
+def script(
+    planned: AttemptPlan,
+    attempt: Attempt,
+    asked: Request | None = None,
+    *,
+    held: bool = False,
+    module: str = "orchestrator.job.attempt",
+) -> str:
+    """The exact text of the script, which starts `module`; `asked` is the job's request where it waits for others.
+
+    `held` says that a keeper starts it, in an allocation that is there already.
+    """
+    plan = planned.plan
+    return job_script(
+        schedulers.get(plan.site.scheduler),
+        asked or request(planned, attempt),
+        attempt=attempt.folder,
+        entry=process.module(plan.python, module, attempt.folder),
+        title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
+        modules=plan.site.modules,
+        purge_modules=plan.site.purge_modules,
+        setup=(*plan.site.setup, *plan.run.setup),
+        environment={**python_path(), **plan.environment},
+        umask=plan.site.umask,
+        held=held,
+    )
+
+
+def python_path() -> dict[str, str]:
+    """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
+    path = absolute_only(os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": path} if path else {}

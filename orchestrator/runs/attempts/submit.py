@@ -1,0 +1,129 @@
+"""A plan becomes a run and a job: the first attempt, and every later one.
+
+A client can be killed at any moment. So the folder that the job needs is there before the scheduler is asked, and the
+ledger names the job that is asked for: whoever looks later finds it by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.process import NoAnswer
+from orchestrator.runs.attempts import create, in_hold
+from orchestrator.runs.attempts.after import Awaited
+from orchestrator.runs.attempts.in_hold import Allocation
+from orchestrator.runs.attempts.script import script
+from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder.events import Refused, Submitted, Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import attempt_plan
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Request
+
+SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # what a job's script starts
+
+
+def first(
+    plan: Plan,
+    source: Path,
+    after: Sequence[Awaited] = (),
+    origin: create.Origin | None = None,
+    *,
+    into: Allocation | None = None,
+    idle_s: float | None = None,
+) -> RunFolder:
+    """Make the run of a plan whose spec lies in `source`, and submit its first attempt, to begin after these jobs.
+
+    `origin` tells where its files came from, if not from here. It goes `into` a held allocation, or to the scheduler.
+    With `idle_s` its job is to hold an allocation for others. A run that is refused leaves nothing behind. Raises
+    SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
+    """
+    if plan.site.host:
+        raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
+    if into:
+        in_hold.check(plan, into)
+    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+    asked = _request(planned, run, after)
+    module = SUPERVISOR if idle_s is None else KEEPER
+    text = script(planned, run.attempt(1), asked, held=into is not None, module=module)
+    create.run(planned, source, text, _submitting(planned, asked, after, into=into), origin, idle_s)
+    try:
+        _submit(planned, run, asked, into)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError):
+        index.forget(run)
+        raise
+    return run
+
+
+def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
+    """The first attempt of a plan, what its job asks for and the job's script."""
+    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+    asked = _request(planned, run, after)
+    return planned, asked, script(planned, run.attempt(1), asked)
+
+
+def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, into: Allocation | None = None) -> None:
+    """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
+
+    It goes `into` a held allocation, or to the scheduler.
+
+    Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
+    was submitted (it then stays).
+    """
+    attempt = run.attempt(planned.number)
+    if into:
+        in_hold.check(planned.plan, into)
+    asked = _request(planned, run, ())
+    text = script(planned, attempt, asked, held=into is not None)
+    settled.forget([run.run_id])
+    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into))
+    create.attempt(attempt, planned, text)
+    try:
+        _submit(planned, run, asked, into)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError) as error:
+        create.take_back(attempt)
+        ledger.append(run.ledger, Refused(planned.number, str(error)))
+        raise
+
+
+def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
+    well = [awaited.job for awaited in after if not awaited.any_end]
+    return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
+
+
+def _submitting(
+    planned: AttemptPlan,
+    asked: Request,
+    after: Sequence[Awaited],
+    resumes: str | None = None,
+    into: Allocation | None = None,
+) -> Submitting:
+    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
+    any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
+    held_in = str(into.run.folder) if into else ""
+    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in)
+
+
+def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
+    """Ask the scheduler for the attempt's job, or a keeper. Raises NoAnswer where there may be a job all the same."""
+    attempt, site = run.attempt(planned.number), planned.plan.site
+    if into:
+        ledger.append(run.ledger, Submitted(planned.number, in_hold.hand_in(into, attempt), site.scheduler))
+        return
+    try:
+        with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
+            job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    except NoAnswer as error:
+        known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
+        raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
+    ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))

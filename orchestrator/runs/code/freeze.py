@@ -1,0 +1,177 @@
+"""The copy of the user's code that a run keeps, so that what is edited later changes nothing in the run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.private import FOLDER, SECRET, open_regular
+from orchestrator.runs.code import limits
+from orchestrator.runs.code.select import Entry, SelectedCode, select
+from orchestrator.runs.folder import checkout
+from orchestrator.runs.folder.checkout import Checkout
+
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What was copied, and the state of the checkout that it came from (None where there is none)."""
+
+    source: Path
+    checkout: Checkout | None
+    files: int
+    size_bytes: int
+    checksum: str  # SHA-256 over names, kinds, executable bits and contents
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """What provenance.json says of it."""
+        return {
+            "source": os.fsencode(self.source).decode("utf-8", "replace"),
+            "commit": self.checkout.commit if self.checkout else None,
+            "dirty": self.checkout.dirty if self.checkout else None,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "sha256": self.checksum,
+            "notes": list(self.notes),
+        }
+
+
+def freeze(
+    source: Path,
+    into: Path,
+    limit_bytes: int = limits.LIMIT_BYTES,
+    limit_files: int = limits.LIMIT_FILES,
+    leave_out: Sequence[str] = (),
+    secret: Sequence[str] = (),
+) -> Frozen:
+    """Copy the code in `source` to the new folder `into`, whole or not at all.
+
+    Who may read a file may read its copy, unless the umask forbids it; copies of the files `secret` are for their owner
+    alone. The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
+    Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
+    """
+    selected = _selected(source, into, limit_bytes, limit_files, leave_out)
+    found = checkout.describe(selected.source) if selected.tracked else None
+    unfinished = into.with_name(f".{into.name}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=FOLDER)
+        copied_bytes = _copy(selected, unfinished, limit_bytes, {_identity(os.stat(path)) for path in secret})
+        checksum = checksum_of(unfinished)
+        unfinished.rename(into)
+    except OSError as error:
+        raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, tuple(selected.notes))
+
+
+def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
+    """What `freeze` would copy. Raises UserError as it does, and copies nothing."""
+    selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
+    for entry in selected.entries:
+        if entry.kind == "file":
+            os.close(_opened(selected.source / entry.name))
+    return selected
+
+
+def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> SelectedCode:
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes, limit_files)
+    return selected
+
+
+def checksum_of(folder: Path) -> str:
+    """The SHA-256 over names, kinds, executable bits and contents of all that lies in a copy. Raises OSError."""
+    total = hashlib.sha256()
+    for name in sorted(_content(folder, "")):
+        path = folder / name
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            kind, content = "link", hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
+        elif stat.S_ISDIR(mode):
+            kind, content = "folder", ""
+        else:
+            kind, content = "program" if mode & stat.S_IXUSR else "file", _sha256(path)
+        total.update(os.fsencode(name) + f"\0{kind}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """What a file and its hard links have in common."""
+    return found.st_dev, found.st_ino
+
+
+def _copy(chosen: SelectedCode, target: Path, limit_bytes: int, secret: Set[tuple[int, int]]) -> int:
+    """Copy the entries and return their bytes. Files that have grown meanwhile stay within the limit."""
+    folders = {""}
+    left_bytes = limit_bytes
+    for entry in chosen.entries:
+        _make_folders(target, entry.name if entry.kind == "folder" else os.path.dirname(entry.name), folders)
+        if entry.kind == "link":
+            os.symlink(entry.target, target / entry.name)
+        elif entry.kind == "file":
+            left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes, secret)
+    return limit_bytes - left_bytes
+
+
+def _make_folders(target: Path, name: str, made: set[str]) -> None:
+    if name not in made:
+        _make_folders(target, os.path.dirname(name), made)
+        (target / name).mkdir(mode=FOLDER)
+        made.add(name)
+
+
+def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret: Set[tuple[int, int]]) -> int:
+    """Copy one file, without rights to write for others, and return its bytes."""
+    descriptor = _opened(source / entry.name)
+    copied = 0
+    with open(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        others = 0 if _identity(found) in secret else FOLDER
+        mode = stat.S_IMODE(found.st_mode) & (stat.S_IRWXU | others) | SECRET
+        with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
+            while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
+                copied += len(block)
+                if copied > left_bytes:
+                    raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond `code_limit`")
+                copy.write(block)
+    return copied
+
+
+def _opened(path: Path) -> int:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or name another "
+            "folder as `code`"
+        ) from None
+
+
+def _content(folder: Path, below: str) -> list[str]:
+    """The names of all files, links and empty folders in a folder, relative to it."""
+    found = []
+    with os.scandir(folder / below) as listing:
+        for entry in sorted(listing, key=lambda entry: entry.name):
+            name = os.path.join(below, entry.name)
+            inside = _content(folder, name) if entry.is_dir(follow_symlinks=False) else []
+            found += inside or [name]
+    return found
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(open_regular(path), "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,64 @@
+"""The limits of what a run copies, and what to say where code is larger: which files make it so, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from orchestrator.base.errors import UserError
+from orchestrator.runs.code.select import SelectedCode
+from training.counted import counted
+
+LIMIT_BYTES = 100_000_000
+LIMIT_FILES = 10_000
+SHOWN = 3
+
+
+def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
+    """Raise UserError where the code has more bytes or files than a run copies."""
+    more = "" if chosen.complete else "more than "
+    if chosen.size_bytes > limit_bytes:
+        measured, limit = more + _megabytes(chosen.size_bytes), _megabytes(limit_bytes)
+        sizes = Counter({entry.name: entry.size_bytes for entry in chosen.entries})
+        biggest = ", ".join(f"{name} ({_megabytes(size)})" for name, size in _biggest(sizes))
+    elif chosen.files > limit_files or not chosen.complete:
+        measured, limit = f"{more}{counted(chosen.files, 'file')}", counted(limit_files, "file")
+        sizes = Counter({entry.name: 1 for entry in chosen.entries})
+        biggest = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in _biggest(sizes))
+    else:
+        return
+    ignore = "Have .gitignore name what is no code"
+    if not chosen.tracked:
+        ignore = "Make the folder a git checkout whose .gitignore names what is no code"
+    raise UserError(
+        f"{chosen.source}: the code has {measured}; a run copies at most {limit}. The largest parts: {biggest}. "
+        f"{ignore}, set `code` to a smaller folder, write `code: none` if the program is in the image, or raise "
+        "`code_limit`"
+    )
+
+
+def _biggest(sizes: Counter[str]) -> list[tuple[str, int]]:
+    """The largest children of the source; of each, the deepest folder or file that holds most of it."""
+    totals: Counter[str] = Counter()
+    for name, size in sizes.items():
+        parts = name.split(os.sep)
+        for depth in range(1, len(parts) + 1):
+            totals[os.sep.join(parts[:depth])] += size
+    inside: dict[str, list[str]] = {}
+    for name in totals:
+        inside.setdefault(os.path.dirname(name), []).append(name)
+    largest = sorted(inside.get("", []), key=lambda name: -totals[name])[:SHOWN]
+    return [(name, totals[name]) for name in (_deepest(top, inside, totals) for top in largest)]
+
+
+def _deepest(name: str, inside: dict[str, list[str]], totals: Counter[str]) -> str:
+    while children := inside.get(name):
+        child = max(children, key=totals.__getitem__)
+        if totals[child] * 10 < totals[name] * 9:
+            break
+        name = child
+    return name
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 50_000 else counted(size_bytes, "byte")

@@ -1,0 +1,209 @@
+"""Which files of a folder are its code: what git tracks or does not ignore, or the whole folder where there is no git.
+
+Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, and what is no file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.runs.folder import checkout
+
+MOST_LOOKED_AT = 100_000  # names: a folder with more, as a home can be, is not read to its end
+LEFT_OUT = {".git", "__pycache__"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, a symbolic link with its new target, or a folder without content."""
+
+    name: str  # relative to the source
+    kind: str  # "file", "link" or "folder"
+    size_bytes: int = 0
+    target: str = ""
+
+
+@dataclass
+class SelectedCode:
+    """The code in a folder. `notes` say in words what is not as the user may think."""
+
+    source: Path
+    entries: list[Entry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tracked: bool = False  # whether git listed the files
+    complete: bool = True
+
+    @property
+    def files(self) -> int:
+        return sum(entry.kind != "folder" for entry in self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(entry.size_bytes for entry in self.entries)
+
+    def has(self, name: str) -> bool:
+        """Whether the copy has the file `name`, or a link on the way to it."""
+        names = {name, *_folders_of(name)}
+        return any(entry.name == name or (entry.kind == "link" and entry.name in names) for entry in self.entries)
+
+
+def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
+    """The code in the folder `source`, sorted by name. Nothing of the folder that `into` will lie in belongs to it.
+
+    Nor does anything of the folders `leave_out`, relative to the source.
+
+    Raises UserError where the folder or a part of it cannot be read.
+    """
+    try:
+        real = source.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise _unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
+    if not real.is_dir():
+        raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
+    chosen = SelectedCode(real)
+    names = _without_what_is_no_code(_names(chosen), real, into, leave_out)
+    folders = {folder for name in names for folder in _folders_of(name)}
+    copied = names.keys() | folders
+    for name in sorted(names):
+        if entry := _entry(chosen, name, names[name], copied):
+            chosen.entries.append(entry)
+    return chosen
+
+
+def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
+    """Every name that may be code, with what lstat says of it."""
+    names = _tracked(chosen)
+    found: dict[str, os.stat_result] = {}
+    for name in names if names is not None else _walk(chosen.source, chosen.source):
+        path = chosen.source / name
+        try:
+            found[name] = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # deleted, and git not told yet
+        except OSError as error:
+            raise _unreadable(path, error.strerror or "") from None
+        if len(found) > MOST_LOOKED_AT:
+            chosen.complete = False
+            break
+    return found
+
+
+def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
+    """The names that git lists below the source; None where git has no answer."""
+    source = chosen.source
+    if checkout.nearest(source) is None:
+        return None
+    if not checkout.is_own(source):
+        chosen.notes.append("the checkout belongs to another user, so git does not list it: the whole folder is copied")
+        return None
+    try:
+        listed = checkout.listed(source)
+    except SiteError as error:
+        chosen.notes.append(f"git did not list the files, so the whole folder is copied: {error}")
+        return None
+    if not listed and any(source.iterdir()):
+        chosen.notes.append("git ignores this folder, so the whole folder is copied")
+        return None
+    chosen.tracked = True
+    return _expanded(source, source, listed)
+
+
+def _expanded(source: Path, folder: Path, listed: list[str]) -> Iterator[str]:
+    """The names that git listed in `folder`, relative to the source, with the files of the checkouts inside."""
+    for name in listed:
+        path = folder / name
+        if path.is_symlink() or not path.is_dir():
+            yield os.path.relpath(path, source)
+            continue
+        try:  # a submodule
+            inner = checkout.listed(path) if os.path.lexists(path / ".git") and checkout.is_own(path) else None
+        except SiteError:
+            inner = None
+        yield from _walk(path, source) if inner is None else _expanded(source, path, inner)
+
+
+def _walk(folder: Path, source: Path) -> Iterator[str]:
+    """Every file below `folder` that may be code, and every empty folder, relative to the source."""
+    try:
+        with os.scandir(folder) as listing:
+            entries = list(listing)
+    except OSError as error:
+        raise _unreadable(folder, error.strerror or "") from None
+    if not entries and folder != source:
+        yield os.path.relpath(folder, source)
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            yield os.path.relpath(entry.path, source)
+        elif not _never_code(entry.path):
+            yield from _walk(Path(entry.path), source)
+
+
+def _without_what_is_no_code(
+    found: dict[str, os.stat_result], source: Path, into: Path | None, leave_out: Sequence[str]
+) -> dict[str, os.stat_result]:
+    links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
+    written = str(into.parent.resolve()) if into else ""
+    without = {os.path.normpath(folder) for folder in leave_out}
+
+    @cache
+    def never(folder: str) -> bool:
+        path = os.path.join(source, folder)
+        # git may still list files behind a new link
+        return path == written or folder in without or folder in links or _never_code(path)
+
+    return {
+        name: status
+        for name, status in found.items()
+        if not name.endswith(".pyc") and name not in without and not any(never(folder) for folder in _folders_of(name))
+    }
+
+
+def _folders_of(name: str) -> list[str]:
+    parts = name.split(os.sep)
+    return [os.sep.join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def _never_code(folder: str) -> bool:
+    """Whether a folder is git's or Python's own, a virtual environment or a run folder."""
+    return (
+        os.path.basename(folder) in LEFT_OUT
+        or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+        or all(os.path.exists(os.path.join(folder, part)) for part in ("ledger.jsonl", "attempts"))
+    )
+
+
+def _entry(chosen: SelectedCode, name: str, status: os.stat_result, copied: Set[str]) -> Entry | None:
+    if stat.S_ISREG(status.st_mode):
+        return Entry(name, "file", status.st_size)
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(name, "folder")
+    if stat.S_ISLNK(status.st_mode):
+        return _link(chosen, name, copied)
+    chosen.notes.append(f"{name}: left out: it is no regular file")
+    return None
+
+
+def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
+    """A link to what is copied leads to the copy; any other keeps its target."""
+    path = chosen.source / name
+    real = os.path.realpath(path)
+    if not os.path.exists(real):
+        chosen.notes.append(f"{name}: left out: this link leads nowhere")
+        return None
+    inside = os.path.relpath(real, chosen.source)
+    if inside == "." or inside in copied:
+        return Entry(name, "link", target=os.path.relpath(real, path.parent))
+    chosen.notes.append(f"{name}: a link to {real}, which is not copied: changes there reach the run")
+    return Entry(name, "link", target=real)
+
+
+def _unreadable(path: Path, why: str) -> UserError:
+    return UserError(
+        f"{path}: cannot be read: {why}; make it readable, have .gitignore name it, or name another folder as `code`"
+    )

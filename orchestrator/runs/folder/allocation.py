@@ -1,0 +1,178 @@
+"""A held allocation: a run whose job waits for attempts of other runs, which a keeper starts one by one.
+
+Clients drop requests into the folder `inbox` of its attempt, by write-then-rename. The keeper renames that folder
+before it ends: from then on no request can be dropped, and none is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object, required, write_json
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+
+ATTEMPT = 1  # the only attempt of a run that holds an allocation
+VARIABLE = "TORUSRUN_HELD"  # names the attempt of the held allocation to what its keeper starts
+LARGEST_BYTES = 65_536
+MOST_REQUESTS = 10_000
+HEARD_S = 30.0  # a keeper shows every 5 s that it lives, and a shared file system may show that later
+
+
+class Closed(SiteError):
+    """The keeper takes no more requests."""
+
+
+@dataclass(frozen=True)
+class KeeperState:
+    """What the keeper does. Times are those of time.time().
+
+    `busy` is the run whose attempt is at work, '' where there is none; `since_s` when that began. `waiting` are the
+    runs whose attempts wait, in order, and `attempts` how many have ended.
+    """
+
+    pid: int
+    host: str
+    until_s: float
+    idle_s: float
+    since_s: float
+    busy: str = ""
+    waiting: tuple[str, ...] = ()
+    attempts: int = 0
+
+    def write(self, attempt: Attempt) -> None:
+        write_json(attempt.keeper, {"schema": 1, **asdict(self)})
+
+
+@dataclass(frozen=True)
+class AskedOf:
+    """A request to the keeper: to start an attempt, or to end the one that does not end by itself."""
+
+    attempt: Attempt
+    kill: bool = False
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.attempt.folder.parents[1])
+
+
+def keeper_state(attempt: Attempt) -> KeeperState | None:
+    """What the keeper of this attempt last said; None before it holds. Raises SiteError where that is damaged."""
+    path = attempt.keeper
+    if (kept := read_object(path, LARGEST_BYTES)) is None:
+        return None
+    return KeeperState(
+        required(path, kept, "pid", int),
+        required(path, kept, "host", str),
+        float(required(path, kept, "until_s", float, int)),
+        float(required(path, kept, "idle_s", float, int)),
+        float(required(path, kept, "since_s", float, int)),
+        required(path, kept, "busy", str),
+        tuple(map(str, required(path, kept, "waiting", list))),
+        required(path, kept, "attempts", int),
+    )
+
+
+def make(run: RunFolder, idle_s: float) -> None:
+    """Make a run that is being made hold an allocation, until no attempt has run in it for `idle_s`."""
+    write_json(run.hold, {"schema": 1, "idle_s": idle_s})
+    of(run.folder).inbox.mkdir(mode=0o700)
+
+
+def idle_limit_s(run: RunFolder) -> float:
+    """After how long without an attempt the run gives its allocation back. Raises SiteError where it does not say."""
+    kept = read_object(run.hold, LARGEST_BYTES) or {}
+    return float(required(run.hold, kept, "idle_s", float, int))
+
+
+def is_held(run: RunFolder) -> bool:
+    """Whether a run holds an allocation for others."""
+    return run.hold.exists()
+
+
+def takes_attempts(run: RunFolder) -> bool:
+    """Whether the keeper of a held allocation showed just now that it is at work. False does not say that it is not."""
+    attempt = of(run.folder)
+    try:
+        heard_s = attempt.pulse.lstat().st_mtime
+    except OSError:
+        return False
+    there = attempt.keeper.exists() and attempt.inbox.is_dir() and not attempt.end.exists()
+    return there and abs(time.time() - heard_s) < HEARD_S
+
+
+def of(held: Path | str) -> Attempt:
+    """The attempt that holds, of the run in the folder `held`."""
+    return RunFolder(Path(held)).attempt(ATTEMPT)
+
+
+def job(held: RunFolder) -> str | None:
+    """The job of a held allocation; None if its ledger names none."""
+    events = ledger.events(held.ledger)
+    event = ledger.last(events, Submitted, ATTEMPT) or ledger.last(events, Started, ATTEMPT)
+    return event.job if event else None
+
+
+def held_in(events: list[Event], number: int) -> str:
+    """The folder of the run in whose held allocation an attempt runs; '' where it has a job of its own."""
+    submitting = ledger.last(events, Submitting, number)
+    return submitting.held_in if submitting else ""
+
+
+def ask(held: Attempt, request: AskedOf) -> None:
+    """Drop a request into the inbox. Raises Closed where the keeper takes no more, SiteError for a bad disk."""
+    name = f"{time.time_ns():020}-{os.getpid()}.json"
+    try:
+        write_json(held.inbox / name, {"schema": 1, "attempt": str(request.attempt.folder), "kill": request.kill})
+    except SiteError:
+        if held.inbox.is_dir():
+            raise
+        raise Closed(f"{held.folder.parents[1].name} holds its allocation no longer") from None
+
+
+def is_asked(held: Attempt, attempt: Attempt) -> bool:
+    """Whether a request to start this attempt waits for the keeper."""
+    found = (request for inbox in (held.inbox, held.closed_inbox) for _, request in _requests(inbox))
+    return AskedOf(attempt) in found
+
+
+def take(inbox: Path) -> Iterator[AskedOf]:
+    """The requests in an inbox, oldest first, each removed once the next one is wanted.
+
+    What is no request of this user's is removed and left out.
+    """
+    for path, request in _requests(inbox):
+        if request:
+            yield request
+        with contextlib.suppress(OSError):  # a folder
+            path.unlink()
+
+
+def _requests(inbox: Path) -> Iterator[tuple[Path, AskedOf | None]]:
+    """Each file in an inbox, oldest first, with its request; None where it holds none of this user's."""
+    try:
+        names = os.listdir(inbox)  # the folder is opened each time: over NFS that asks the server for what is new
+    except OSError:  # a file system that hangs for a while must not end the allocation
+        return
+    for name in sorted(names)[:MOST_REQUESTS]:
+        if name.startswith("."):
+            continue
+        try:
+            yield inbox / name, _request(inbox / name)
+        except SiteError:
+            yield inbox / name, None
+
+
+def _request(path: Path) -> AskedOf | None:
+    kept = read_object(path, LARGEST_BYTES) or {}
+    folder = Path(required(path, kept, "attempt", str))
+    known = folder.is_absolute() and folder.name.isdigit() and private.is_mine(folder)
+    return AskedOf(Attempt(folder), required(path, kept, "kill", bool)) if known else None

@@ -1,0 +1,110 @@
+"""A run copied out of its folder: logs, metrics and verified checkpoints, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.runs.folder.checkpoints import finished
+from orchestrator.runs.folder.copying import Say, copy_folder, folder_mode
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.paths import absolute
+from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
+
+CHOICES = ("newest", "all", "none")
+LEFT_BEHIND = ("checkpoints", "submitit")
+
+
+def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None) -> Path:
+    """Copy a run into the new folder `into`; `checkpoints` is one of CHOICES. Torn checkpoints stay behind.
+
+    Only regular files and folders are copied: `say` is told in words of everything else. Raises UserError when `into`
+    exists, SiteError when the copy fails.
+    """
+    with collecting(into) as partial:
+        copy_folder(run.folder, partial, LEFT_BEHIND, say)
+        if checkpoints != "none":
+            _copy_checkpoints(run, partial, checkpoints == "all", say)
+    return absolute(into)
+
+
+@contextmanager
+def collecting(into: Path) -> Iterator[Path]:
+    """Within, a folder to collect into, which then becomes `into`; nothing is left of it after an error.
+
+    Raises UserError when `into` exists, SiteError for an OSError.
+    """
+    into = absolute(into)
+    if os.path.lexists(into):
+        raise UserError(f"{into} exists already; name a new folder")
+    try:
+        into.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".torusrun-", dir=into.parent))
+        try:
+            yield partial
+            _give_name(partial, into)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
+
+
+def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> None:
+    """Copy the complete checkpoints of a run, the newest first and, unless `every` is meant, alone."""
+    if not os.path.lexists(run.checkpoints):
+        return
+    try:
+        named = [] if run.checkpoints.is_symlink() else candidates(run.checkpoints)
+    except OSError:
+        named = []
+    if not named and not run.checkpoints.is_dir():
+        say(f"{run.checkpoints}: left out: this is no folder")
+    elif not named and not run.checkpoints.is_symlink():
+        _copy_foreign(run, partial / "checkpoints", every, say)
+    for checkpoint in named:
+        kept = partial / "checkpoints"
+        kept.mkdir(mode=0o700, exist_ok=True)
+        kept.chmod(folder_mode(run.checkpoints.stat()))
+        if _copied(checkpoint, kept / checkpoint.name, say) and not every:
+            return
+
+
+def _copy_foreign(run: RunFolder, target: Path, every: bool, say: Say) -> None:
+    """Copy what a command left there, the newest alone unless `every` is meant. Nobody can verify it."""
+    found = finished(run.checkpoints)
+    left = () if every else tuple(path.name for path in found[1:])
+    if found:
+        target.mkdir(mode=0o700, exist_ok=True)
+        copy_folder(run.checkpoints, target, left, say)
+
+
+def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
+    """Whether a checkpoint is complete; if so it has been copied, and the copy been verified."""
+    try:
+        if checkpoint.is_symlink():
+            raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
+        verify(checkpoint)
+        target.mkdir(mode=0o700)
+        copy_folder(checkpoint, target, (), say)
+        verify(target)
+    except IncompleteCheckpoint as error:
+        say(f"{error}: the checkpoint is left out")
+        shutil.rmtree(target, ignore_errors=True)
+        return False
+    return True
+
+
+def _give_name(partial: Path, into: Path) -> None:
+    """Rename a folder, never over anything: an empty folder made under the new name holds it until the rename."""
+    into.mkdir(mode=0o700)
+    try:
+        partial.rename(into)
+    except OSError:
+        into.rmdir()
+        raise

@@ -1,0 +1,39 @@
+"""The runs that an attempt waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.base.states import State
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.run_folder import RunFolder
+
+
+def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
+    """(a run that the attempt was to wait for and that did not complete, its state), None where there is none.
+
+    The state is None where the run is not known to have ended.
+    """
+    submitting = last(events, Submitting, attempt)
+    for folder in submitting.after if submitting else ():
+        ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if isinstance(event, Ended)]
+        state = ends[-1].state if ends else None
+        if state is not State.COMPLETED:
+            return Path(folder).name, state
+    return None
+
+
+def ended_before_it_began(events: list[Event], attempt: int) -> str | None:
+    """A run that the attempt waits for and whose job ended before it began; None where there is none."""
+    submitting = last(events, Submitting, attempt)
+    if submitting is None:
+        return None
+    for folder in (*submitting.after, *submitting.after_any):
+        theirs = ledger.events(RunFolder(Path(folder)).ledger)
+        # Later attempts of that run are nothing to a job that was submitted before them.
+        jobs = [e.attempt for e in theirs if isinstance(e, Submitted) and e.time_s <= submitting.time_s]
+        if jobs and last(theirs, Ended, max(jobs)) and not last(theirs, Started, max(jobs)):
+            return Path(folder).name
+    return None

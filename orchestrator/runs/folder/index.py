@@ -1,0 +1,213 @@
+"""Which runs this user has: one symbolic link per run, made before the run's folder is. Safe to delete.
+
+A client that is killed while it makes a run leaves a link to nothing, and at most the unfinished folder beside the
+place of the run. `runs` removes both. A lock tells it whether a client is at work: the kernel drops it with the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.strangers import objection
+from orchestrator.runs.folder import settled
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.paths import expanded, state_folder
+from training.recipe.near import did_you_mean
+
+LOCK_S = 10.0  # who removes runs holds the lock for moments, unless it was stopped
+MOST_NAMED = 8  # runs in an error
+ANYBODY = -1  # no user has this number
+PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
+
+
+def place() -> Path:
+    """The folder of links. Raises UserError where there is no home."""
+    return state_folder() / "runs"
+
+
+@contextmanager
+def announced(run: RunFolder) -> Iterator[None]:
+    """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
+    private.make(place())
+    with _locked(fcntl.LOCK_SH, LOCK_S):
+        try:
+            (place() / run.run_id).symlink_to(run.folder)
+        except OSError as error:
+            raise SiteError(f"{place()}: the run cannot be written into this list: {error.strerror}") from None
+        yield
+
+
+def forget(run: RunFolder) -> None:
+    """Remove a run that was not submitted: first its name, so that a part of it is never taken for a run."""
+    with contextlib.suppress(OSError):
+        run.folder.rename(run.unfinished)
+    shutil.rmtree(run.unfinished, ignore_errors=True)
+    if not run.unfinished.exists():
+        (place() / run.run_id).unlink(missing_ok=True)
+
+
+def runs() -> list[RunFolder]:
+    """This user's runs, oldest first; one whose folder is gone is forgotten. Damaged ones are among them.
+
+    Of those that are known to be over (settled.py), nobody looks whether they are still there.
+    """
+    known = settled.runs()
+    found: list[tuple[int, RunFolder]] = []
+    gone: list[RunFolder] = []
+    for link in _links():
+        if row := known.get(link.name):
+            found.append((int(row.made_ns), RunFolder(Path(row.folder))))
+            continue
+        run = RunFolder(Path(os.readlink(link)))
+        if is_gone(run):
+            gone.append(run)
+        else:
+            found.append((link.stat(follow_symlinks=False).st_mtime_ns, run))
+    _clean(gone)
+    return [run for _, run in sorted(found, key=lambda made: made[0])]
+
+
+def made_ns(run: RunFolder) -> int | None:
+    """When a run was made, None for a folder that is not the one in the index."""
+    try:
+        link = place() / run.run_id
+        return link.lstat().st_mtime_ns if os.readlink(link) == str(run.folder) else None
+    except (OSError, UserError):  # without a home there is no index
+        return None
+
+
+def _links() -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place()) as entries:
+            return [entry for entry in entries if entry.is_symlink()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SiteError(f"{place()}: the list of your runs cannot be read: {error.strerror}") from None
+
+
+def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
+    """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
+
+    A word without a slash never names a folder: anybody could have put one of that name where the user stands.
+    Raises UserError for none or many.
+    """
+    if "/" in word:
+        return _folder(word)
+    known = runs() if known is None else known
+    named = known if word == "last" else [run for run in known if run.run_id.startswith(word)]
+    exact = [run for run in named if run.run_id == word]
+    matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        more = "..., " if len(matching) > MOST_NAMED else ""
+        some = ", ".join(run.run_id for run in matching[-MOST_NAMED:])
+        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
+    hint = did_you_mean(word, [run.run_id for run in known])
+    raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
+
+
+def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
+    """The newest of these runs, by default all, without those that are known to be over and were removed since."""
+    known = settled.runs()
+    found: list[RunFolder] = []
+    gone: list[str] = []
+    for run in reversed(named):
+        if len(found) == most:
+            break
+        if run.run_id in known and is_gone(run):
+            gone.append(run.run_id)
+        else:
+            found.append(run)
+    settled.forget(gone)
+    return found[::-1]
+
+
+def own(run: RunFolder) -> None:
+    """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
+    try:
+        found, others = run.folder.stat().st_uid, _replaceable(run)
+    except OSError as error:
+        raise SiteError(f"{run.folder}: cannot be read: {error.strerror}") from None
+    if found != os.geteuid():
+        raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
+    if others:
+        raise UserError(f"{others}; you can only look at the run there")
+
+
+def owner(run: RunFolder) -> int | None:
+    """The user whose folder it is, ANYBODY for one of ours that others can replace; None where there is none."""
+    try:
+        found = run.folder.stat().st_uid
+        return ANYBODY if found == os.geteuid() and _replaceable(run) else found
+    except OSError:
+        return None
+
+
+def _replaceable(run: RunFolder) -> str:
+    """How a stranger could put another folder into the place of the run, '' if nobody can. Raises OSError.
+
+    Its owner alone says nothing: the stranger could show a run of ours first, and then one that is not.
+    """
+    return "" if made_ns(run) is not None else objection(str(run.folder))  # what the index has was checked when made
+
+
+def _folder(word: str) -> RunFolder:
+    try:
+        folder = expanded(word).resolve()
+        if any(os.path.lexists(folder / part) for part in PARTS):
+            return RunFolder(folder)
+        os.scandir(folder).close()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{word}: this run folder cannot be read: {reason}") from None
+    raise UserError(f"{word}: this is not a run folder (it has none of {', '.join(PARTS)})")
+
+
+def is_gone(run: RunFolder) -> bool:
+    """Whether there is no folder, and that is certain: the file system it was on is there."""
+    try:
+        run.folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _clean(gone: list[RunFolder]) -> None:
+    """Remove what killed clients left of runs, unless a client is making one just now."""
+    there = [run for run in gone if run.folder.parent.is_dir()]
+    if not there:
+        return
+    with contextlib.suppress(SiteError), _locked(fcntl.LOCK_EX, 0.0):
+        for run in filter(is_gone, there):
+            if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
+                forget(run)
+
+
+@contextmanager
+def _locked(how: int, wait_s: float) -> Iterator[None]:
+    """Hold the lock of the index, `how` as for flock. Raises SiteError where it cannot be had alone.
+
+    Whoever makes a run goes on without: on a file system without locks nothing is cleaned.
+    """
+    try:
+        descriptor = private.open_regular(place().with_name("lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise SiteError(f"{place().with_name('lock')}: cannot be opened: {error.strerror}") from None
+    try:
+        if not private.lock(descriptor, how, wait_s) and how == fcntl.LOCK_EX:
+            raise SiteError(f"{place()}: another process works on this list, or its file system has no locks")
+        yield
+    finally:
+        os.close(descriptor)

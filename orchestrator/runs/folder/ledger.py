@@ -1,0 +1,111 @@
+"""The ledger: what happened to a run, one JSON line per event (events.py), only ever appended to.
+
+The login node and the job both write; each line is one locked, synchronized append, so that neither loses the other's
+on a shared file system that honours locks. A line that is not whole, or says what no event can say, is left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import parsed
+from orchestrator.base.lock import TAKEN
+from orchestrator.base.private import READABLE, open_regular
+from orchestrator.base.whole_lines import last_lines
+from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
+
+LARGEST_BYTES = 4 * 1024 * 1024
+LOCK_S = 10.0  # a write takes milliseconds
+POLL_S = 0.02
+MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
+E = TypeVar("E", bound=Event)
+
+
+def append(ledger: Path, event: Event) -> None:
+    """Add an event. Raises SiteError when the disk does not take it."""
+    line = json.dumps(as_json(event)) + "\n"
+    try:
+        descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
+        try:
+            _lock(descriptor)
+            text = _after_torn(descriptor) + line.encode()
+            if os.write(descriptor, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise SiteError(f"{ledger}: cannot be written: {error.strerror}") from None
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for other writers, but not for ever: whoever may read the ledger can hold a lock on it, too.
+
+    A file system without locks, or a lock that nobody gives back: an append is still one write.
+    """
+    until_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in TAKEN or time.monotonic() > until_s:
+                return
+        time.sleep(POLL_S)
+
+
+def _after_torn(descriptor: int) -> bytes:
+    """A line break where a full disk cut the last line short."""
+    size = os.fstat(descriptor).st_size
+    return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
+
+
+def events(ledger: Path) -> list[Event]:
+    """All events in order, as far as they can be read."""
+    return read(ledger)[0]
+
+
+def read(ledger: Path) -> tuple[list[Event], str]:
+    """All events in order, and what is damaged in words, '' when nothing is. Of a huge ledger the end is read."""
+    try:
+        lines, rest = last_lines(ledger, LARGEST_BYTES)
+    except FileNotFoundError:
+        return [], "it is missing"
+    except OSError as error:
+        return [], f"it cannot be read: {error.strerror}"
+    read = [_event(line) for line in (*lines, rest) if line.strip()]
+    found = [event for event in read if event]
+    bad = len(read) - len(found)
+    if not read:
+        return [], "it is empty"
+    return found, f"{bad} of {len(read)} lines cannot be read" if bad else ""
+
+
+def _event(line: bytes) -> Event | None:
+    """The event in a line, None where it is not whole."""
+    try:
+        return from_json(dict(parsed(line)))
+    except (ValueError, TypeError):
+        return None
+
+
+def last(found: Sequence[Event], kind: type[E], attempt: int) -> E | None:
+    """The newest event of a kind in an attempt."""
+    return next((e for e in reversed(found) if isinstance(e, kind) and e.attempt == attempt), None)
+
+
+def standing(found: Sequence[Event]) -> dict[int, bool]:
+    """Every attempt that was made, and whether it stands: it does unless the last that was said of it is Refused."""
+    attempts = {event.attempt: True for event in found if isinstance(event, Ended)}
+    attempts.update(
+        (event.attempt, not isinstance(event, Refused)) for event in found if isinstance(event, MAKE_AN_ATTEMPT)
+    )
+    return attempts

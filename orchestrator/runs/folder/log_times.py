@@ -1,0 +1,125 @@
+"""When a log had grown how far: an index beside it, for logs stay as the program wrote them.
+
+A line of the index is 'TIME BYTES': at TIME, in seconds of time.time() on the host of the rank, the log had this many
+bytes. Whoever starts the program looks at the size of its log a few times a second. So a line was written at most that
+much earlier than the first time at which the log was longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+
+from orchestrator.base.private import READABLE, open_regular
+
+WRITE_S = 1.0  # what was seen is written that often: a run of many ranks must not load a shared file system
+BLOCK_BYTES = 65_536
+LONGEST_BYTES = 100  # of a line that is one
+
+
+def index_of(log: Path) -> Path:
+    """Where the times of a log are."""
+    return log.with_name(f"{log.name}.times")
+
+
+class Recorder:
+    """Records when the log behind an open descriptor grows. One that is no regular file is left alone."""
+
+    def __init__(self, descriptor: int, index: Path) -> None:
+        self._descriptor, self._index = descriptor, index
+        self._bytes = -1
+        self._seen: list[str] = []
+        self._anew = False  # whether the index begins again, as its log did
+        self._due_s = 0.0
+        self.look()
+
+    def look(self, *, last: bool = False) -> None:
+        """Take note of the size, and write what was noted if it is time, or if this look is the `last`."""
+        with contextlib.suppress(OSError):  # a full disk costs times, and nothing else
+            self._note(os.fstat(self._descriptor))
+            if self._seen and (last or time.monotonic() >= self._due_s):
+                self._due_s = time.monotonic() + WRITE_S
+                self._write()
+
+    def _note(self, found: os.stat_result) -> None:
+        if found.st_size == self._bytes or not stat.S_ISREG(found.st_mode):
+            return
+        if found.st_size == 0 or found.st_size < self._bytes:
+            self._anew = True
+            self._seen.clear()
+        self._bytes = found.st_size
+        self._seen.append(f"{time.time():.3f} {found.st_size}\n")
+
+    def _write(self) -> None:
+        lines = "".join(self._seen).encode()
+        self._seen.clear()
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if self._anew else os.O_APPEND)
+        descriptor = open_regular(self._index, flags, READABLE)
+        try:
+            os.write(descriptor, lines)
+            self._anew = False
+        finally:
+            os.close(descriptor)
+
+
+class LogTimes:
+    """The times of one log, read as its lines are. Sizes and times that go back are passed over."""
+
+    def __init__(self, log: Path) -> None:
+        self._index = index_of(log)
+        self._read_bytes = 0
+        self._left = b""
+        self._records: list[tuple[float, int]] = []  # those that were read and not used yet, the next one last
+        self._newest: tuple[float, int] | None = None  # the newest that was used
+
+    def when(self, end: int, written_s: float) -> tuple[float | None, int]:
+        """(by when the log had `end` bytes, how many it had by then); ask for ever larger ends.
+
+        What the index does not cover was there when the log was last written, at `written_s`. The time is None where
+        there is no index.
+        """
+        while self._newest is None or self._newest[1] < end:
+            while not self._records and self._read():
+                pass
+            if not self._records:
+                break
+            time_s, size = self._records.pop()
+            before_s, before = self._newest or (time_s, -1)
+            if size > before:
+                self._newest = max(time_s, before_s), size
+        if self._newest is None:
+            return None, sys.maxsize
+        if self._newest[1] >= end:
+            return self._newest
+        return max(self._newest[0], written_s), sys.maxsize
+
+    def _read(self) -> bool:
+        """Read on in the index; whether there was more."""
+        try:
+            descriptor = open_regular(self._index)
+        except OSError:
+            return False
+        try:
+            block = os.pread(descriptor, BLOCK_BYTES, self._read_bytes)
+        finally:
+            os.close(descriptor)
+        self._read_bytes += len(block)
+        lines = (self._left + block).split(b"\n")
+        self._left = lines.pop()[:LONGEST_BYTES]
+        self._records = [record for line in reversed(lines) if (record := _record(line))]
+        return bool(block)
+
+
+def _record(line: bytes) -> tuple[float, int] | None:
+    """A line of the index as (time_s, bytes), None where it is torn or none."""
+    time_s, _, size = line[:LONGEST_BYTES].partition(b" ")
+    try:
+        found = float(time_s), int(size)
+    except ValueError:
+        return None
+    return found if math.isfinite(found[0]) and found[1] >= 0 else None

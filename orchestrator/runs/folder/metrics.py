@@ -1,0 +1,65 @@
+"""What rank 0 measured, read back: attempts that repeated a step after a resume replace what it said before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import parsed
+from orchestrator.base.whole_lines import last_lines
+
+LARGEST_BYTES = 64 * 1024 * 1024
+LARGEST = 1e15
+WHOLE = ("step", "total_steps", "samples", "total_samples", "attempt")
+NUMBERS = (
+    "t", "loss", "lr", "epoch", "images_per_s", "accuracy", "top5", "test_loss", "ensemble", "best_member", "time_s",
+    "batch", "bytes", "ranks",
+)  # fmt: skip
+LISTS = ("members",)
+
+
+def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
+    """All metrics in order, or those in the last `tail_bytes`; a missing file is empty.
+
+    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError where nothing can be read.
+    """
+    return checked(path, tail_bytes)[0]
+
+
+def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str, Any]], int]:
+    """As `read`, and how many lines are left out. What follows the last line break is still being written."""
+    try:
+        lines, rest = last_lines(path, tail_bytes)
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+    rows = [row_of(line) for line in lines if line.strip()]
+    found = [row for row in (*rows, row_of(rest)) if row]
+    return found, rows.count(None)
+
+
+def row_of(line: bytes) -> dict[str, Any] | None:
+    """The row in a line, None where it is not whole or its numbers are none."""
+    try:
+        row = parsed(line)
+    except ValueError:
+        return None
+    if type(row) is not dict or type(row.get("event")) is not str:
+        return None
+    if row["event"] == "step" and "attempt" not in row:
+        return None
+    whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in WHOLE if key in row)
+    lists = all(type(row[key]) is list and all(map(_is_number, row[key])) for key in LISTS if key in row)
+    return row if whole and lists and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite number, or null as training writes what is no number."""
+    return value is None or (type(value) in (int, float) and -LARGEST < value < LARGEST)  # type: ignore[operator]
+
+
+def newest(rows: list[dict[str, Any]], *kinds: str) -> dict[str, Any] | None:
+    """The last row written of any of these events."""
+    return next((row for row in reversed(rows) if row.get("event") in kinds), None)

@@ -1,0 +1,126 @@
+"""What state an attempt is in, from everything that was said about it. Nothing here asks anybody."""
+
+from __future__ import annotations
+
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.records import End
+
+# What a scheduler knows better than a job that only felt a signal.
+SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}
+
+# A scheduler may take this long to show a job that it has accepted.
+SHOWN_AFTER_S = 30.0
+
+DONE = "the training recorded that it is done"
+LOGS = "`torusrun logs` shows what it wrote"
+RESUME = "`torusrun resume` continues from the newest checkpoint"
+FORCE = "--force, if you know that its job is gone"
+# What to do about an end that nobody but the scheduler knew.
+TO_DO = {
+    State.FAILED: LOGS,
+    State.TIMEOUT: f"{RESUME}, and --time gives it longer",
+    State.PREEMPTED: RESUME,
+    State.NODE_FAIL: RESUME,
+    State.OOM: f"ask for more (`memory` of the site's node); {RESUME}",
+}
+
+
+def resolve(
+    events: list[Event], attempt: int, end: End | None, job: Status | None, now_s: float, *, done: bool = False
+) -> Status:
+    """The state of an attempt: the job's own end record first, what was seen before second, the scheduler third.
+
+    `job` is what the scheduler says now, None if it was not asked. `done` says that the training recorded that it is
+    done: such an attempt is COMPLETED once it is over, however its job ended. Absence from the queue is never success,
+    and of a job submitted just before `now_s` (as of time.time()) it says nothing at all.
+    """
+    if recorded := _recorded(events, attempt, end):
+        return _completed(recorded) if done else recorded
+    if job and job.state.over:
+        status = _over(events, attempt, end, job, now_s)
+        return _completed(status) if done else status
+    if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
+        status = _as_asked(events, attempt, _status(end))
+        return _completed(status) if done else status
+    if job is None:
+        return Status(State.UNKNOWN, _unsubmitted(events, attempt))
+    if job.state is State.PENDING:  # its scheduler has put it back into the queue
+        return Status(job.state, _joined(job.reason, f"before: {end.reason}" if end else ""), job.hosts)
+    ending = end.reason if end else DONE if done else ""
+    return Status(job.state, _joined(ending and f"ending: {ending}", job.reason), job.hosts)
+
+
+def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | None:
+    """The end that the job itself recorded, or that somebody saw before."""
+    if end and end.certain:
+        return _status(end)
+    seen = last(events, Ended, attempt)
+    return Status(seen.state, seen.reason) if seen else None
+
+
+def _completed(status: Status) -> Status:
+    """What becomes of an end when the training was done before it."""
+    if status.state is State.COMPLETED or not status.state.over:
+        return status
+    return Status(State.COMPLETED, f"{DONE}; its job then ended with: {status.state.value}, {status.reason}")
+
+
+def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
+    """The end of an attempt whose job is over, as the scheduler says."""
+    if end and job.state not in SCHEDULER_KNOWS:
+        return _as_asked(events, attempt, _status(end))
+    if end:
+        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
+    if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
+        return Status(State.CANCELLED, _joined("cancelled by its user", job.reason))
+    if job.state is State.LOST:
+        return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
+    reason = job.reason or f"the scheduler says {job.state.value}"
+    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts)
+
+
+def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
+    """What becomes of a failure that a signal from outside caused, where its user had asked for the end.
+
+    A scheduler that ends a job before its supervisor answers signals leaves no better record than that.
+    """
+    if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
+        return status
+    return Status(State.CANCELLED, _joined("cancelled by its user", status.reason))
+
+
+def _lost(events: list[Event], attempt: int, reason: str) -> str:
+    """What LOST means for an attempt, and what to do."""
+    if not (last(events, Submitted, attempt) or last(events, Started, attempt)):
+        return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
+    known = f"{reason}, and the job left no record of its end"
+    return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
+
+
+def _status(end: End) -> Status:
+    return Status(end.state, end.reason)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def _not_shown_yet(events: list[Event], attempt: int, now_s: float) -> Status | None:
+    """The state of an attempt that was submitted a moment ago and has not begun; None for any other."""
+    submissions = [e for e in events if e.attempt == attempt and isinstance(e, (Submitting, Submitted))]
+    if not submissions or last(events, Started, attempt):
+        return None
+    # Clocks of login nodes differ, so the submission may seem to lie ahead.
+    age_s = now_s - max(event.time_s for event in submissions)
+    if abs(age_s) >= SHOWN_AFTER_S:
+        return None
+    scheduler = getattr(submissions[-1], "scheduler", "") or "its scheduler"
+    return Status(State.UNKNOWN, f"submitted {max(age_s, 0):.0f} s ago; {scheduler} does not show it yet")
+
+
+def _unsubmitted(events: list[Event], attempt: int) -> str:
+    event = last(events, Submitting, attempt)
+    name = event.name if event else "?"
+    return f"the submission of attempt {attempt} was cut off; look for a job named {name!r} in the queue"

@@ -1,0 +1,49 @@
+"""Where a run's code came from and what it ran on, kept beside it. No environment variables: they hold secrets."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import socket
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.version import __version__
+from orchestrator.runs.folder import checkout
+from orchestrator.runs.folder.checkout import Checkout
+
+PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
+
+
+def gather(
+    source: Path, found: Checkout | None = None, recipe: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
+    """The provenance of a run whose spec lies in the folder `source`, and git's diff of it against its commit.
+
+    `found` is the checkout where it is known already: git is not asked again. `recipe` is the published recipe that the
+    run names, with what the run changes of it.
+    """
+    found = found or checkout.describe(source)
+    return {
+        "schema": 1,
+        "torusrun": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "host": socket.gethostname(),
+        "user": getpass.getuser(),
+        "system": platform.platform(),
+        "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "git": found.record() if found else None,
+        **({"recipe": recipe} if recipe else {}),
+    }, found.diff if found else ""
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,220 @@
+"""How ranks and attempts ended, as they themselves wrote it down."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import signal as signals
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
+from orchestrator.base.private import READABLE, open_regular, write_bytes
+from orchestrator.base.states import State
+from orchestrator.runs.folder.run_folder import Attempt
+
+LARGEST_BYTES = 1024 * 1024
+LARGEST_DONE_BYTES = 4096
+LARGEST_RANK = 10_000_000
+SMALLEST_FREE_BYTES = 65_536
+RESERVED_BYTES = 16_384
+LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = "the disk that holds the run is full: free space and resume"
+
+
+class Meaning(str, Enum):
+    """What the end of a rank's program means; the program says which exit code means what (programs/program.py)."""
+
+    DONE = "done"
+    LATER = "later"  # it stopped after a checkpoint, to go on in another attempt
+    OTHER_NODES = "other nodes"  # the same, for the next attempt is to have another number of nodes
+    NEVER = "never"  # it failed, and would fail in every other attempt
+    CUT_OFF = "cut off"  # another rank was gone
+    UNSAVED = "unsaved"  # its last files could not be written
+    FAILED = "failed"
+
+
+ASKS = {
+    Meaning.LATER: "to continue later",
+    Meaning.OTHER_NODES: "for another number of nodes",
+    Meaning.NEVER: "not to be started again",
+}
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How one rank's process ended: an exit code, or a signal, or an `error` before it could start.
+
+    `told` says that it was asked to end before it did: then it followed others, and is not the cause.
+    """
+
+    rank: int
+    host: str
+    local_rank: int
+    ended_s: float
+    exit_code: int | None = None
+    signal: int | None = None
+    error: str = ""
+    told: bool = False
+    meaning: Meaning = Meaning.FAILED
+
+    @property
+    def good(self) -> bool:
+        return self.meaning is Meaning.DONE and not self.error
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it ended because another rank was gone: then it is a witness, and not the cause."""
+        return self.meaning is Meaning.CUT_OFF
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended by itself after a checkpoint, for another attempt to go on."""
+        return self.meaning in (Meaning.LATER, Meaning.OTHER_NODES)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly and was not asked to end."""
+        return not self.good and not self.told and not self.stopped
+
+    @property
+    def words(self) -> str:
+        """'rank 3 (node2, local rank 1) was killed by SIGKILL', or the like."""
+        who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
+        if self.error:
+            return f"{who} did not start: {self.error}"
+        if self.signal is not None:
+            return f"{who} was killed by {signal_name(self.signal)}"
+        if self.cut_off:
+            return f"{who} lost its connection to another rank"
+        if asks := ASKS.get(self.meaning):
+            return f"{who} ended with exit code {self.exit_code}, by which it asks {asks}"
+        return f"{who} ended with exit code {self.exit_code}"
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> RankEnd:
+        """Raises SiteError where the record is missing or damaged."""
+        kept = read_object(path, LARGEST_BYTES)
+        if kept is None:
+            raise SiteError(f"{path}: it is missing; the rank left no record of its end")
+        end = cls(
+            required(path, kept, "rank", int),
+            required(path, kept, "host", str),
+            required(path, kept, "local_rank", int),
+            float(required(path, kept, "ended_s", float)),
+            required(path, kept, "exit_code", int, type(None)),
+            required(path, kept, "signal", int, type(None)),
+            required(path, kept, "error", str),
+            required(path, kept, "told", bool),
+            _meaning(path, required(path, kept, "meaning", str)),
+        )
+        if not (0 <= end.rank < LARGEST_RANK and abs(end.exit_code or 0) < 256 and abs(end.signal or 0) < 256):
+            raise damaged(path, "its rank, exit code or signal is out of range")
+        return end
+
+
+def _meaning(path: Path, text: str) -> Meaning:
+    try:
+        return Meaning(text)
+    except ValueError:
+        raise damaged(path, f"{text[:40]!r} is no meaning of an end") from None
+
+
+def signal_name(number: int) -> str:
+    """'SIGKILL' for 9; real-time and unknown signals by number."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why.
+
+    `again` is False when the program said that every other attempt would fail in the same way. `followed_by` is the
+    attempt that this one submitted before it ended.
+    """
+
+    state: State
+    reason: str
+    certain: bool = True
+    again: bool = True
+    followed_by: int | None = None
+
+    def write(self, path: Path) -> None:
+        """Write it, on a full disk in place of what `reserve` wrote. Raises SiteError if that is not there either."""
+        try:
+            write_bytes(path, self._content(), READABLE)
+        except OSError as error:
+            self._write_reserved(path, error)
+        with contextlib.suppress(OSError):
+            reserve_of(path).unlink(missing_ok=True)
+
+    def _write_reserved(self, path: Path, why: OSError) -> None:
+        reserved, short = reserve_of(path), replace(self, reason=self.reason[:LARGEST_RESERVED])
+        end = replace(short, reason=for_want_of_room(short.reason)) if why.errno in NO_ROOM else short
+        try:
+            with open(open_regular(reserved, os.O_RDWR), "r+b") as file:
+                file.write(end._content())
+                file.truncate()
+            reserved.replace(path)
+        except OSError:
+            raise SiteError(f"{path}: cannot be written: {why.strerror}") from None
+
+    def _content(self) -> bytes:
+        return json.dumps({"schema": 1, **asdict(self), "state": self.state.value}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def read(cls, path: Path) -> End | None:
+        """The end in `path`, None where there is none yet. Raises SiteError unless it is whole and a known end."""
+        kept = read_object(path, LARGEST_BYTES)
+        if kept is None:
+            return None
+        state = required(path, kept, "state", str)
+        if state not in {known.value for known in State if known.over}:
+            raise damaged(path, f"{state[:40]!r} is no end of an attempt")
+        words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
+        follower = kept.get("followed_by")
+        follower = follower if type(follower) is int and follower > 0 else None
+        return cls(State(state), *words, kept.get("again") is not False, follower)  # the job's script does not say
+
+
+def no_room(folder: Path) -> bool:
+    """Whether the disk of a folder is as good as full."""
+    try:
+        return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
+    except OSError:
+        return False
+
+
+def for_want_of_room(reason: str) -> str:
+    """The reason of an end on a full disk, which has no record of most events."""
+    return reason if DISK_FULL in reason else f"{DISK_FULL}; {reason}"
+
+
+def reserve(end: Path) -> None:
+    """Reserve room on the disk for an end. Raises SiteError if there is none."""
+    write_text(reserve_of(end), " " * RESERVED_BYTES)
+
+
+def reserve_of(end: Path) -> Path:
+    return end.with_name(f".{end.name}.reserve")
+
+
+def is_done(attempt: Attempt) -> bool:
+    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    try:
+        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
+    except SiteError:
+        return False
+    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number

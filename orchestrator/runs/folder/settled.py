@@ -1,0 +1,157 @@
+"""Runs that are over, as they were last seen: 10,000 of them are listed without a look into their folders.
+
+One line per run, newest last, after its checksum; the last field is for showing a run, those before it for choosing
+runs. `attempts` forgets a run before it resumes it. The file is safe to delete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.base import private
+from orchestrator.base.errors import TorusrunError
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.paths import state_folder
+
+SCHEMA = b"torusrun's settled runs, schema 1"
+LARGEST_BYTES = 512_000_000
+MOST_UNUSED = 2.0  # lines per line that counts, beyond which the file is written anew
+FEW = 1000
+LOCK_S = 2.0  # a process that was stopped may hold the lock: lines are then added without it
+
+
+class Settled(NamedTuple):
+    """A run that is over.
+
+    `made_ns` is when its link in the index was made, `submitted` when its newest attempt was (of time.time(); '' where
+    nobody knows), `seen` what its ledger was like then, and `text` what is shown of it, as JSON; '' where nobody has
+    read that yet: then the state, the site and the time do not count either.
+    """
+
+    run_id: str
+    made_ns: str
+    folder: str
+    state: str
+    site: str
+    submitted: str
+    seen: str
+    text: str
+
+    @property
+    def submitted_s(self) -> float | None:
+        return float(self.submitted) if self.submitted else None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run is there, and nothing has happened to it since."""
+        return self.seen != "" and self.seen == now(RunFolder(Path(self.folder)))
+
+
+def now(run: RunFolder) -> str:
+    """What a run's ledger is like now; '' where there is none."""
+    try:
+        found = run.ledger.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_size}.{found.st_mtime_ns}"
+
+
+def runs() -> Mapping[str, Settled]:
+    """By id, all that is kept. What cannot be read is not kept."""
+    try:
+        path = _path()
+        found = path.lstat()
+    except (OSError, TorusrunError):
+        return {}
+    return _read(path, found.st_size, found.st_mtime_ns)
+
+
+def keep(rows: Iterable[Settled]) -> None:
+    """Add runs that are over, or say it anew. Where that cannot be written, they are looked at again next time."""
+    _append([_line(row) for row in rows if not any(char in field for field in row for char in "\t\n")])
+
+
+def forget(run_ids: Collection[str]) -> None:
+    """Take runs for ones that may go on. Raises nothing: their ledgers say so too, to whoever shows them."""
+    known = runs()
+    _append([_line([run_id]) for run_id in run_ids if run_id in known])
+
+
+def _path() -> Path:
+    return state_folder() / "settled.tsv"
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: Path, _size: int, _changed_ns: int) -> dict[str, Settled]:
+    return _latest(_lines(path) or [])
+
+
+def _lines(path: Path) -> list[str] | None:
+    """The lines below the first; None where they are of another version or cannot be read."""
+    try:
+        content = private.read_bytes(path, LARGEST_BYTES)
+    except OSError:
+        return None
+    head, _, lines = content.partition(b"\n")
+    return lines.decode(errors="replace").split("\n")[:-1] if head == SCHEMA else None
+
+
+def _latest(lines: Iterable[str]) -> dict[str, Settled]:
+    found: dict[str, Settled] = {}
+    fields = len(Settled._fields)
+    for line in lines:
+        checksum, _, rest = line.partition("\t")
+        if checksum != _checksum(rest):
+            continue
+        row = rest.split("\t", fields - 1)
+        if len(row) == fields:
+            found[row[0]] = Settled._make(row)
+        else:
+            found.pop(row[0], None)
+    return found
+
+
+def _line(fields: Sequence[str]) -> str:
+    text = "\t".join(fields)
+    return f"{_checksum(text)}\t{text}"
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode(errors='replace')):08x}"
+
+
+def _append(lines: list[str]) -> None:
+    """Add lines, or write the file anew where it is of another version or most of it counts no longer."""
+    if not lines:
+        return
+    with contextlib.suppress(OSError, TorusrunError):
+        path = _path()
+        private.make(path.parent)
+        lock = private.open_regular(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        try:
+            alone = private.lock(lock, fcntl.LOCK_EX, LOCK_S) is not False
+            before = _lines(path)
+            every = [*(before or []), *lines]
+            latest = _latest(every)
+            if before is not None and (len(every) < FEW + MOST_UNUSED * len(latest) or not alone):
+                _add(path, lines)
+            else:
+                text = "".join(f"{_line(row)}\n" for row in latest.values())
+                private.write_bytes(path, SCHEMA + b"\n" + text.encode())
+        finally:
+            os.close(lock)
+
+
+def _add(path: Path, lines: list[str]) -> None:
+    descriptor = private.open_regular(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""The part of a kept plan that is shown of a run, read from the run folder or from its newest attempt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import damaged, read_object, required
+from orchestrator.network.placement.grid import MOST_LEVELS
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.kinds import seconds
+
+SCHEMA = 1
+LARGEST_RANKS = 10_000_000
+LONGEST_TIMEOUT_S = 3600.0
+POLL_INTERVAL_S = 10.0  # of a plan that an earlier version kept
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What watching a run needs to know of its plan; `grid` is None where the job chooses it."""
+
+    run: str
+    scheduler: str
+    grid: tuple[int, ...] | None
+    ranks: int
+    command_timeout_s: float
+    poll_interval_s: float
+    site: str = ""  # its name, or that of its file; '' where the plan does not say it
+    command: bool = False  # whether the run is a program of the user's, which need not tell of its steps
+
+
+def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
+    """The plan that holds for the newest of these attempts, or another that can be read; and what is damaged, in words.
+
+    The first attempt has the run's plan; a later one may have another grid.
+    """
+    newest, *earlier = [run.attempt(number).plan for number in reversed(attempts)] or [run.plan]
+    paths = (newest, run.plan, *earlier) if attempts and attempts[-1] > 1 else (run.plan, newest)
+    why = ""
+    for path in dict.fromkeys(paths):
+        try:
+            found = read(path)
+        except SiteError as error:
+            why = why or str(error)
+            continue
+        if found:
+            return found, f"{why}; {path} is read in its place" if why else ""
+        why = why or f"{path}: it is missing"
+    return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
+
+
+def read(path: Path) -> Planned | None:
+    """The plan in `path`, None where there is none. Raises SiteError when it is damaged or of another version."""
+    kept = read_object(path)
+    if kept is None:
+        return None
+    if kept.get("schema") != SCHEMA:
+        raise SiteError(f"{path}: this is schema {str(kept.get('schema'))[:20]}; this torusrun reads schema {SCHEMA}")
+    site: dict[str, Any] = required(path, kept, "site", dict)
+    grid: list[Any] | str = required(path, kept, "grid", list, str)
+    ranks: int = required(path, kept, "ranks", int)
+    size = as_grid(grid)
+    if grid != "auto" and (size is None or math.prod(size) != ranks):
+        raise damaged(path, "its grid and its number of ranks do not fit together")
+    timeout_s = _seconds(path, site, "command_timeout")
+    interval_s = _seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S
+    run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
+    spec = kept.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    return Planned(
+        run, scheduler, size, ranks, timeout_s, interval_s, site_name(spec.get("site")), bool(spec.get("command"))
+    )
+
+
+def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
+    try:
+        return min(seconds(required(path, site, key, str)), LONGEST_TIMEOUT_S)
+    except ValueError as error:
+        raise damaged(path, f"'{key}' {error}") from None
+
+
+def site_name(named: object) -> str:
+    """The site as the run names it; of a path, the name of the file without its suffix."""
+    return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
+
+
+def as_grid(value: object) -> tuple[int, ...] | None:
+    """A value as a grid of one to three levels, None where it is none."""
+    if type(value) is not list or not 1 <= len(value) <= MOST_LEVELS:
+        return None
+    if any(type(n) is not int or n < 1 for n in value) or math.prod(value) > LARGEST_RANKS:
+        return None
+    return tuple(value)

@@ -1,0 +1,100 @@
+"""A run as Python has it: its state, its metrics, and the verbs that act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from orchestrator.runs.attempts.cancel import cancel
+from orchestrator.runs.attempts.in_hold import find as find_held
+from orchestrator.runs.attempts.resume import resume
+from orchestrator.runs.attempts.shell import shell
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.attempt_plan import changes
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state.current import look, once_held
+from orchestrator.runs.state.follow import follow
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.view import View, read_record
+from training.checkpoint.manifest import Checkpoint, newest_complete
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was submitted: a handle on its folder, which is the truth about it."""
+
+    folder: RunFolder
+
+    @property
+    def id(self) -> str:
+        return self.folder.run_id
+
+    @property
+    def plan(self) -> Plan:
+        return read_plan(self.folder, read_record(self.folder).attempt)
+
+    def status(self) -> View:
+        """How the run stands now, the scheduler asked where need be."""
+        return views([self.folder])[0]
+
+    def wait(self, timeout_s: float | None = None) -> View:
+        """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        for view in follow(self.folder):
+            if not view.state.over and monotonic() > until_s:
+                raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
+        return view
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Everything rank 0 measured, in order, over all attempts."""
+        return metrics.read(self.folder.metrics)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest complete checkpoint of a training."""
+        return newest_complete(self.folder.checkpoints)
+
+    def cancel(self) -> None:
+        """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
+        cancel(self.folder, look)
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+        new_image: bool = False,
+        held: str = "",
+    ) -> Path | None:
+        """Submit the next attempt; the checkpoint from which it goes on, None for the beginning.
+
+        `time` ('2h'), `nodes` and `grid` ('4x2') hold for this attempt and those after it; these are not given the
+        hosts in `exclude` ('n3', 'n[3-5]'). It runs in the held allocation `held`, or in a job of its
+        own. Raises UserError as `attempts.resume.resume` does.
+        """
+        made = changes(time, nodes, grid, exclude)
+        into = find_held(held, look) if held else None
+        return resume(self.folder, look, made, force=force, new_image=new_image, into=into)
+
+    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+        """Run a command, or a shell, beside a rank at work, in its image; its exit code.
+
+        What it reads and writes is this process's own. Raises UserError when the run is not at work.
+        """
+        return shell(self.folder, rank, command, look, terminal=terminal)
+
+    def wait_until_held(self) -> View:
+        """Wait until a held allocation takes attempts, or is over; its last view."""
+        return once_held(self.folder)
+
+    def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
+        """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""
+        return collect(self.folder, Path(into), checkpoints)

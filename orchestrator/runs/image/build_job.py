@@ -1,0 +1,122 @@
+"""An image built in a job of the site's scheduler, for sites that forbid long work on the login node."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.image import building
+from orchestrator.runs.image.building import Prepared
+from orchestrator.runs.plan.job_request import in_its_words
+from orchestrator.schedulers import answers, client
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.script import job_script
+from orchestrator.spec.site import Site
+
+LOOK_S = 1.0
+POLL_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class BuildImage:
+    """The callable that is submitted: it builds one image and writes how that ended."""
+
+    prepared: Prepared
+    site: Site
+    folder: str
+
+    def __call__(self) -> None:
+        from orchestrator.base.errors import TorusrunError
+
+        try:
+            entry = building.build(self.prepared, self.site, lambda line: print(line, flush=True))
+            end = End(State.COMPLETED, str(entry.path))
+        except TorusrunError as error:
+            end = End(State.FAILED, str(error))
+        end.write(Path(self.folder) / "end.json")
+        if end.state is not State.COMPLETED:
+            raise SystemExit(f"torusrun: {end.reason}")
+
+
+def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
+    """Submit the build, pass on what it says, and wait for its end. Raises SiteError when it fails.
+
+    An interrupted wait leaves the job to finish: the next `build` finds the image, or waits for it.
+    """
+    from orchestrator.schedulers.for_submitit.executors import Executor
+
+    _check_secrets(prepared)
+    cache = building.cache(site)
+    cache.make()
+    folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
+    private.make(folder / "submitit")
+    request = _request(prepared, site, folder)
+    text = job_script(
+        client.of(site).scheduler, request, attempt=folder,
+        entry=process.module(python, "submitit.core._submit", folder / "submitit"),
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
+        environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
+    )  # fmt: skip
+    executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
+    callers = os.umask(private.UMASK)  # submitit writes its files with the umask that it finds
+    try:
+        job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+    finally:
+        os.umask(callers)
+    say(f"building in job {job}; its output is in {folder}")
+    _wait(folder, job, site, say)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_secrets(prepared: Prepared) -> None:
+    for name, place in prepared.options.secrets.items():
+        if place.startswith("env:"):
+            raise UserError(
+                f"{prepared.name}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
+                f"into a file for yourself alone (chmod 600) and name that: file:PATH"
+            )
+
+
+def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
+    node = site.node
+    return Request(
+        name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
+        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
+        queue=site.queue, stdout=folder / "job.out", stderr=folder / "job.err", extra=site.scheduler_args,
+        **in_its_words(site, 1, node.ranks, site.account),
+    )  # fmt: skip
+
+
+def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:
+    told, next_poll_s = 0, 0.0
+    while (end := End.read(folder / "end.json")) is None:
+        told = _pass_on(folder / "job.out", told, say)
+        if time.monotonic() >= next_poll_s:
+            status = answers.states(client.of(site), [job], site.poll_interval_s).jobs[job]
+            next_poll_s = time.monotonic() + POLL_EVERY_S
+            if status.never_starts:
+                client.of(site).cancel(job)
+                raise SiteError(f"the build's job {job} was taken back: {status.reason}")
+            if status.state.over and End.read(folder / "end.json") is None:
+                raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")
+        time.sleep(LOOK_S)
+    _pass_on(folder / "job.out", told, say)
+    if end.state is not State.COMPLETED:
+        raise SiteError(end.reason)
+
+
+def _pass_on(output: Path, told: int, say: Callable[[str], None]) -> int:
+    """Say the lines after the first `told`; how many there are now."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
+    for line in lines[told:]:
+        say(line)
+    return len(lines)

@@ -1,0 +1,126 @@
+"""From an image file to a built image in the site's cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache as cache_of_calls
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.images import runtime
+from orchestrator.images import source as sources
+from orchestrator.images.builds import build as builds
+from orchestrator.images.builds import contents, convert, registry
+from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.checks import facts
+from orchestrator.images.command import ContainerExec
+from orchestrator.images.definitions import image_file
+from orchestrator.images.definitions import prepare as preparing
+from orchestrator.images.definitions.definition import Variant
+from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.runs.image.login import login
+from orchestrator.spec.paths import absolute, expanded
+from orchestrator.spec.site import Site
+
+
+def cache(site: Site) -> Cache:
+    """The site's folder of built images."""
+    return Cache(expanded(site.container.cache))
+
+
+def prepare(
+    source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
+) -> Prepared:
+    """What a build of an image needs for a site: of an image file, or of an image that is no SIF.
+
+    Raises UserError where that cannot be done.
+    """
+    container = site.container
+    options = builds.Options(
+        mode=container.build,
+        compression=container.compression or "",
+        wheelhouse=wheelhouse,
+        temporary=Path(container.temporary) if container.temporary else None,
+    )
+    named = sources.parse(sources.beside(source, Path()))
+    if named.kind == "SIF":
+        raise UserError(f"{source}: this is a SIF, so there is nothing to build; a run names it as its 'image'")
+    if named.converted:
+        if lock is not None:
+            raise UserError(f"{source}: only an image file can be built from a lock")
+        if offline and named.kind == "registry":
+            raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+        converted, advice = _conversion(named, options.compression, cache(site))
+        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
+    path = image_file.find(source)
+    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
+    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock)
+    options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
+    return Prepared(found.image_file.name, found.inputs, options, found.advice)
+
+
+def definition(source: str, site: Site) -> str:
+    """The definition of the image file at `source`, as a site has it built. Raises UserError for a broken one."""
+    return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
+
+
+def lock_of(source: str, named: str) -> Path:
+    """The lock to build the image file at `source` from: the one that is named, else the one beside the image file."""
+    return absolute(named) if named else image_file.find(source).with_suffix(".lock")
+
+
+def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+    """What converts an image, and what its user is told: which digest a tag names, as that can change."""
+    found = convert.conversion(named, compression)
+    if named.transport != "docker" or "@" in named.place:
+        return found, ()
+    if into.get(found.key):
+        again = f"`torusrun image rm {found.key[:12]}` and build again for what it names now"
+        return found, (f"{named.text} was converted before: {again}",)
+    try:
+        pinned = registry.pinned(named.place)
+    except SiteError as error:
+        return found, (f"{error}; the image that the tag names now is used",)
+    told = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    return convert.at(found, pinned), (told,)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An image, ready to be built or to be looked up in the cache."""
+
+    name: str
+    inputs: Inputs
+    options: builds.Options
+    advice: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.inputs.key
+
+
+def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
+    """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
+
+    @cache_of_calls
+    def required() -> runtime.Runtime:
+        return login(site).runtime or runtime.required(site.container.runtime)
+
+    def examine(path: Path) -> builds.Examined:
+        container = ContainerExec(required(), str(path))
+        return builds.Examined(facts.image(path, container).versions, contents.packages(prepared.name, container))
+
+    options = replace(prepared.options, temporary=_here(prepared.options.temporary))
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
+
+
+def _here(folder: Path | None) -> Path | None:
+    """A folder with the variables filled in that hold where the build runs, which may be in a job."""
+    if folder is None:
+        return None
+    place = os.path.expandvars(expanded(folder))
+    if "$" in place:
+        raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
+    return Path(place)

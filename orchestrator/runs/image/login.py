@@ -1,0 +1,66 @@
+"""The environment of this login node with the site's modules, and the runtime in it.
+
+`setup` of a site is not run: its lines are for a job, on a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.base import process
+from orchestrator.base.environment import clean_environment, which
+from orchestrator.base.errors import SiteError
+from orchestrator.images.runtime import COMMANDS, Runtime, parse_version
+from orchestrator.spec.site import Site
+
+LOADING_S = 60.0
+
+
+@dataclass(frozen=True)
+class Login:
+    """This machine as the site's modules make it.
+
+    `asked` says where the runtime was looked for, `modules_failed` why the modules do not load, '' where they do.
+    """
+
+    environment: Mapping[str, str]
+    runtime: Runtime | None
+    asked: str
+    modules_failed: str = ""
+
+
+def login(site: Site) -> Login:
+    """Load the modules in a shell of their own, and look for the site's runtime there."""
+    environment, after, failed = _environment(site)
+    names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
+    path = which(*names, environment=environment)
+    if path is None:
+        return Login(environment, None, f"{' and '.join(names)} looked for on PATH{after}: not found", failed)
+    try:
+        said = process.run([path, "--version"], timeout_s=LOADING_S, environment=environment).check("its version")
+        return Login(environment, parse_version(path, said.stdout), f"{path}{after}", failed)
+    except SiteError as error:
+        return Login(environment, None, str(error), failed)
+
+
+def _environment(site: Site) -> tuple[dict[str, str], str, str]:
+    """(the environment with the site's modules, what was done for it in words, why that failed)."""
+    own = {**clean_environment(), **site.env}
+    if not site.modules and not site.purge_modules:
+        return own, "", ""
+    from orchestrator.base.render.environment import Text, render
+    from orchestrator.schedulers.script import loading
+
+    lines = loading(site.modules, site.purge_modules)
+    text = render("modules/environment.sh.j2", lines=[Text(line) for line in lines])
+    did = f" after `{'; '.join(lines)}`"
+    try:
+        done = process.run(["bash", "-c", text], timeout_s=LOADING_S, undecodable="surrogateescape")
+    except SiteError as error:
+        return own, did, str(error)
+    if done.exit_code:
+        said = (done.stderr.strip() or f"exit code {done.exit_code}").splitlines()[-1]
+        return own, did, f"`{'; '.join(lines)}`: {said}"
+    pairs = (entry.partition("=") for entry in done.stdout.split("\0") if "=" in entry)
+    return {**{name: value for name, _, value in pairs}, **site.env}, did, ""

@@ -1,0 +1,65 @@
+"""What a run folder keeps of its image, and whether the image is still the same."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
+from orchestrator.runs.folder.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that a run uses, as the run folder keeps it."""
+
+    path: str
+    sha256: str
+    name: str
+    key: str = ""
+    bound_training: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    definition: str = ""
+
+
+def keep(run: RunFolder, image: Image) -> None:
+    """Write the image's facts and definition into the run folder."""
+    write_json(run.image, asdict(image))
+    if image.definition:
+        write_text(run.definition, image.definition)
+
+
+def kept(run: RunFolder) -> Image | None:
+    """The image that a run was submitted with; None for a run without one. Raises SiteError when that is damaged."""
+    value = read_object(run.image)
+    if value is None:
+        return None
+    words = {name: required(run.image, value, name, str) for name in ("path", "sha256", "name", "key", "definition")}
+    told = {name: required(run.image, value, name, dict) for name in ("labels", "versions")}
+    if not re.fullmatch("[0-9a-f]{64}", words["sha256"]):
+        raise damaged(run.image, "'sha256' is no SHA-256")
+    return Image(**words, **told, bound_training=required(run.image, value, "bound_training", bool))
+
+
+def changed(image: Image) -> str | None:
+    """How the file of an image differs from what it was, in words; None when it is the same."""
+    # It comes with all that makes images; jobs without one need not wait for that.
+    from orchestrator.images.definitions.inputs import file_checksum
+
+    try:
+        found = file_checksum(Path(image.path))
+    except OSError as error:
+        raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
+    return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
+
+
+def verify(image: Image) -> None:
+    """Read the file of a run's image to its end. Raises SiteError where it is not the one that was submitted."""
+    if how := changed(image):
+        raise SiteError(
+            f"{image.path}: this is not the image that the run was submitted with: {how}; put the old one back, or "
+            f"`torusrun resume RUN --new-image`"
+        )

@@ -1,0 +1,111 @@
+"""The image of a plan: whether it is built, whether it fits, and how the ranks run in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.images import mounts, runtime, source
+from orchestrator.images.builds import convert
+from orchestrator.images.builds.cache import CachedImage
+from orchestrator.images.command import Bind, ContainerExec, words_needed
+from orchestrator.images.definitions import image_file, prepare
+from orchestrator.images.definitions.inputs import file_checksum
+from orchestrator.runs.image.building import cache
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.spec.site import Site
+
+
+def of_plan(plan: Plan) -> Image | None:
+    """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
+    return None if plan.run.image is None else _found(plan, plan.run.image)
+
+
+def _found(plan: Plan, text: str) -> Image:
+    named = source.parse(text)
+    if named.kind == "SIF":
+        return _own(Path(named.place))
+    entry = newest(named, plan.site)
+    build = build_command(plan)
+    if entry is None:
+        done = "converted to a SIF" if named.converted else "built"
+        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
+    if wrong := cache(plan.site).verify(entry):
+        raise UserError(f"{wrong}; `{build}` makes it again")
+    bound = entry.labels.get("torusrun.training", "bound") == "bound"
+    return Image(
+        str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
+    )
+
+
+def build_command(plan: Plan) -> str:
+    """What a user types to make the image of a plan."""
+    return shlex.join(["torusrun", "build", str(plan.run.image), "--site", plan.run.site])
+
+
+def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
+    """The newest image that was made of an image as it is now: of an image file, from whatever packages."""
+    compression = site.container.compression or ""
+    if named.converted:
+        return cache(site).get(convert.conversion(named, compression).key)
+    sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
+    return cache(site).newest_of(sources)
+
+
+def _own(path: Path) -> Image:
+    try:
+        return Image(str(path), file_checksum(path), path.stem)
+    except OSError as error:
+        raise UserError(f"{path}: the image cannot be read: {error.strerror}") from None
+
+
+def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
+    """How this plan's ranks run in its image; they see the run folder, the training, and what the site binds."""
+    site = plan.site.container
+    binds = (
+        Bind(str(plan.folder)),
+        *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
+        *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
+        *(Bind.parse(text) for text in site.bind),
+    )
+    return ContainerExec(
+        found,
+        image.path,
+        binds,
+        gpu=_gpu(plan),
+        writable=site.writable or "",
+        directory=str(plan.folder),
+        extra=site.args,
+        environment=mounts.variables(image.bound_training),
+        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
+    )
+
+
+def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
+    """Raise UserError where this runtime lacks what the site asks for, or does not find the image signed."""
+    for word in words_needed(container(plan, image, here)):
+        if lacking := here.lacks(word):
+            raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
+    if plan.site.container.verify == "signature":
+        try:
+            runtime.check_signature(here, Path(image.path))
+        except SiteError as error:
+            raise UserError(str(error)) from None
+
+
+def _gpu(plan: Plan) -> str:
+    """What brings the host's GPUs into the image; '' for ranks that use none."""
+    node, asked = plan.site.node, plan.site.container.gpu
+    if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+        return ""
+    return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
+
+
+def file_of(plan: Plan) -> image_file.ImageFile | None:
+    """The image file that a plan's image is built of; None for an image of another form, or no image."""
+    if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
+        return None
+    return image_file.load(image_file.find(plan.run.image))

@@ -1,0 +1,153 @@
+"""The plan of an attempt: the run's plan with what this attempt and the earlier ones change of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.network.hosts import hostlist
+from orchestrator.network.placement.grid import Grid
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import Event, Started, Submitting
+from orchestrator.runs.plan.fits import Misfit, misfits
+from orchestrator.runs.plan.phase_groups import on_fixed_nodes, stretch_at
+from orchestrator.runs.plan.plan import ChosenGrid, Plan
+from orchestrator.spec.kinds import GRID, NODES, seconds
+from orchestrator.spec.kinds import grid as as_grid
+
+MOST_EXCLUDED = 10_000
+HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+@dataclass(frozen=True)
+class AttemptPlan:
+    """What the job of an attempt reads and its request asks for; never changed once it is written.
+
+    `plan` holds for this attempt. `changes` are its own, `exclude` also the hosts that earlier attempts excluded.
+    """
+
+    number: int
+    plan: Plan
+    changes: Changes = Changes()
+    exclude: tuple[str, ...] = ()
+
+
+def first(plan: Plan) -> AttemptPlan:
+    """The plan of a run's first attempt."""
+    return AttemptPlan(1, _from_epoch(plan, 0.0))
+
+
+def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, epochs: float = 0.0) -> AttemptPlan:
+    """The plan of attempt `number` from the run's plan, the ledger's events and what the user changes for this attempt.
+
+    The attempt goes on from a checkpoint after so many epochs, on the nodes that the phase there wants, unless the
+    user says how many. What an earlier attempt changed holds for later ones too. Raises UserError, naming the option,
+    for a misfit.
+    """
+    total = changed_before(history, number).then(changes)
+    run = replace(
+        plan.run if total.nodes is None else on_fixed_nodes(plan.run, total.nodes),
+        time_s=plan.run.time_s if total.time_s is None else total.time_s,
+        grid=plan.run.grid if total.grid is None else total.grid,
+    )
+    derived = AttemptPlan(number, _from_epoch(replace(plan, run=run), epochs), changes, total.exclude)
+    if changes != Changes():
+        _check(derived)
+    return derived
+
+
+def _from_epoch(plan: Plan, epochs: float) -> Plan:
+    """The plan on the nodes of the stretch that a training which has come so far is in."""
+    stretch = stretch_at(plan.run, epochs)
+    if stretch is None:
+        return replace(plan, stretch=None)
+    run = replace(plan.run, nodes=stretch.nodes)
+    return replace(plan, run=run, stretch=(stretch.begins, stretch.ends))
+
+
+def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
+    """The plan of an attempt, whose grid is that of the attempt before it where the run leaves it to the job.
+
+    Only the same grid resumes to the same bits. A grid that does not hold the ranks is not taken, nor is one where the
+    user asks for another choice (--grid auto).
+    """
+    plan = planned.plan
+    if plan.has_grid or planned.changes.grid is not None:
+        return plan
+    before = [event for event in history if isinstance(event, Started) and event.attempt < planned.number]
+    if not before or not before[-1].grid or math.prod(before[-1].grid) != plan.ranks:
+        return plan
+    reason = f"auto: as in attempt {before[-1].attempt}, since only the same grid gives the same bits"
+    return replace(plan, chosen=ChosenGrid(Grid(before[-1].grid), reason))
+
+
+def changed_before(history: Sequence[Event], number: int) -> Changes:
+    """What the attempts before `number` changed, one after the other; a refused one changed nothing."""
+    total = Changes()
+    for earlier, stands in sorted(ledger.standing(history).items()):
+        submitting = ledger.last(history, Submitting, earlier)
+        if stands and submitting and earlier < number:
+            total = total.then(submitting.changes)
+    return total
+
+
+def changes(
+    time: str | None = None, nodes: int | None = None, grid: str | None = None, exclude: Sequence[str] = ()
+) -> Changes:
+    """What the options --time, --nodes, --grid and --exclude say. Raises UserError, naming the option."""
+    try:
+        time_s = seconds(time) if time else None
+    except ValueError as error:
+        raise UserError(f"--time: {time!r} {error}") from None
+    if nodes is not None and (wrong := NODES.complaint(nodes)):
+        raise UserError(f"--nodes {wrong}, not {nodes}")
+    try:
+        size = as_grid(grid) if grid else None
+    except ValueError as error:
+        raise UserError(f"--grid: {grid!r} {error}") from None
+    return Changes(time_s, nodes, size, tuple(dict.fromkeys(host for text in exclude for host in _hosts(text))))
+
+
+def _hosts(text: str) -> list[str]:
+    try:
+        hosts = hostlist.expand(text, MOST_EXCLUDED)
+    except SiteError as error:
+        raise UserError(f"--exclude: {error}") from None
+    if strange := [host for host in hosts if not re.fullmatch(HOST, host)]:
+        raise UserError(f"--exclude: {strange[0]!r} is no name of a host")
+    return hosts
+
+
+def _check(derived: AttemptPlan) -> None:
+    """Raise UserError with all that does not fit once the attempt's changes are made."""
+    plan = derived.plan
+    wrong = list(dict.fromkeys(_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)))
+    if derived.exclude and (reason := schedulers.get(plan.site.scheduler).cannot_exclude):
+        wrong.append(f"--exclude: {reason}")
+    if wrong:
+        raise UserError("\n".join(wrong))
+
+
+def _named(misfit: Misfit, made: Changes) -> str:
+    """A misfit in the words of the options that caused it."""
+    options = dict(_options(made))
+    if misfit.key in options:
+        why = misfit.message.removeprefix(f"'{misfit.key}'").lstrip(": ")
+        return f"{options[misfit.key]}: {why}"
+    cause = options.get("nodes") or " ".join(options.values())
+    return f"{cause}: {misfit.message}{'; give --grid as well, as in --grid auto' if misfit.key == 'grid' else ''}"
+
+
+def _options(made: Changes) -> Iterator[tuple[str, str]]:
+    """(key of a run, the option that changes it) for every change."""
+    if made.time_s is not None:
+        yield "time", f"--time {made.time_s:g}s"
+    if made.nodes is not None:
+        yield "nodes", f"--nodes {made.nodes}"
+    if made.grid is not None:
+        yield "grid", f"--grid {GRID.write(made.grid)}"

@@ -1,0 +1,50 @@
+"""The grid of a plan whose run says `grid: auto`: the shape whose all-reduce is the fastest on the hosts of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.choose import best
+from orchestrator.network.placement.grid import Grid
+from orchestrator.runs.plan.gradient import backend_of, gradient_of, summed
+from orchestrator.runs.plan.plan import ChosenGrid, Plan
+from orchestrator.schedulers.expected_hosts import expected, on_one_switch
+
+
+def with_expected_grid(plan: Plan, workload: str | None = None) -> Plan:
+    """The plan with the grid for hosts such as the site will probably give; the job chooses again for those it gets.
+
+    The grid is the best for the gradients of `workload`, by default for the run's.
+    """
+    if plan.has_grid:
+        return plan
+    hosts = expected(plan.site, plan.run.nodes)
+    where = f"{hosts.assumed}; the job chooses again for its hosts"
+    return _chosen(plan, hosts.names, hosts.cluster, where, workload)
+
+
+def with_grid(
+    plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown: str = "", workload: str | None = None
+) -> Plan:
+    """The plan with the grid for these hosts, of which it may use a part.
+
+    Without a `cluster` all hosts are taken to be below one switch; `unknown` says why, if not for want of a topology.
+    The same hosts give the same grid. Raises SiteError where the cluster does not know one of them.
+    """
+    if plan.has_grid:
+        return plan
+    if cluster:
+        return _chosen(plan, hosts, cluster, f"on these {plan.run.nodes} hosts", workload)
+    one = on_one_switch(plan.site, tuple(hosts), unknown or "the site has no topology")
+    return _chosen(plan, one.names, one.cluster, one.assumed, workload)
+
+
+def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str, workload: str | None) -> Plan:
+    size_bytes, _ = gradient_of(plan.run, workload)
+    choice = best(
+        hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes, plan.run.train.sync
+    )
+    reason = f"auto: {choice.reason}; for {summed(plan.run, workload)} {where}"
+    return replace(plan, chosen=ChosenGrid(Grid(choice.dims), reason))

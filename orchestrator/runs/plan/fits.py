@@ -1,0 +1,169 @@
+"""What must fit between keys of a run and its site, and so cannot be checked one key at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from orchestrator import schedulers
+from orchestrator.base.errors import UserError
+from orchestrator.images import source
+from orchestrator.network.placement.grid import asked
+from orchestrator.runs.plan import fits_command, fits_files, fits_mpi
+from orchestrator.runs.plan.phase_groups import Stretch, stretches
+from orchestrator.schedulers.interface import not_plain
+from orchestrator.spec.load import Loaded
+from orchestrator.spec.paths import absolute, expanded
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
+from training.counted import counted
+from training.recipe import fits as recipe
+from training.recipe import options
+from training.recipe.names import SCHEDULES
+from training.recipe.reading import ConfigError
+from training.recipe.train import Train
+from training.schedule.named import named
+
+MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
+
+
+class Misfit(NamedTuple):
+    """A key that does not go with others. `advice` is how to mend it in a file."""
+
+    key: str
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.advice}" if self.advice else self.message
+
+
+def check(loaded: Loaded, *, later: bool = False) -> None:
+    """Raise SpecError with all that does not fit in a run and its site.
+
+    A run that begins `later` follows other runs, which may make its files, or starts in a held allocation.
+    """
+    try:
+        schedulers.get(loaded.site.scheduler)
+    except UserError as error:
+        raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
+    problems = [loaded.problem(misfit.key, str(misfit)) for misfit in misfits(loaded.run, loaded.site)]
+    folder = absolute(loaded.source).parent
+    of_command = fits_command.misfits(loaded.run, loaded.marks, folder)
+    problems += [loaded.problem(key, message) for key, message in of_command]
+    for looked_for in (fits_files.misfits, fits_mpi.misfits):
+        found = looked_for(loaded.run, loaded.site, folder, later=later)
+        problems += [loaded.problem(key, message) for key, message in found]
+    problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(loaded.run, loaded.site)]
+    if problems:
+        raise SpecError(problems)
+
+
+def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """Every key of the run that does not go with another, or with the site."""
+    found = stretches(run)
+    on_nodes = [_on_nodes(replace(run, nodes=stretch.nodes), site, stretch) for stretch in found]
+    yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
+    if not run.command:
+        yield from _schedule(run.train)
+        yield from (Misfit(key, message) for key, message in options.complaints(run.train))
+    if names_account(site) and not (run.account or site.account):
+        yield Misfit(
+            "account",
+            "'account' is missing: the site names it in its request",
+            "write the account to charge",
+        )
+    if run.stop.before_s is not None and run.time_s <= run.stop.before_s:
+        yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
+    elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
+        yield Misfit("time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)")
+    if run.image and (wrong := source.misfit(run.image)):
+        yield Misfit("image", f"'image': {wrong}")
+    yield from _not_words({"queue": run.queue, "account": run.account}, site)
+
+
+def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:
+    """What does not go with the number of nodes, and with the ranks on them, that the run or one stretch of it has."""
+    key, why = _named(run, stretch), f", for {stretch.phases}" if stretch else ""
+    ranks_per_node = run.ranks_per_node or site.node.ranks
+    ranks = run.nodes * ranks_per_node
+    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
+        yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
+    elif site.launcher == "spawn" and run.nodes != 1:
+        yield Misfit(key, f"'{key}' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
+    if ranks > MOST_RANKS:
+        most = (
+            f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"
+        )
+        yield Misfit(key, f"'{key}': {most}")
+        return
+    try:
+        asked(ranks, ranks_per_node, run.grid)
+    except ValueError as error:
+        message = f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node}{why})"
+        yield Misfit("grid", message, "write 'grid: auto', which chooses one for each number of nodes" if why else "")
+    if not run.command:
+        epochs = (stretch.begins, stretch.ends) if stretch else None
+        for wrong, message, advice in recipe.misfits(run.train, ranks, epochs):
+            yield Misfit(wrong, f"{wrong!r} {message}", advice)
+
+
+def _schedule(train: Train) -> Iterator[Misfit]:
+    """What is wrong with the options of a schedule; one of the user's own is known to the ranks alone."""
+    if train.schedule.name in SCHEDULES.known:
+        try:
+            named(train)
+        except ConfigError as error:
+            yield Misfit("train.schedule.options", str(error))
+
+
+def _named(run: RunSpec, stretch: Stretch | None) -> str:
+    """The key that says on how many nodes a stretch is trained."""
+    if stretch is None or run.train.phases[stretch.first - 1].nodes is None:
+        return "nodes"
+    return f"train.phases[{stretch.first - 1}].nodes"
+
+
+def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """The same for keys of the site."""
+    container, topology = site.container, site.topology
+    yield from _not_paths(
+        {
+            "runs": site.runs,
+            "topology.file": topology.file if topology else None,
+            "container.cache": container.cache,
+            "container.stage": container.stage,
+            "container.temporary": container.temporary,
+            "container.host_mpi": container.host_mpi,
+        }
+    )
+    if container.writable and container.mount == "node":
+        one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
+        yield Misfit("container.mount", one, "leave 'container.writable' out")
+    yield from _not_words(
+        {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
+    )
+
+
+def _not_paths(paths: Mapping[str, str | None]) -> Iterator[Misfit]:
+    for key, text in paths.items():
+        try:
+            expanded(text or ".")
+        except UserError as error:
+            yield Misfit(key, f"'{key}': {error}")
+
+
+def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
+    """Queues and accounts that the site's scheduler, or the site's own words for it, cannot carry."""
+    for key, word in words.items():
+        filled_in = key == "account" and names_account(site)
+        refuses = not_plain if filled_in else schedulers.get(site.scheduler).refuses
+        if word and (reason := refuses(word)):
+            yield Misfit(key, f"'{key}': {word!r} {reason}")
+
+
+def names_account(site: Site) -> bool:
+    """Whether the site names the account in its own words for the scheduler."""
+    return any("{account}" in text for text in (*site.ask, *site.submit_args))

@@ -1,0 +1,187 @@
+"""A plan as the prediction takes it: its ranks, grid and batch, the site's links, and what computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.base.errors import UserError
+from orchestrator.network.cost import regular
+from orchestrator.network.cost.algorithms import cost_of
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.cost.hierarchical import Layout
+from orchestrator.network.cost.links import Level, Network
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.choose import best
+from orchestrator.network.placement.timing import HostsLayout
+from orchestrator.network.prediction.compute import Device, device, device_for, measured
+from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
+from orchestrator.network.prediction.networks import network, with_ranks_per_node
+from orchestrator.network.prediction.step import norms_s
+from orchestrator.network.prediction.workload import Workload, workload, workload_of
+from orchestrator.runs.plan.auto_grid import with_expected_grid, with_grid
+from orchestrator.runs.plan.gradient import backend_of
+from orchestrator.runs.plan.phase_groups import Stretch, stretches
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.schedulers import topology
+from orchestrator.schedulers.expected_hosts import expected, on_one_switch
+from training.counted import counted
+from training.recipe.train import Train
+from training.schedule.phases import Course
+
+Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """What is to be taken in place of what the site and the run say."""
+
+    network: str | None = None
+    gpu: str | None = None
+    workload: str | None = None
+    images_per_s: float | None = None
+
+
+def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
+    """What `plan`, whose grid is decided, will take, on its hosts where they are known.
+
+    Raises UserError where no rate is known.
+    """
+    if plan.run.command:
+        raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
+    other = otherwise or Otherwise()
+    trained = _trained(plan, other)
+    backend: Backend = "nccl" if other.gpu else backend_of(plan)
+    named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
+    found = _on_network(plan, named, trained, backend) if named else _on_hosts(plan, stand, trained, backend)
+    return forecast(
+        Asked(
+            nodes=plan.run.nodes,
+            ranks=plan.ranks,
+            grid=plan.grid.dims,
+            phases=_phases(plan.run.train, trained),
+            epochs=plan.run.train.epochs,
+            evaluations=Course(plan.run.train, trained.images).evaluations,
+            workload=trained,
+            device=_device(plan, trained, other),
+            network=named or _links(plan),
+            communication=found,
+        )
+    )
+
+
+def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> list[tuple[Stretch, float]]:
+    """Every stretch of the run and its time in seconds, on hosts such as the site will probably give.
+
+    Raises UserError where no rate is known.
+    """
+    train, other, found = plan.run.train, otherwise or Otherwise(), []
+    course = Course(train, _trained(plan, other).images)
+    with_steps = [phase for phase, steps in course.steps_to_come() if steps]
+    for stretch in stretches(plan.run):
+        there = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
+        whole = forecast_of(with_expected_grid(there, other.workload), None, other)
+        both = zip(with_steps, whole.phases, strict=True)
+        steps_s = sum(one.steps * one.step_s for phase, one in both if stretch.begins < phase.until <= stretch.ends)
+        found.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
+    return found
+
+
+def _trained(plan: Plan, other: Otherwise) -> Workload:
+    return workload(other.workload) if other.workload else workload_of(plan.run.train, plan.site.node.gpus > 0)
+
+
+def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
+    """The steps of each phase that has some, with images of its size; the run alone where it has no phases."""
+    found = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
+    return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in found)
+
+
+def _work(size: int | None, trained: Workload) -> float:
+    """What an image of this size takes, by one of the workload's."""
+    return 1.0 if size is None or trained.side is None else (size / trained.side) ** 2
+
+
+def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
+    """On a regular network, with the ranks in node order."""
+    used = links.holding(plan.ranks)
+    sync = plan.run.train.sync
+    fastest = regular.best(used, trained.gradient_bytes, backend, sync)
+    layout = regular.RegularLayout(used, backend)
+    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
+    return Communication(all_reduce_s, *fastest, "ranks in node order", _norms_s(layout, trained))
+
+
+def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
+    """On given hosts, or on such as the site will probably give."""
+    if stand:
+        (order, known), placed = stand, "hosts as placed"
+    else:
+        hosts = expected(plan.site, plan.run.nodes)
+        order, known = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, hosts.cluster).hosts, hosts.cluster
+        placed = hosts.assumed
+    sync = plan.run.train.sync
+    layout = HostsLayout(known, order, plan.ranks_per_node, backend)
+    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
+    chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend, sync=sync)
+    return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed, _norms_s(layout, trained))
+
+
+def _norms_s(layout: Layout, trained: Workload) -> float:
+    """What the batch norms exchange in a step, in groups of ranks after each other."""
+    if not trained.norms:
+        return 0.0
+    group = layout.first(trained.norm_ranks)
+    return norms_s(trained.norms, group.torus((group.ranks,)))
+
+
+def _links(plan: Plan) -> Network:
+    """What the site's file says, or what was measured there."""
+    node, ranks = plan.site.node, plan.ranks_per_node
+    intra_node = Level("node", ranks, node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6)
+    if plan.run.nodes == 1:
+        return Network((intra_node,))
+    network_s = node.inter_node_latency_us / 1e6
+    return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
+
+
+def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:
+    """The plan with its grid, and `hosts` as its ranks would fill them; without a topology all hang on one switch.
+
+    Asks the topology's source once. Raises UserError for too few hosts.
+    """
+    names = list(dict.fromkeys(hosts))
+    if len(names) < plan.run.nodes:
+        raise UserError(f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(names)}")
+    known = topology.cluster(plan.site, names)
+    plan = with_grid(plan, names, known, workload=workload)
+    if known:
+        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known)
+    one = on_one_switch(plan.site, tuple(names[: plan.run.nodes]), "the site has no topology")
+    return plan, (one.names, one.cluster)
+
+
+def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
+    local_batch = Course(plan.run.train, trained.images).phases[0].batch / plan.ranks
+    if (rate := other.images_per_s) is not None:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--images-per-s {rate}: must be above 0")
+        return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
+    image_us = plan.site.image_us.get(trained.name)
+    if image_us and not other.gpu:
+        return Device("as measured here", plan.site.step_us.get(trained.name, 0.0) / 1e6, image_us / 1e6)
+    if trained.name != "resnet50":
+        raise UserError(
+            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
+            "`torusrun predict RUN.yaml --images-per-s RATE` takes the rate of one rank from you, and "
+            "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
+        )
+    name = other.gpu or device_for(plan.site.node.architecture)
+    if name is None:
+        architecture = plan.site.node.architecture or "no architecture"
+        raise UserError(
+            f"no rate is known for the site's GPUs ({architecture}): "
+            "name one with `torusrun predict RUN.yaml --gpu NAME`"
+        )
+    return device(name).for_work(trained.image_work / workload("resnet50").image_work)

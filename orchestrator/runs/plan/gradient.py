@@ -1,0 +1,38 @@
+"""What the all-reduce of a plan sums, and by which library."""
+
+from __future__ import annotations
+
+from orchestrator.base.errors import UserError
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.placement.choose import GRADIENT_BYTES
+from orchestrator.network.prediction.workload import workload, workload_of
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.spec.run import RunSpec
+
+
+def gradient_of(run: RunSpec, named: str | None = None) -> tuple[float, str]:
+    """The bytes that one all-reduce sums, and what they are: of the workload `named`, else of the run.
+
+    ResNet-50's where the run's are not known. Raises UserError for a name that is not known.
+    """
+    if named:
+        return workload(named).gradient_bytes, f"the gradients of {named}"
+    if not run.command:
+        try:
+            trained = workload_of(run.train)
+        except UserError:
+            pass
+        else:
+            return trained.gradient_bytes, f"the gradients of {trained.name}"
+    return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
+
+
+def summed(run: RunSpec, named: str | None = None) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(run, named)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def backend_of(plan: Plan) -> Backend:
+    """What sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if plan.site.node.gpus else "gloo"

@@ -1,0 +1,59 @@
+"""The hosts of a job in the order of the network, and the grid that is laid on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.plan.plan import Plan
+from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.network.hosts.model import Cluster
+
+
+@dataclass(frozen=True)
+class OrderedHosts:
+    """Hosts in the order in which ranks fill them, and their plan with its grid.
+
+    `unordered` says why they keep the scheduler's order although the site has a topology, '' where they do not.
+    """
+
+    plan: Plan
+    hosts: tuple[str, ...]
+    unordered: str = ""
+
+
+def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
+    """Order the hosts that the scheduler gave, and choose the grid where the run leaves it to the job.
+
+    Asks the topology's source once. Where it cannot tell, the hosts keep their order: that is no reason to lose an
+    allocation. Raises SiteError for too few hosts.
+    """
+    names = tuple(dict.fromkeys(hosts))
+    if len(names) < plan.run.nodes:
+        raise SiteError(
+            f"the scheduler gave {counted(len(names), 'host')} ({', '.join(names)}); the run takes {plan.run.nodes}"
+        )
+    if plan.site.topology is None and plan.has_grid:
+        return OrderedHosts(plan, names)
+    try:
+        return _by_the_network(plan, names)
+    except SiteError as error:
+        from orchestrator.runs.plan.auto_grid import with_grid
+
+        return OrderedHosts(with_grid(plan, names, None, str(error)), names, str(error))
+
+
+def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
+    from orchestrator.network.placement.arrange import arrange
+    from orchestrator.runs.plan.auto_grid import with_grid
+    from orchestrator.schedulers.topology import cluster  # costs most of what starting `status` may cost
+
+    known: Cluster | None = cluster(plan.site, names)
+    plan = with_grid(plan, names, known)
+    if known is None:
+        return OrderedHosts(plan, names)
+    return OrderedHosts(plan, arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts)

@@ -1,0 +1,65 @@
+"""What the job of an attempt asks its scheduler for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.base.errors import UserError
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.fits import names_account
+from orchestrator.schedulers.interface import Request, filled
+from orchestrator.spec.site import Site
+
+
+def request(
+    planned: AttemptPlan, attempt: Attempt, after: Sequence[str] = (), after_any: Sequence[str] = ()
+) -> Request:
+    """What the job of an attempt in the folder `attempt` asks for.
+
+    It begins once the jobs `after` ended well and the jobs `after_any` ended. The job's name is the run's id, in the
+    queue with the attempt's number: unique, so it can be found again.
+    """
+    plan = planned.plan
+    node, site = plan.site.node, plan.site
+    return Request(
+        name=plan.run_id,
+        token=f"{plan.run_id}.{planned.number}",
+        nodes=plan.run.nodes,
+        ranks_per_node=plan.ranks_per_node,
+        cpus_per_rank=node.cpus_per_rank,
+        gpus_per_node=node.gpus,
+        gpu_type=node.gpu_type,
+        memory_bytes=node.memory_bytes,
+        time_s=plan.run.time_s,
+        queue=plan.run.queue or site.queue,
+        stdout=attempt.stdout,
+        stderr=attempt.stderr,
+        extra=site.scheduler_args,
+        after=tuple(after),
+        after_any=tuple(after_any),
+        exclude=planned.exclude,
+        **in_its_words(site, plan.run.nodes, plan.ranks_per_node, plan.run.account or site.account),
+    )
+
+
+def in_its_words(site: Site, nodes: int, ranks_per_node: int, account: str | None) -> dict[str, Any]:
+    """What a request says in the site's own words: `ask`, `submit_args`, and the account unless these name it.
+
+    Raises UserError when they name an account and there is none.
+    """
+    if names_account(site) and not account:
+        raise UserError("the site names {account} in what it asks its scheduler for: write 'account' into its file")
+    numbers: dict[str, Any] = {
+        "nodes": nodes,
+        "ranks_per_node": ranks_per_node,
+        "cpus_per_rank": site.node.cpus_per_rank,
+        "gpus": site.node.gpus,
+        "account": account,
+    }
+    return {
+        "ask": filled(site.ask, **numbers),
+        "submit_args": filled(site.submit_args, **numbers),
+        "account": None if names_account(site) else account,
+    }

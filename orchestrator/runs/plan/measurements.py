@@ -1,0 +1,87 @@
+"""What a measuring run says of its site, kept beside the site's file: links, and the time of a step and an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.json_files import write_text
+from orchestrator.network.prediction.calibration import Fit, fits, read
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.load import find_site, load, measured_at, measured_place
+from orchestrator.spec.measured import SiteMeasurements
+from orchestrator.spec.problems import Mark
+from training.counted import counted
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a measuring run says."""
+
+    run: str
+    links: tuple[Fit, ...]
+    model: str
+    step_us: float  # of a step besides its images
+    image_us: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "links": [fit.__dict__ for fit in self.links]}
+
+
+def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
+    """Write what was measured beside the site of the run file at `path`; other models' rates there stay."""
+    run = load(path, site=site, settings=settings).run
+    site_file = find_site(run.site, Path(path).parent, Mark(path))
+    found = of(folder)
+    before = measured_at(site_file)
+    place = measured_place(site_file)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_text(place, _text(found, before))
+    return place, found
+
+
+def of(folder: RunFolder) -> Found:
+    """Fit what a measuring run has written. Raises UserError where that is not enough."""
+    rows = [row for row in metrics.read(folder.metrics) if row.get("event") == "measured"]
+    newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
+    computed = [row for row in newest if "model" in row]
+    if len(computed) != 2:
+        raise UserError(f"{folder.metrics}: there is no whole measurement in it")
+    (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
+    image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
+    return Found(
+        folder.run_id,
+        tuple(fits(read({"schema": 1, "rows": [row for row in newest if "link" in row]}))),
+        computed[0]["model"],
+        max(few_s - few * image_s, 0.0) * 1e6,
+        image_s * 1e6,
+    )
+
+
+def words(place: Path, found: Found) -> str:
+    """For a terminal."""
+    lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    for fit in found.links:
+        bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
+        how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
+        lines.append(f"{fit.link:10}{bandwidth} and {latency} ({how})")
+    return "\n".join([*lines, f"kept in {place}"])
+
+
+def _text(found: Found, before: SiteMeasurements | None) -> str:
+    import yaml
+
+    values: dict[str, Any] = {"run": found.run}
+    for fit in found.links:
+        values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
+        values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
+    values["step_us"] = {**(before.step_us if before else {}), found.model: round(found.step_us, 3)}
+    values["image_us"] = {**(before.image_us if before else {}), found.model: round(found.image_us, 3)}
+    return (
+        "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
+        + str(yaml.safe_dump(values, sort_keys=False))
+    )

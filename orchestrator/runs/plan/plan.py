@@ -1,0 +1,170 @@
+"""The plan of a run: everything that is decided before it is submitted, computed from what the user wrote."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import UserError
+from orchestrator.images import source
+from orchestrator.network.placement.grid import Grid, asked
+from orchestrator.runs.plan.fits import check
+from orchestrator.runs.plan.phase_groups import for_first_attempt
+from orchestrator.runs.plan.recipe import filled_in
+from orchestrator.spec.load import Loaded, load
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.run import NO_CODE, RunSpec
+from orchestrator.spec.site import Site
+from orchestrator.spec.write import as_written
+from training.recipe.changes import Change
+
+SCHEMA = 1
+HANG_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class ChosenGrid:
+    """The grid of a run with `grid: auto`, and why it is this one."""
+
+    grid: Grid
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen.
+
+    `stretch` are the epochs from which and until which an attempt trains; None where it may train to the end.
+    The spec has the values of the recipe that it names, and `recipe_changes` tells what the run changes of them.
+    """
+
+    run_id: str
+    run: RunSpec
+    site: Site
+    folder: Path
+    python: str
+    spec_text: str = ""
+    chosen: ChosenGrid | None = None
+    stretch: tuple[float, float] | None = None
+    recipe_changes: tuple[Change, ...] = ()
+    sources: tuple[str, ...] = ()  # the files of the run and its site; none for a plan that was kept
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.run.ranks_per_node or self.site.node.ranks
+
+    @property
+    def ranks(self) -> int:
+        return self.run.nodes * self.ranks_per_node
+
+    @property
+    def _decided(self) -> Grid | None:
+        return self.chosen.grid if self.chosen else asked(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def has_grid(self) -> bool:
+        """Whether the grid is decided. That of `auto` on several nodes is chosen for the hosts (`plans/grid.py`)."""
+        return self._decided is not None
+
+    @property
+    def grid(self) -> Grid:
+        """The grid, once it is decided. Raises UserError before."""
+        if self._decided is None:
+            raise UserError("'grid' is auto: it is chosen once the hosts are known")
+        return self._decided
+
+    @property
+    def code(self) -> Path | None:
+        """The folder whose code is copied at submit; None where there is none."""
+        return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
+
+    @property
+    def hang_timeout_s(self) -> float:
+        """How long the ranks may make no progress: a command says nothing of its progress unless it is asked to."""
+        limit_s = self.run.hang_timeout_s
+        return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
+
+    @property
+    def stop_before_s(self) -> float:
+        """How long before the time limit the ranks are asked to stop."""
+        before_s = self.run.stop.before_s
+        return self.site.stop_before_s if before_s is None else before_s
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the ranks' environment gets: the site's variables, then the run's."""
+        return {**self.site.env, **self.run.env}
+
+    @property
+    def secret_files(self) -> tuple[str, ...]:
+        """The files that hold values of `env`, if there are any: no copy of them is for others."""
+        return self.sources if self.environment else ()
+
+    @property
+    def recipe(self) -> dict[str, Any] | None:
+        """The recipe that the run names and what it changes of it, as JSON."""
+        if self.run.train.recipe is None or self.run.command:
+            return None
+        return {"name": self.run.train.recipe, "changes": [change._asdict() for change in self.recipe_changes]}
+
+    def as_json(self) -> dict[str, Any]:
+        """For the run folder; `grid` is "auto" where the job has to choose it."""
+        return {
+            "schema": SCHEMA,
+            "run": self.run_id,
+            "folder": str(self.folder),
+            "python": self.python,
+            "grid": list(self._decided.dims) if self._decided else "auto",
+            **({"grid_reason": self.chosen.reason} if self.chosen else {}),
+            **({"stretch": list(self.stretch)} if self.stretch else {}),
+            **({"recipe": self.recipe} if self.recipe else {}),
+            "ranks": self.ranks,
+            "ranks_per_node": self.ranks_per_node,
+            "spec": as_written(self.run),
+            "site": as_written(self.site),
+        }
+
+
+def plan(
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    run_id: str | None = None,
+    later: bool = False,
+) -> Plan:
+    """Compute the plan of the run file at `path`; `run_id` is given where it was chosen elsewhere.
+
+    `later` says that it begins after other runs or in a held allocation: files that are missing now may be there then.
+    Raises SpecError where the run does not fit together.
+    """
+    loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
+    check(loaded, later=later)
+    run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
+    run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    folder = absolute(loaded.site.runs) / run_id
+    return Plan(
+        run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
+        sources=(loaded.source, loaded.site_source),
+    )  # fmt: skip
+
+
+def _with_nodes(loaded: Loaded) -> Loaded:
+    """The run on as many nodes as its grid fills, where it names a grid and no nodes."""
+    run, site = loaded.run, loaded.site
+    several, left = divmod(math.prod(run.grid or ()), run.ranks_per_node or site.node.ranks)
+    if "nodes" in loaded.marks or not run.grid or not several or left or site.launcher == "spawn":
+        return loaded
+    return replace(loaded, run=replace(run, nodes=several))
+
+
+def _beside(run: RunSpec, folder: Path) -> RunSpec:
+    """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
+    image = source.beside(run.image, folder) if run.image else None
+    code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
+    return replace(run, image=image, code=code if run.command or run.train.needs_code else None)

@@ -1,0 +1,102 @@
+"""Plans in the run folder: how they are written, and read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import write_json
+from orchestrator.runs.folder import attempt_folders
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import Event, Submitting
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.plan import SCHEMA, Plan
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.read import read_value
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
+from training.recipe.changes import Change
+
+LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
+
+
+def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
+    """Write the plan of an attempt into its folder."""
+    own = {"attempt": planned.number, "changes": planned.changes.as_json(), "exclude": list(planned.exclude)}
+    write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=bool(planned.plan.environment))
+
+
+def read_attempt(run: RunFolder, number: int) -> AttemptPlan:
+    """The plan of an attempt. Raises SiteError when it cannot be read."""
+    path = run.attempt(number).plan
+    plan, kept = _read(path, run.folder)
+    try:
+        changed = Changes.from_json(kept["changes"])
+        exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
+    except (KeyError, ValueError) as error:
+        raise SiteError(f"{path}: the plan is damaged: {error}") from None
+    return AttemptPlan(number, plan, changed, exclude)
+
+
+def read_plan(run: RunFolder, number: int) -> Plan:
+    """The plan that holds for an attempt, or the run's where that cannot be read. Raises SiteError when neither can."""
+    return _first(run, run.attempt(number).plan, run.plan)
+
+
+def read_first(run: RunFolder, number: int) -> Plan:
+    """The run's plan, or that of attempt `number` where it cannot be read. Raises SiteError when neither can."""
+    return _first(run, run.plan, run.attempt(number).plan)
+
+
+def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
+    """The ledger's events, with what the plans of attempts say whose submission the ledger has lost."""
+    told = {event.attempt for event in events if isinstance(event, Submitting)}
+    lost: list[Event] = []
+    for number in attempt_folders.attempts(run):
+        if number not in told:
+            with contextlib.suppress(SiteError):
+                lost.append(Submitting(number, run.run_id, changes=read_attempt(run, number).changes))
+    return [*lost, *events]
+
+
+def _stretch(kept: dict[str, Any]) -> tuple[float, float] | None:
+    """Raises ValueError or TypeError for what no plan says."""
+    if "stretch" not in kept:
+        return None
+    begins, ends = map(float, kept["stretch"])
+    if not 0 <= begins < ends < math.inf:
+        raise ValueError("'stretch' is no part of a training")
+    return begins, ends
+
+
+def _first(run: RunFolder, *paths: Path) -> Plan:
+    wrong = []
+    for path in paths:
+        try:
+            return _read(path, run.folder)[0]
+        except SiteError as error:
+            wrong.append(error)
+    raise wrong[0]
+
+
+def _read(path: Path, folder: Path) -> tuple[Plan, dict[str, Any]]:
+    try:
+        kept = json.loads(private.read_bytes(path, LARGEST_BYTES))
+        if kept["schema"] != SCHEMA:
+            raise SiteError(f"{path}: this is schema {kept['schema']}; this torusrun reads schema {SCHEMA}")
+        run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
+        site = read_value(Site, kept["site"], f"{path} (site)")
+        changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
+        plan = Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes)
+        return plan, kept
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:
+        raise SiteError(f"{path}: the plan is damaged: {error}") from None

@@ -1,0 +1,99 @@
+"""The user's own command as the program of an attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.environment import absolute_only
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.folder.checkpoints import newest
+from orchestrator.runs.folder.records import Meaning
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program.what_runs import MetricsSource, Program
+from orchestrator.spec.program import ExitCodes
+
+
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Make the folder that keeps the checkpoints. Raises SiteError when it cannot be made."""
+    try:
+        _keep(plan, checkpoints(plan, run), working_directory(plan, run, attempt))
+    except OSError as error:
+        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
+
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
+    """The command of a run, in its copy of the code.
+
+    `for_scripts` is where the ranks find what scripts may import (training/for_scripts).
+    """
+    directory = working_directory(plan, run, attempt)
+    kept = checkpoints(plan, run)
+    interface = plan.site.node.interface
+    sources = plan.run.metrics
+    return Program(
+        plan.run.command,
+        environment={
+            **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
+            "PYTHONUNBUFFERED": "1",  # what Python prints is in the log at once
+            **plan.environment,
+            "PYTHONPATH": _python_path(plan, directory, for_scripts),
+            "TORUSRUN_CHECKPOINTS": str(kept),
+            "TORUSRUN_RESUME": str(newest(kept) or ""),
+            "TORUSRUN_METRICS": str(attempt.metrics),
+        },
+        directory=str(directory),
+        stop_signal=signal.Signals[plan.run.stop.signal],
+        exit_codes=_meanings(plan.run.exit_codes),
+        metrics=MetricsSource(
+            str(attempt.metrics),
+            str(directory / sources.tensorboard) if sources.tensorboard else "",
+            sources.pattern or "",
+        ),
+    )
+
+
+def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
+    """The user's own PYTHONPATH, its relative entries below the code, or that of the job; then what scripts import."""
+    own = plan.environment.get("PYTHONPATH")
+    if own is None:
+        inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, (inherited, for_scripts)))
+    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), for_scripts])
+
+
+def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:
+    """Where the command runs: in the run's copy of its code, or in the attempt's folder where there is none."""
+    return attempt.folder if plan.code is None else run.code
+
+
+def checkpoints(plan: Plan, run: RunFolder) -> Path:
+    """The folder that keeps the command's checkpoints over all attempts."""
+    folder = plan.run.checkpoints.folder
+    return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def newest_checkpoint(plan: Plan, run: RunFolder) -> Path | None:
+    """The checkpoint that the command's next attempt is handed; None where there is none."""
+    return newest(checkpoints(plan, run))
+
+
+def _keep(plan: Plan, kept: Path, directory: Path) -> None:
+    """Make the folder that is kept, and lead the command's own name for it there."""
+    folder = plan.run.checkpoints.folder
+    private.make(kept, plan.site.umask)
+    if not folder or os.path.isabs(folder):
+        return
+    link = directory / folder
+    if not link.is_symlink():
+        private.make(link.parent, plan.site.umask)
+        link.symlink_to(kept)
+
+
+def _meanings(codes: ExitCodes) -> dict[int, Meaning]:
+    said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
+    meanings = {code: meaning for meaning, named in said.items() for code in named}
+    return meanings if 0 in meanings else {**meanings, 0: Meaning.FAILED}

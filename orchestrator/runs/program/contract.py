@@ -1,0 +1,49 @@
+"""The environment that torchrun gives its workers, so that programs written for it run unchanged.
+
+Source of the names: the PyTorch documentation, "torchrun (Elastic Launch)", section "Environment Variables"; the PET_*
+are the defaults that torchrun itself reads for its options, where a rank is a torchrun.
+"""
+
+from __future__ import annotations
+
+from orchestrator.network.placement.mapping import Placement
+
+
+def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:
+    """What says to a program which of all ranks it is."""
+    slot = placement.slots[rank]
+    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
+    node = hosts.index(slot.host)
+    ranks, here = len(placement.slots), sum(other.host == slot.host for other in placement.slots)
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(slot.local_rank),
+        "LOCAL_WORLD_SIZE": str(here),
+        "GROUP_RANK": str(node),
+        "GROUP_WORLD_SIZE": str(len(hosts)),
+        "NODE_RANK": str(node),
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(ranks),
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_RUN_ID": run_id,
+        "TORCHELASTIC_RESTART_COUNT": str(attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORUSRUN_RUN": run_id,
+        "TORUSRUN_ATTEMPT": str(attempt),
+        "TORUSRUN_GRID": str(placement.grid),
+        "TORUSRUN_NODES": str(len(hosts)),
+    }
+
+
+def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
+    """What says to a program where its ranks meet; a torchrun, one for each node, reads the PET_ ones."""
+    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
+    return {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "PET_NNODES": str(len(hosts)),
+        "PET_NODE_RANK": str(hosts.index(placement.slots[rank].host)),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(port),
+    }

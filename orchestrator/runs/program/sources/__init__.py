@@ -1,0 +1,23 @@
+"""Where the progress of any program is read: JSON lines, TensorBoard's event files, or a pattern in a log.
+
+Every source remembers how far it has read, and bad content is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from orchestrator.runs.program.sources.jsonlines import JsonLines
+from orchestrator.runs.program.sources.pattern import PatternSource
+from orchestrator.runs.program.sources.rows import Row
+from orchestrator.runs.program.sources.tensorboard import TensorBoard
+
+__all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard"]
+
+
+class Source(Protocol):
+    """One way to read progress. A first call whose rows are dropped passes over what an earlier attempt left."""
+
+    def new_rows(self, final: bool = False) -> list[Row]:
+        """The rows written since the last call. `final`: nothing more is written, so half a line is a whole one."""
+        ...

@@ -1,0 +1,68 @@
+"""The programs that ship with torusrun: the training, and the measurement of what ranks and links can do."""
+
+from __future__ import annotations
+
+import secrets
+
+from orchestrator.base import process
+from orchestrator.base.json_files import write_json
+from orchestrator.runs.folder.records import Meaning
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program.what_runs import Program
+from orchestrator.spec.write import as_written
+from training.config import SCHEMA as CONFIG_SCHEMA
+
+RENDEZVOUS_TIMEOUT_S = 120.0
+STAGING_TIMEOUT_S = 3600.0  # where nodes first copy shards to their own disks, each in its own time
+TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
+MODULES = {"train": "training", "measure": "training.measure"}
+EXIT_CODES = {  # training/exits.py
+    0: Meaning.DONE,
+    69: Meaning.CUT_OFF,
+    74: Meaning.UNSAVED,
+    75: Meaning.LATER,
+    76: Meaning.OTHER_NODES,
+}
+
+
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Write the configuration that the program reads."""
+    write_json(attempt.config, configuration(plan, run, attempt), secret=True)  # the token is in it
+
+
+def program(plan: Plan, attempt: Attempt, python: str) -> Program:
+    """The training or the measurement of an attempt."""
+    return Program(
+        tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
+        exit_codes=EXIT_CODES,
+        records_done=True,
+        shows_stack=True,
+        rendezvous=False,
+        own_group=False,
+    )
+
+
+def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
+    """All that `python -m training` is told."""
+    return {
+        "schema": CONFIG_SCHEMA,
+        "run": plan.run_id,
+        "attempt": attempt.number,
+        "grid": list(plan.grid.dims),
+        "interface": plan.site.node.interface,
+        "rendezvous": str(attempt.rendezvous),
+        "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
+        "token": secrets.token_hex(TOKEN_BYTES),
+        "done": str(attempt.done),
+        "stretch": list(plan.stretch) if plan.stretch else None,
+        "checkpoints": str(run.checkpoints),
+        "metrics": str(run.metrics),
+        "trace": str(attempt.trace),
+        "train": as_written(plan.run.train),
+    }
+
+
+def _stages(plan: Plan) -> bool:
+    data = plan.run.train.data
+    return data.name == "tar-shards" and bool(data.options.get("local"))

@@ -1,0 +1,69 @@
+"""What every rank of an attempt runs, as a value: how it is started, stopped and understood.
+
+The supervisor makes it and writes it into the attempt's launch.json; each rank's wrapper reads it there.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from orchestrator.runs.folder.records import Meaning
+
+
+@dataclass(frozen=True)
+class MetricsSource:
+    """Where the supervisor reads the progress of a program that does not write the run's metrics itself.
+
+    `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression over rank 0's
+    log; '' for what is not read.
+    """
+
+    file: str = ""
+    tensorboard: str = ""
+    pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command with all that the wrapper and the supervisor have to know of it.
+
+    `environment` is what every rank gets alike. `directory` is the working directory, '' for the attempt's folder.
+    `exit_codes` says what an exit code means; a code that is not named means a failure, unless it is 0.
+    `records_done` says that the program writes the attempt's done.json, without which it is not done; otherwise it is
+    done once all ranks ended well. `shows_stack` says that SIGUSR1 makes it write its stack to its log. `rendezvous`
+    says that its ranks meet at MASTER_ADDR and MASTER_PORT, `own_group` that it is started as a process group of its
+    own, which the launcher's signals do not reach. `metrics` is None where it writes the run's metrics itself.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+    stop_signal: int = signal.SIGTERM
+    exit_codes: Mapping[int, Meaning] = field(default_factory=dict)
+    records_done: bool = False
+    shows_stack: bool = False
+    rendezvous: bool = True
+    own_group: bool = True
+    metrics: MetricsSource | None = None
+
+    def meaning(self, exit_code: int) -> Meaning:
+        """What an exit code (negative: a signal) says."""
+        return self.exit_codes.get(exit_code, Meaning.FAILED if exit_code else Meaning.DONE)
+
+    def as_json(self) -> dict[str, Any]:
+        codes = {str(code): meaning.value for code, meaning in self.exit_codes.items()}
+        return {**asdict(self), "environment": dict(self.environment), "exit_codes": codes}
+
+    @property
+    def says_later(self) -> bool:
+        """Whether it has an exit code for "go on later"."""
+        return Meaning.LATER in self.exit_codes.values()
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Program:
+        codes = {int(code): Meaning(meaning) for code, meaning in kept["exit_codes"].items()}
+        metrics = MetricsSource(**kept["metrics"]) if kept["metrics"] else None
+        return cls(**{**kept, "argv": tuple(kept["argv"]), "exit_codes": codes, "metrics": metrics})

@@ -1,0 +1,101 @@
+"""The user's side of a shell: listens, asks the job to start the program, and joins it to the terminal here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.terminal.raw import raw
+from orchestrator.runs.shells import request as requests
+from orchestrator.runs.shells.addresses import addresses, network
+from orchestrator.runs.shells.connection import CODE, SIZE, Broken, Connection, Frame
+from orchestrator.runs.shells.proof import CALLED, MOST, Proofs
+from orchestrator.runs.shells.request import ShellRequest
+
+WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system
+LOOK_S = 0.2
+CHUNK_BYTES = 65_536
+
+
+def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) -> int:
+    """Run `argv` on `host` of the job that looks into `folder`, joined to our input and output; its exit code.
+
+    Raises SiteError where the job does not start it, or the connection breaks.
+    """
+    size = os.get_terminal_size() if terminal else os.terminal_size((0, 0))
+    with socket.create_server(("", 0), backlog=MOST) as listener:
+        port, secret = listener.getsockname()[1], secrets.token_hex(32)
+        asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)
+        with requests.left(asked, folder) as path:
+            connection = _connected(listener, asked, path)
+    with raw(terminal) as resized:
+        return _joined(connection, host, resized)
+
+
+def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Connection:
+    """The connection of the program that was asked for."""
+    until_s = time.monotonic() + WAIT_S
+    with Proofs(asked.key, CALLED) as proofs:
+        proofs.listen(listener)
+        while time.monotonic() < until_s:
+            if why := requests.failure(path):
+                raise SiteError(f"no shell on {asked.host}: {why}")
+            if connection := proofs.step(LOOK_S):
+                return connection
+    where = f"{' or '.join(asked.addresses) or 'this machine'}, port {asked.port}"
+    raise SiteError(f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: {requests.MEND}")
+
+
+def _joined(connection: Connection, host: str, resized: list[int]) -> int:
+    """Hand on what both sides write until the program has ended; its exit code."""
+    threading.Thread(target=_hand_on_input, args=(connection, resized), daemon=True).start()
+    to = {Frame.OUTPUT: sys.stdout.fileno(), Frame.ERRORS: sys.stderr.fileno()}
+    try:
+        while True:
+            kind, content = connection.receive()
+            if kind is Frame.EXIT:
+                return int(CODE.unpack(content)[0])
+            if kind is Frame.ENDED:
+                raise Broken(content.decode())
+            if kind in to and not _written(to[kind], content):
+                return 128 + signal.SIGPIPE
+    except OSError as error:
+        raise SiteError(f"the shell on {host} has ended: {error}") from None
+    finally:
+        connection.close()
+
+
+def _hand_on_input(connection: Connection, resized: list[int]) -> None:
+    """What is typed, and the new sizes of the window."""
+    with contextlib.suppress(OSError):
+        while True:
+            typed = select.select([0], [], [], LOOK_S)[0]
+            if resized:
+                resized.clear()
+                size = os.get_terminal_size()
+                connection.send(Frame.SIZE, SIZE.pack(size.lines, size.columns))
+            if typed and not (keys := os.read(0, CHUNK_BYTES)):
+                break
+            if typed:
+                connection.send(Frame.INPUT, keys)
+        connection.send(Frame.NO_MORE_INPUT)
+
+
+def _written(descriptor: int, content: bytes) -> bool:
+    """Write all of it; whether somebody reads it."""
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""The program of a shell on the host of a rank: it connects back to its user, on a terminal of its own if asked to.
+
+`orchestrator.runs.shells.program REQUEST`. When the connection ends, so does what it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.shells import request as requests
+from orchestrator.runs.shells.addresses import ways
+from orchestrator.runs.shells.connection import CODE, SIZE, Connection, Frame
+from orchestrator.runs.shells.proof import CALLING, Proofs
+from orchestrator.runs.shells.request import ShellRequest
+
+OPENING_S = 20.0  # to connect and prove, over all addresses together
+LOOK_S = 0.2
+GONE_S = 2.0  # between SIGHUP and SIGKILL
+CHUNK_BYTES = 65_536
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    try:
+        asked = requests.read(path)
+        connection = connected(asked)
+    except (SiteError, OSError) as error:
+        return requests.fail(path, str(error))
+    try:
+        Joined(asked, connection).run()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            connection.send(Frame.ERRORS, f"torusrun: {asked.argv[0]}: {error.strerror}\n".encode())
+            connection.send(Frame.EXIT, CODE.pack(127))
+
+
+def connected(asked: ShellRequest) -> Connection:
+    """The connection to the user's side. Raises SiteError if none of its addresses leads there within OPENING_S."""
+    until_s = time.monotonic() + OPENING_S
+    with Proofs(asked.key, CALLING) as proofs:
+        for address in ways(asked.addresses, asked.network):
+            proofs.call(address, asked.port)
+        while proofs.waiting and (left_s := until_s - time.monotonic()) > 0:
+            if connection := proofs.step(left_s):
+                return connection
+        wrong = {**proofs.failures, **dict.fromkeys(proofs.waiting, f"no proof within {OPENING_S:g} s")}
+    found = "; ".join(f"{address}: {why}" for address, why in wrong.items()) or "this node has all its addresses too"
+    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({found}): {requests.MEND}")
+
+
+class Joined:
+    """A program whose input and outputs travel over a connection."""
+
+    def __init__(self, asked: ShellRequest, connection: Connection) -> None:
+        self.connection, self.wrong = connection, ""
+        if asked.terminal:
+            self._on_terminal(asked)
+        else:
+            pipe = subprocess.PIPE
+            self.child = subprocess.Popen(asked.argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+            assert self.child.stdin and self.child.stdout and self.child.stderr
+            self.input = os.dup(self.child.stdin.fileno())
+            self.child.stdin.close()
+            self.outputs = {self.child.stdout.fileno(): Frame.OUTPUT, self.child.stderr.fileno(): Frame.ERRORS}
+
+    def _on_terminal(self, asked: ShellRequest) -> None:
+        mine, theirs = os.openpty()
+        _resize(theirs, asked.rows, asked.columns)
+        self.child = subprocess.Popen(
+            asked.argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(theirs)
+        self.input, self.outputs = mine, {mine: Frame.OUTPUT}
+
+    def run(self) -> None:
+        """Hand on what it writes until it has ended, and tell its exit code."""
+        threading.Thread(target=self._hear, daemon=True).start()
+        try:
+            while self.outputs:
+                ready = select.select([*self.outputs], [], [], LOOK_S)[0]
+                for descriptor in ready:
+                    if content := _read(descriptor):
+                        self.connection.send(self.outputs[descriptor], content)
+                    else:
+                        del self.outputs[descriptor]
+                if not ready and self.child.poll() is not None:  # what it left behind may keep them open
+                    break
+            code = self.child.wait()
+            if self.wrong:
+                return self.connection.send(Frame.ENDED, self.wrong.encode())
+            self.connection.send(Frame.EXIT, CODE.pack(code if code >= 0 else 128 - code))
+        except OSError:
+            self._end()
+
+    def _hear(self) -> None:
+        """Hand on what the user types, until the user is gone or a stranger interferes."""
+        try:
+            while True:
+                kind, content = self.connection.receive()
+                if kind is Frame.SIZE:
+                    _resize(self.input, *SIZE.unpack(content))
+                elif kind is Frame.NO_MORE_INPUT and self.input not in self.outputs:
+                    os.close(self.input)
+                elif kind is Frame.INPUT:
+                    self._write(content)
+        except OSError as error:
+            self.wrong = error.strerror or str(error)
+        self._end()
+        time.sleep(GONE_S)  # for `run` to end, which may wait for a reader that does not read
+        self.connection.close()
+
+    def _write(self, content: bytes) -> None:
+        with contextlib.suppress(OSError):  # it may read no more, and go on
+            while content:
+                content = content[os.write(self.input, content) :]
+
+    def _end(self) -> None:
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            if self.child.poll() is None:
+                os.killpg(self.child.pid, number)
+            until_s = time.monotonic() + GONE_S
+            while self.child.poll() is None and time.monotonic() < until_s:
+                time.sleep(LOOK_S)
+
+
+def _resize(terminal: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _read(descriptor: int) -> bytes:
+    """What has come; nothing once nobody writes any more, which a terminal says by EIO."""
+    try:
+        return os.read(descriptor, CHUNK_BYTES)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Requests for a shell, one file each in a folder of the attempt; only their user can read or write them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object, required, write_json
+
+LARGEST_BYTES = 1 << 20  # of a request: a command's arguments
+ENDING, FAILED = ".json", ".failed"
+MEND = "nodes must reach it, as for `qsub -I`; where there is ssh, set remote_shell: ssh"
+
+
+@dataclass(frozen=True)
+class ShellRequest:
+    """The program `argv` on `host`, which connects to `port` of one of `addresses` and knows the `secret` (hex).
+
+    The user's machine has these addresses in its `network`. The program gets a terminal of `rows` and `columns`, none
+    if they are 0.
+    """
+
+    host: str
+    argv: tuple[str, ...]
+    addresses: tuple[str, ...]
+    network: str
+    port: int
+    secret: str
+    rows: int
+    columns: int
+
+    @property
+    def key(self) -> bytes:
+        return bytes.fromhex(self.secret)
+
+    @property
+    def terminal(self) -> bool:
+        return bool(self.rows and self.columns)
+
+    def write(self, folder: Path) -> Path:
+        """Leave the request in `folder`; its file. Raises SiteError."""
+        path = folder / f"{time.time_ns():020}-{os.getpid()}{ENDING}"
+        write_json(path, {"schema": 2, **asdict(self)}, secret=True)
+        return path
+
+
+def read(path: Path) -> ShellRequest:
+    """The request in `path`. Raises SiteError where it is gone, damaged, or not this user's."""
+    if not private.is_mine(path) or (kept := read_object(path, LARGEST_BYTES)) is None:
+        raise SiteError(f"{path}: there is no such request of yours")
+    return ShellRequest(
+        required(path, kept, "host", str),
+        tuple(map(str, required(path, kept, "argv", list))),
+        tuple(map(str, required(path, kept, "addresses", list))),
+        required(path, kept, "network", str),
+        required(path, kept, "port", int),
+        required(path, kept, "secret", str),
+        required(path, kept, "rows", int),
+        required(path, kept, "columns", int),
+    )
+
+
+def lying_in(folder: Path) -> list[Path]:
+    """The files of the requests in a folder, oldest first; none where it cannot be read now."""
+    with contextlib.suppress(OSError):  # opened each time: over NFS that asks the server for what is new
+        return sorted(path for path in folder.iterdir() if path.suffix == ENDING and not path.name.startswith("."))
+    return []
+
+
+def fail(path: Path, why: str) -> None:
+    """Say why nobody will come for the request in `path`."""
+    with contextlib.suppress(SiteError):
+        write_json(path.with_suffix(FAILED), {"why": why})
+
+
+def failure(path: Path) -> str:
+    """Why nobody will come for the request in `path`; '' while somebody may."""
+    return str((read_object(path.with_suffix(FAILED), LARGEST_BYTES) or {}).get("why", ""))
+
+
+@contextlib.contextmanager
+def left(request: ShellRequest, folder: Path) -> Iterator[Path]:
+    """Within, the request lies in `folder`; its file."""
+    path = request.write(folder)
+    try:
+        yield path
+    finally:
+        for file in (path, path.with_suffix(FAILED)):
+            file.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""The job's side of shells, on its first host: starts what is asked for on its other hosts, and says what failed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.environment import safe
+from orchestrator.base.errors import SiteError
+from orchestrator.runs.shells import request as requests
+from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Scheduler
+from orchestrator.spec.site import Site
+
+
+def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
+    """What starts shells for the job that we are in; None where its users get there by themselves."""
+    if not client.of(site).shell_from_inside:
+        return None
+    return ShellStarter(folder, schedulers.get(site.scheduler), python)
+
+
+class ShellStarter:
+    """Starts the shells that are asked for in `folder`, which it makes, with the job's own remote shell."""
+
+    def __init__(self, folder: Path, scheduler: Scheduler, python: str) -> None:
+        self.folder, self.scheduler, self.python = folder, scheduler, python
+        self.started: dict[Path, subprocess.Popen[bytes] | None] = {}
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    def look(self) -> None:
+        """Start what has come since the last look; note what has ended badly."""
+        for path in requests.lying_in(self.folder):
+            if path not in self.started:
+                self.started[path] = self._start(path)
+        for path, child in self.started.items():
+            if child and (code := child.poll()) is not None:
+                self.started[path] = None
+                if code and path.exists():
+                    requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
+
+    def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
+        own = safe(os.environ).get("PYTHONPATH", "")
+        words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.runs.shells.program", path)]
+        try:
+            host = requests.read(path).host
+            argv = self.scheduler.remote_command(host, shlex.join(words))
+            return process.start(argv, environment=os.environ, parent_death=signal.SIGTERM)
+        except SiteError as error:
+            requests.fail(path, str(error))
+            return None

@@ -1,0 +1,41 @@
+"""Runs in the order in which they need attention, and how many there are of each state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from orchestrator.base.states import State
+from orchestrator.runs.state.view import View
+from training.counted import counted
+
+ORDER: tuple[State, ...] = (
+    State.RUNNING,
+    State.UNKNOWN,
+    State.LOST,
+    State.NODE_FAIL,
+    State.FAILED,
+    State.OOM,
+    State.TIMEOUT,
+    State.PREEMPTED,
+    State.PENDING,
+    State.CANCELLED,
+    State.COMPLETED,
+)
+
+
+def ordered(views: Sequence[View]) -> list[View]:
+    """Those that run, those that went wrong, those that wait, those that are done; else as they were."""
+    return sorted(views, key=rank)
+
+
+def rank(view: View) -> int:
+    """The place of its state in this order."""
+    return ORDER.index(view.state)
+
+
+def counts(views: Sequence[View]) -> str:
+    """'1,000 runs: 20 RUNNING, 3 FAILED, 977 PENDING'."""
+    states = Counter(view.state for view in views)
+    told = ", ".join(f"{states[state]:,} {state.value}" for state in ORDER if states[state])
+    return f"{counted(len(views), 'run')}: {told}"

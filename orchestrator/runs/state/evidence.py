@@ -1,0 +1,100 @@
+"""What the folder of a running attempt holds that makes one suspect something: rank ends and the supervisor's pulse."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object
+from orchestrator.base.private import read_bytes
+from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.state.clocks import ahead_s
+
+RECORD = re.compile(r"(\d{4,8})\.(end|told)\.json")
+# More is not read of one attempt for one look at it.
+MOST_ENTRIES = 100_000
+MOST_ENDS = 64
+LARGEST_NAME_BYTES = 256
+
+
+def suspicion(attempt: Attempt, now_s: float) -> str:
+    """'suspected: ...', or '' where nothing is, as of `now_s` (of time.time()).
+
+    It costs a stat and a listing of a folder while nothing is wrong. What seems wrong is looked at by the clock of the
+    file system: this machine's may differ from the nodes'.
+    """
+    found = _suspicion(attempt, now_s)
+    return _suspicion(attempt, now_s + ahead_s(attempt.folder)) if found else ""
+
+
+def _suspicion(attempt: Attempt, now_s: float) -> str:
+    pulse_age_s = _pulse_age_s(attempt, now_s)
+    ended, told = recorded(attempt)
+    if pulse_age_s is None and not ended:
+        return ""
+    from orchestrator.runs.state import suspect  # with the verdict, which nobody needs while no run is at work
+
+    ends = _ends(attempt, sorted(ended))
+    placement = placed(attempt) if any(not end.good for end in ends) else {}
+    silent = pulse_age_s is not None and pulse_age_s > suspect.SILENT_S
+    host = _host(attempt) if silent else ""
+    return suspect.suspicion(placement, ended | told, ends, pulse_age_s, host, now_s)
+
+
+def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
+    """The time since the supervisor last showed that it lives; None where it never did, as in older versions."""
+    try:
+        found = attempt.pulse.lstat()
+    except OSError:
+        return None
+    return max(now_s - found.st_mtime, 0.0) if stat.S_ISREG(found.st_mode) else None
+
+
+def _host(attempt: Attempt) -> str:
+    """The host of the supervisor, as it wrote into its pulse; '' where it did not."""
+    try:
+        return read_bytes(attempt.pulse, LARGEST_NAME_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
+    """(the ranks that recorded how they ended, those that recorded that they were told to)."""
+    try:
+        with os.scandir(attempt.ranks) as entries:
+            names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
+    except OSError:
+        return set(), set()
+    found = [(int(match[1]), match[2]) for name in names if (match := RECORD.fullmatch(name))]
+    return {rank for rank, kind in found if kind == "end"}, {rank for rank, kind in found if kind == "told"}
+
+
+def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
+    """The first of these records, without those that cannot be read, each with the time when its file was written."""
+    found = []
+    for rank in ended[:MOST_ENDS]:
+        with contextlib.suppress(SiteError, OSError):
+            path = attempt.rank_end(rank)
+            found.append(replace(RankEnd.read(path), ended_s=path.stat().st_mtime))
+    return found
+
+
+def placed(attempt: Attempt) -> dict[str, list[int]]:
+    """The ranks of every host; none where the placement cannot be read."""
+    try:
+        slots = (read_object(attempt.placement) or {}).get("slots")
+    except SiteError:
+        return {}
+    found: dict[str, list[int]] = {}
+    for slot in slots if type(slots) is list else []:
+        if type(slot) is not list or len(slot) < 4 or type(slot[0]) is not int or type(slot[1]) is not str:
+            return {}
+        found.setdefault(slot[1], []).append(slot[0])
+    return found

@@ -1,0 +1,173 @@
+"""Runs followed to their ends: folders are looked at often, the scheduler ever more seldom."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.base.private import open_regular
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.poll import standing
+from orchestrator.runs.state.view import Record, View, read_record
+
+LOOK_S = 0.5
+WAITING_LOOK_S = 2.0  # between looks at a run that is not running
+OVER_LOOK_S = 30.0  # and at one that is over: somebody may resume it
+RECHECK_S = 5.0  # a running run of which no file changes is read that often: is it silent?
+FIRST_POLL_S = 1.0
+SLOWEST_POLL_S = 30.0
+RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records know of its end
+REST = 40  # times as long as a look kept the processor busy: many people watch on one login node
+LONGEST_REST_S = 5.0
+
+Signature = tuple[int, int, int]
+
+
+def follow(run: RunFolder) -> Iterator[View]:
+    """Views of a run until it is over, the last one being its end, or until nobody can tell how it ended."""
+    for (view,) in follow_all([run]):
+        yield view
+
+
+def follow_all(runs: Sequence[RunFolder]) -> Iterator[list[View]]:
+    """The views of many runs, in their order, again and again until all are over."""
+    followed = Followed(runs)
+    while True:
+        yield followed.look()
+        if followed.over:
+            return
+        time.sleep(followed.rest_s)
+
+
+class Followed:
+    """Many runs, looked at again and again. Their folders are read where the size or time of a file has changed."""
+
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        self._folders = list(runs)
+        self._runs: list[_Followed] = []
+        self._delay_s = FIRST_POLL_S
+        self._poll_s = self._cost_s = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether no run will change by itself; False before the first look."""
+        return bool(self._runs or not self._folders) and all(run.over for run in self._runs)
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait before the next look."""
+        return min(max(LOOK_S, REST * self._cost_s), max(LOOK_S, LONGEST_REST_S))
+
+    def look(self) -> list[View]:
+        """All runs as they are now, in the order in which they were given."""
+        if not self._runs:
+            self._runs = [_Followed(record, status) for record, status in standing(self._folders, time.time())]
+            self._poll_s = time.monotonic() + self._delay_s
+            return [run.view for run in self._runs]
+        began_s = time.thread_time()
+        asked = [run for run in self._runs if run.due and run.look()]
+        if time.monotonic() >= self._poll_s:
+            asked += [run for run in self._runs if not run.over and run not in asked]
+            self._delay_s = min(self._delay_s * 1.5, SLOWEST_POLL_S)
+            self._poll_s = time.monotonic() + self._delay_s
+        for run, known in zip(asked, standing([run.folder for run in asked], time.time()), strict=True):
+            run.take(*known)
+        self._cost_s = time.thread_time() - began_s
+        return [run.view for run in self._runs]
+
+
+@dataclass(eq=False)
+class _Followed:
+    """One of the runs, as it was seen last. Times are of time.monotonic()."""
+
+    record: Record
+    status: Status
+
+    def __post_init__(self) -> None:
+        self.seen_s = self.looked_s = time.monotonic()  # seen: neither lost nor without hope of an answer
+        self.files, self.metrics = _files(self.record), (0, 0, 0)
+        self.take(self.record, self.status)
+
+    @property
+    def folder(self) -> RunFolder:
+        return self.record.folder
+
+    @property
+    def over(self) -> bool:
+        """Whether its end is known, or nobody could tell it for so long that nobody will."""
+        if self.status.state.over and self.status.state is not State.LOST:
+            return True
+        interval_s = self.record.plan.poll_interval_s if self.record.plan else 0.0
+        return time.monotonic() > self.seen_s + RECORDS_LAG_S + interval_s
+
+    @property
+    def running(self) -> bool:
+        return self.status.state is State.RUNNING
+
+    @property
+    def due(self) -> bool:
+        if self.running:
+            return True
+        return time.monotonic() >= self.looked_s + (OVER_LOOK_S if self.over else WAITING_LOOK_S)
+
+    def take(self, record: Record, status: Status) -> None:
+        """What its folder and its scheduler say now."""
+        self.record, self.status = record, status
+        self._view()
+        if status.state is not State.LOST and not record.hopeless:
+            self.seen_s = self.viewed_s
+
+    def look(self) -> bool:
+        """Look at its files, and read them where they have changed; whether its scheduler is to be asked now."""
+        self.looked_s = time.monotonic()
+        before, self.files = self.files, _files(self.record)
+        if self.files != before:
+            self.record = read_record(self.folder)
+        measured, self.metrics = self.metrics, _signature(self.folder.metrics) if self.running else self.metrics
+        if self.files != before or self.metrics != measured or self._is_stale():
+            self._view()
+        else:
+            self.view = aged(self.whole, self.looked_s - self.viewed_s)
+        return self.files != before or (self.record.settled and not self.over)
+
+    def _is_stale(self) -> bool:
+        """Whether something may have changed that its files do not tell, as that a node is silent."""
+        return self.running and self.looked_s >= self.viewed_s + RECHECK_S
+
+    def _view(self) -> None:
+        self.viewed_s = time.monotonic()
+        self.view = self.whole = self.record.view(self.status, time.time())
+
+
+def aged(view: View, by_s: float) -> View:
+    """The same run that much later, nothing having happened."""
+    if view.state is not State.RUNNING:
+        return view
+    return replace(
+        view,
+        age_s=None if view.age_s is None else view.age_s + by_s,
+        eta_s=None if view.eta_s is None else max(view.eta_s - by_s, 0.0),
+        last_step_age_s=None if view.last_step_age_s is None else view.last_step_age_s + by_s,
+    )
+
+
+def _files(record: Record) -> tuple[Signature, Signature]:
+    """What changes when something happens to a run beside its steps: its ledger, and the end of its attempt."""
+    return _signature(record.folder.ledger), _signature(record.folder.attempt(record.attempt).end)
+
+
+def _signature(path: Path) -> Signature:
+    """Inode, size and time of a file. It is opened, since over NFS a stat alone may be a minute old."""
+    try:
+        descriptor = open_regular(path)
+    except OSError:
+        return 0, 0, 0
+    try:
+        found = os.fstat(descriptor)
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    finally:
+        os.close(descriptor)

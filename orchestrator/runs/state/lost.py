@@ -1,0 +1,27 @@
+"""A job that its scheduler knows nothing of: what the run folder says about it all the same."""
+
+from __future__ import annotations
+
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder import claim, dependencies
+from orchestrator.runs.folder.events import Started
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.state.view import Record
+
+
+def explained(record: Record, status: Status) -> Status:
+    """The state of an attempt that would be LOST: at work all the same, or dropped by its dependency, or LOST.
+
+    Some schedulers forget a job that was dropped before it began.
+    """
+    if status.state is not State.LOST or not record.mine:
+        return status
+    attempt = record.folder.attempt(record.attempt)
+    if claim.held(attempt):
+        lock = attempt.alive.relative_to(record.folder.folder)
+        reason = f"its job has left the queue, and yet processes of its ranks are at work: they hold {lock}"
+        return Status(State.UNKNOWN, reason)
+    unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
+    if unmet and unmet[1]:
+        return Status(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {unmet[1].value}")
+    return status

@@ -1,0 +1,100 @@
+"""How fast a run goes by its own measurements, and what to say when no step comes for longer than usual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.runs.folder import metrics
+
+# A pause is told of when it is longer than both. An evaluation or a checkpoint is one such pause, and an honest one.
+LEAST_PAUSE_S = 10.0
+TIMES_USUAL = 10
+# The time that is left to the first step of an attempt, and to the second, before which no step is usual.
+FIRST_STEP_S = 60.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """`age_s` is the age of the newest step of an attempt, `usual_s` the median time between two; None if unknown.
+
+    Steps are those that the training recorded, which need not be all (`train.log_every_steps`). `pause` says in words
+    that none has come for unusually long, '' otherwise.
+    """
+
+    age_s: float | None = None
+    usual_s: float | None = None
+    pause: str = ""
+
+
+def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, now_s: float) -> Pace:
+    """The pace of a running attempt that began at `started_s`, as of `now_s`, from its newest metrics.
+
+    Both are seconds of time.time(), perhaps of hosts whose clocks differ: no age is negative.
+    """
+    rows = [row for row in rows if row.get("attempt") == attempt]
+    times = [row["t"] for row in rows if row["event"] == "step" and row.get("t") is not None]
+    gaps = sorted(max(later - earlier, 0.0) for earlier, later in zip(times, times[1:], strict=False))
+    age_s = max(now_s - times[-1], 0.0) if times else None
+    usual_s = gaps[len(gaps) // 2] if gaps else None
+    if _at_its_end(rows):
+        return Pace(age_s, usual_s)
+    return Pace(age_s, usual_s, _pause(age_s, usual_s, None if started_s is None else now_s - started_s))
+
+
+def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
+    """The mean time of one step between the first and the last of an attempt's rows, pauses included; None if unknown.
+
+    Not the median: evaluations and checkpoints take their share of the time that is left.
+    """
+    timed = [
+        (row["step"], row["t"])
+        for row in rows
+        if row["event"] == "step" and "step" in row and row.get("attempt") == attempt and row.get("t") is not None
+    ]
+    if not timed:
+        return None
+    (first, began_s), (last, ended_s) = timed[0], timed[-1]
+    return (ended_s - began_s) / (last - first) if last > first and ended_s > began_s else None
+
+
+def _at_its_end(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether an attempt takes no more steps: it has stopped, is done, or has taken its last."""
+    newest = metrics.newest(list(rows), "start", "step", "stop", "done")
+    if newest is None:
+        return False
+    return newest["event"] in ("stop", "done") or newest.get("step") == newest.get("total_steps", -1)
+
+
+def _pause(age_s: float | None, usual_s: float | None, since_start_s: float | None) -> str:
+    if age_s is None:
+        late = since_start_s is not None and since_start_s > FIRST_STEP_S
+        return f"no step yet, started {duration(since_start_s)} ago" if late and since_start_s else ""
+    if usual_s is None:
+        return f"no step for {duration(age_s)}" if age_s > FIRST_STEP_S else ""
+    if age_s <= max(LEAST_PAUSE_S, TIMES_USUAL * usual_s):
+        return ""
+    return f"no step for {duration(age_s)}, usual {duration(usual_s)}"
+
+
+def short(seconds: float) -> str:
+    """A time in at most six columns: '40s', '6m', '3h05m', '2d04h', '400d'."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(seconds, 0):.0f}s" if seconds < 59.5 else "1m"
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    days, hours = divmod(minutes // 60, 24)
+    return f"{days}d{hours:02d}h" if days < 100 else f"{days}d"
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it: '0.2 s', '40 s', '6 min', '3.5 h'."""
+    if seconds < 10:
+        return f"{round(seconds, 3):.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,163 @@
+"""The state of many runs with at most one query of each scheduler per interval."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder.events import Ended, Started
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.records import for_want_of_room, no_room
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.settled import Settled
+from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
+from orchestrator.runs.state import ended
+from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
+from orchestrator.runs.state.lookup import look_up
+from orchestrator.runs.state.lost import explained
+from orchestrator.runs.state.never_starts import held
+from orchestrator.runs.state.view import Record, View, read_record
+from orchestrator.schedulers import answers, last_action
+from orchestrator.schedulers.answers import Answer
+from orchestrator.schedulers.client import Client
+
+DEFAULT_TIMEOUT_S = 30.0
+PATIENCE_S = 5.0  # longer, and a person takes `status` for hung; a scheduler that is well answers in a second or two
+FEW = 20  # runs whose folders are read sooner than the list of those that are over
+
+
+def views(
+    runs: Sequence[RunFolder],
+    now_s: float | None = None,
+    keep: Callable[[Record | Settled], bool] | None = None,
+    *,
+    fresh: bool = False,
+    patience_s: float = math.inf,
+) -> list[View]:
+    """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
+
+    The schedulers are asked only about one's own runs that have not settled themselves, and once per interval unless
+    the answer has to be `fresh`. All of them together are waited for no longer than `patience_s`.
+    """
+    now_s = time.time() if now_s is None else now_s
+    if len(runs) <= FEW:
+        found = standing(runs, now_s, keep, fresh=fresh, patience_s=patience_s)
+        return [record.view(status, now_s) for record, status in found]
+    chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
+    old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
+    unread = [run for run, _ in chosen if run.folder not in old]
+    # A run that is over is read and kept even if it is not wanted, so that it is read once.
+    useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
+    found = standing(unread, now_s, useful, fresh=fresh, patience_s=patience_s)
+    read = [(record, record.view(status, now_s)) for record, status in found]
+    ended.keep(read)
+    new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
+    return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
+
+
+def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
+    """Each run with what is kept of its view, if it is known to be over."""
+    known = settled.runs()
+    for run in runs:
+        row = known.get(run.run_id)
+        yield run, row if row and row.text and row.folder == str(run.folder) else None
+
+
+def standing(
+    runs: Sequence[RunFolder],
+    now_s: float,
+    keep: Callable[[Record | Settled], bool] | None = None,
+    *,
+    fresh: bool = False,
+    patience_s: float = math.inf,
+) -> list[tuple[Record, Status]]:
+    """What the folder of every run says, and the state of its newest attempt, as of `now_s`.
+
+    Schedulers are waited for no longer than `patience_s`, all of them together.
+    """
+    read = [record for record in map(read_record, runs) if not keep or keep(record)]
+    until_s = time.monotonic() + patience_s
+    records, jobs = [], {}
+    for one in read:
+        record, answer = look_up(one, now_s, until_s)
+        records.append(record)
+        if answer:
+            jobs[id(record)] = answer
+    jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
+    return [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
+
+
+def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
+    """What the schedulers say of each record's job: one poll per scheduler."""
+    by_scheduler: dict[str, list[Record]] = defaultdict(list)
+    said: dict[int, Status] = {}
+    for record in records:
+        if why := unasked(record):
+            said[id(record)] = Status(State.UNKNOWN, why)
+        elif record.job:
+            by_scheduler[record.scheduler].append(record)
+    for name, group in by_scheduler.items():
+        timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
+        interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
+        jobs = [str(record.job) for record in group]
+        try:
+            client = Client(schedulers.get(name), timeout_s, until_s=until_s)
+            if fresh:
+                last_action.note(client.scheduler)
+            answer = answers.states(client, jobs, interval_s)
+        except TorusrunError as error:  # a scheduler that this version does not know
+            answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})
+        said.update({id(record): _begun(record, answer) for record in group})
+    return said
+
+
+def _begun(record: Record, answer: Answer) -> Status:
+    """What the scheduler said of a run's job, unless the job began after that, as its ledger says."""
+    status, started = answer.jobs[str(record.job)], last(record.events, Started, record.attempt)
+    if status.state is State.PENDING and started and started.time_s > answer.asked_s:
+        return Status(State.RUNNING, hosts=started.hosts)
+    return status
+
+
+def unasked(record: Record) -> str:
+    """Why no scheduler is asked about a run, '' where one is."""
+    if record.owner is None:
+        return f"{record.folder.folder} is not there, or cannot be read"
+    if not record.mine:
+        replaceable = record.owner == index.ANYBODY
+        whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"
+        return f"{whose}, and a scheduler is asked only about runs of one's own"
+    if record.job and not record.scheduler:
+        return f"nothing readable says which scheduler knows of its job {record.job}"
+    if record.hopeless and not record.end:
+        return "its folder does not say how it ended or what its job is; look for a job of its name in the queue"
+    return ""
+
+
+def _settle(record: Record, job: Status | None, now_s: float, until_s: float) -> tuple[Record, Status]:
+    """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
+    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
+        record = record.now
+        if record.followed:  # what was asked concerns its job, and not that of the attempt that follows
+            return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
+    status = _blamed_on_the_disk(record, explained(record, record.status(in_hold(record, held(record, job)), now_s)))
+    status = told_by_keeper(record, status)
+    if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
+        with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
+            ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))
+    return record, status
+
+
+def _blamed_on_the_disk(record: Record, status: Status) -> Status:
+    """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
+    if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
+        return status
+    return replace(status, reason=for_want_of_room(status.reason))

@@ -1,0 +1,42 @@
+"""A run's progress in words: what `watch` prints without a terminal, and the figures around its bar on one."""
+
+from __future__ import annotations
+
+from orchestrator.base.states import State
+from orchestrator.base.terminal.plain import plain
+from orchestrator.runs.state.listing import number, percent, steps
+from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.view import View
+
+
+def words(view: View, said: str) -> str:
+    """One line for a log: all figures, uncut, and the remarks on a run that is not over.
+
+    `said` is the newest line of rank 0's log, for a run without steps.
+    """
+    told = remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
+    parts = ", ".join(filter(None, [*figures(view).values(), told]))
+    return f"{plain(view.run)} {view.state.value} {parts}".rstrip()
+
+
+def remark(view: View, said: str) -> str:
+    """What to show of a run without steps: why it has none, or what it wrote, or that it writes nothing."""
+    return plain("; ".join(filter(None, (view.reason, view.waiting)))) or said or plain(view.pause)
+
+
+def figures(view: View) -> dict[str, str]:
+    """What is known of a run's progress, each in a few words, in the order in which it is shown."""
+    known: dict[str, str] = {}
+    if view.step is not None:
+        known["step"] = f"step {steps(view)}"
+    if view.eta_s is not None:
+        known["eta"] = f"ETA {short(view.eta_s)}"
+    if view.loss is not None:
+        known["loss"] = f"loss {number(view.loss)}"
+    if view.images_per_s is not None and not view.state.over:
+        known["speed"] = f"{view.images_per_s:,.0f} images/s"
+    if view.accuracy is not None:
+        known["accuracy"] = f"accuracy {percent(view.accuracy)}"
+    if view.age_s is not None and view.state in (State.PENDING, State.RUNNING, State.UNKNOWN):
+        known["age"] = f"age {short(view.age_s)}"
+    return known

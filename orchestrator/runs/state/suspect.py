@@ -1,0 +1,82 @@
+"""What a run folder makes one suspect about an attempt that its scheduler still calls running.
+
+A scheduler takes from half a minute to many minutes to tell that a node is gone. The ranks that lost a connection, and
+the supervisor's pulse, tell earlier. None of it is a proof, so it is only words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.state.pace import duration
+
+SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
+LEAVE_S = 10.0  # what the ranks of living hosts may take to end and record it, after the first has
+MOST_HOSTS = 8
+
+
+def suspicion(
+    placement: Mapping[str, Sequence[int]],
+    heard: Collection[int],
+    ends: Sequence[RankEnd],
+    pulse_age_s: float | None,
+    supervisor: str,
+    now_s: float,
+) -> str:
+    """'suspected: ...', or '' where nothing is.
+
+    `placement` has the ranks of every host, `heard` the ranks that recorded an end, or that they were told to end;
+    `ends` are the ends that were read. `pulse_age_s` is None where there is no pulse, `supervisor` the host that it
+    names, '' if none; `now_s` is of the clock that the ends have.
+    """
+    found = [_of_ranks(placement, heard, ends, now_s), _of_supervisor(pulse_age_s, supervisor)]
+    return f"suspected: {'; '.join(filter(None, found))}" if any(found) else ""
+
+
+def _of_ranks(
+    placement: Mapping[str, Sequence[int]], heard: Collection[int], ends: Sequence[RankEnd], now_s: float
+) -> str:
+    bad = sorted((end for end in ends if end.failed), key=lambda end: end.ended_s)
+    culprit = next((end for end in bad if not end.cut_off), None)
+    if culprit:
+        return f"it is ending: {culprit.words}, {_ago(culprit, now_s)}"
+    if not bad:
+        return ""
+    witness = bad[0]
+    lost = f"rank {witness.rank} ({witness.host}) lost its connection to another rank {_ago(witness, now_s)}"
+    silent = {host: ranks for host, ranks in placement.items() if not any(rank in heard for rank in ranks)}
+    if now_s - witness.ended_s < LEAVE_S or not silent:
+        return f"a rank is gone, or cannot be reached: {lost}"
+    ranks = [rank for there in silent.values() for rank in there]
+    if len(silent) == 1:
+        return f"{next(iter(silent))} is gone (its {_ranks(ranks)} silent, while {lost})"
+    return f"at least one of {_listed(list(silent))} is gone (their {_ranks(ranks)} silent, while {lost})"
+
+
+def _of_supervisor(pulse_age_s: float | None, host: str) -> str:
+    if pulse_age_s is None or pulse_age_s <= SILENT_S:
+        return ""
+    where = f" on {host}" if host else ""
+    return f"the supervisor{where} is silent for {duration(pulse_age_s)}: it or its host is gone, or stands still"
+
+
+def _ago(end: RankEnd, now_s: float) -> str:
+    return f"{duration(max(now_s - end.ended_s, 0.0))} ago"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """'rank 4 is' or 'ranks 4-7, 12-15 are'."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    words = [f"{first}-{last}" if last > first else str(first) for first, last in spans]
+    return f"rank {words[0]} is" if len(ranks) == 1 else f"ranks {_listed(words)} are"
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - MOST_HOSTS} more" if len(words) > MOST_HOSTS else ""
+    return ", ".join(words[:MOST_HOSTS]) + more

@@ -1,0 +1,292 @@
+"""One run as its user sees it: state, reason, place, progress, and what of it is damaged."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.states import State, Status
+from orchestrator.base.terminal.plain import plain
+from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
+from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.outcome import resolve
+from orchestrator.runs.folder.records import End, is_done
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.folder.shown_plan import Planned
+from orchestrator.runs.state.clocks import now_there_s
+from orchestrator.runs.state.evidence import suspicion
+from orchestrator.runs.state.progress import RunProgress, progress
+from orchestrator.runs.state.waiting import waiting
+
+TAIL_BYTES = 16_384
+NOT_CHOSEN = "the job chooses it once it knows its hosts"
+RUN_ID = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True)
+class View:
+    """A run at one moment. `grid` and `ranks` are None, `scheduler` is '' where nothing readable tells of them.
+
+    `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
+    `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
+    and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
+    `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
+    submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
+    `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
+    (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
+    that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
+    `waiting` says why the newest attempt has no step yet, '' once it has one (watch/waiting.py). Step, loss and the
+    other figures of an attempt that is not over are its own.
+    """
+
+    run: str
+    state: State
+    reason: str
+    attempt: int
+    job: str | None
+    scheduler: str
+    grid: tuple[int, ...] | None
+    ranks: int | None
+    hosts: tuple[str, ...]
+    step: int | None
+    total_steps: int | None
+    images_per_s: float | None
+    accuracy: float | None
+    folder: str
+    damaged: tuple[str, ...] = ()
+    last_step_age_s: float | None = None
+    usual_step_s: float | None = None
+    pause: str = ""
+    site: str = ""
+    submitted_s: float | None = None
+    age_s: float | None = None
+    eta_s: float | None = None
+    loss: float | None = None
+    newest_result: str = ""
+    network: str = ""
+    grid_reason: str = ""
+    waiting: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """The reason, what it waits for, the pause and a slow network, one after the other."""
+        return "; ".join(filter(None, (self.reason, self.waiting, self.pause, self.slow_network)))
+
+    @property
+    def slow_network(self) -> str:
+        """That the ranks of several nodes talk by sockets although the site has adapters, '' where they do not."""
+        if not self.network.lower().startswith("socket") or len(self.hosts) < 2:
+            return ""
+        return "NCCL uses sockets, not the site's InfiniBand; rank 0's log says why in its lines with NET/"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "state": self.state.value}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the run folder says by itself, read once.
+
+    `done` says whether the training of the newest attempt recorded that it is done; it is not read where the end record
+    says COMPLETED. `end_damage` says why the end record cannot be read, `damage` what else cannot.
+    """
+
+    folder: RunFolder
+    owner: int | None
+    plan: Planned | None
+    events: list[Event]
+    attempt: int
+    end: End | None
+    done: bool
+    end_damage: str
+    damage: tuple[str, ...]
+
+    @property
+    def mine(self) -> bool:
+        """Whether the run belongs to the user of this process, who alone writes into it and asks its scheduler."""
+        return self.owner == os.geteuid()
+
+    @property
+    def job(self) -> str | None:
+        event = last(self.events, Submitted, self.attempt) or last(self.events, Started, self.attempt)
+        return event.job if event else None
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's name; '' where nobody can tell."""
+        event = last(self.events, Submitted, self.attempt)
+        return self.plan.scheduler if self.plan else event.scheduler if event else ""
+
+    @property
+    def site(self) -> str:
+        """The name of its site; '' where nobody can tell."""
+        return plain(self.plan.site) if self.plan else ""
+
+    @property
+    def submitted_s(self) -> float | None:
+        """When the newest attempt was submitted (of time.time()), None where the ledger does not say it."""
+        return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
+
+    def status(self, job: Status | None, now_s: float) -> Status:
+        return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+
+    @property
+    def now(self) -> Record:
+        """The same record with the end as it is written by now."""
+        end, end_damage = _end(self.folder, self.attempt)
+        return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the folder alone says how the newest attempt ended."""
+        return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
+
+    @property
+    def followed(self) -> bool:
+        """Whether this is no longer the newest attempt: it submitted the next one before it ended."""
+        return bool(self.end and self.end.followed_by)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
+        return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
+
+    def view(self, status: Status, now_s: float) -> View:
+        """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
+        rows, damage = self._rows()
+        started = last(self.events, Started, self.attempt)
+        network = last(self.events, NetworkChosen, self.attempt)
+        running_s = now_s if status.state is State.RUNNING else None
+        own = [row for row in rows if row.get("attempt") == self.attempt]
+        shown = rows if status.state.over else own  # what an earlier attempt measured is not the progress of this one
+        at = self._progress(shown, started, running_s)
+        works = running_s is not None and started and not self.end  # before, the supervisor may be copying an image
+        suspected = suspicion(self.folder.attempt(self.attempt), now_s) if works else ""
+        grid, hosts, grid_reason = self._place()
+        return View(
+            self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
+            status.state,
+            plain("; ".join(filter(None, (status.reason, suspected)))),
+            self.attempt,
+            self.job,
+            self.scheduler,
+            grid,
+            math.prod(grid) if grid else self.plan.ranks if self.plan else None,
+            hosts or status.hosts,
+            at.step,
+            at.total_steps,
+            at.images_per_s,
+            at.accuracy,
+            str(self.folder.folder),
+            tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
+            at.pace.age_s,
+            at.pace.usual_s,
+            "" if self.end or self.done or self._tells_no_steps(rows) else at.pace.pause,
+            self.site,
+            self.submitted_s,
+            None if self.submitted_s is None or status.state.over else max(now_s - self.submitted_s, 0.0),
+            at.eta_s,
+            at.loss,
+            at.newest_result,
+            plain(network.network) if network else "",
+            plain(grid_reason),
+            "" if damage else plain(self._waiting(status, own)),
+        )
+
+    def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
+        """How far it is. A pause by this machine's clock is looked at by the clock that wrote the times."""
+        started_s = started.time_s if started else None
+        at = progress(rows, self.attempt, started_s, now_s)
+        file, last_s = self.folder.metrics, rows[-1].get("t") if rows else None
+        if not rows and self.events:
+            file, last_s = self.folder.ledger, self.events[-1].time_s
+        if not at.pace.pause or last_s is None or now_s is None:
+            return at
+        return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
+
+    def _waiting(self, status: Status, rows: list[dict[str, Any]]) -> str:
+        if self.end or self.done or allocation.is_held(self.folder):
+            return ""
+        command = bool(self.plan and self.plan.command)
+        return waiting(status, self.events, self.folder.attempt(self.attempt), rows, command=command)
+
+    def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
+        """Whether the run is a program of the user's that has recorded nothing: that need not be a pause."""
+        return bool(self.plan and self.plan.command and not rows)
+
+    def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The newest metrics, and what is damaged of them."""
+        try:
+            rows, bad = metrics.checked(self.folder.metrics, TAIL_BYTES)
+        except SiteError as error:
+            return [], [f"{error}; the progress is not known"]
+        return rows, [f"{self.folder.metrics}: {bad} of its last lines cannot be read"] if bad else []
+
+    def _place(self) -> tuple[tuple[int, ...] | None, tuple[str, ...], str]:
+        """The grid, the hosts and why this grid: as planned and as the ledger says, or as the ranks were placed."""
+        started = last(self.events, Started, self.attempt)
+        grid = (self.plan.grid if self.plan else None) or (started.grid if started else None)
+        hosts = started.hosts if started else ()
+        reason = started.grid_reason if started else "" if grid or not self.plan else NOT_CHOSEN
+        if (grid and hosts) or not self.damage:
+            return grid, hosts, reason
+        placed_grid, placed_hosts = attempt_folders.placed(self.folder.attempt(self.attempt))
+        return grid or placed_grid, hosts or placed_hosts, reason
+
+    def _end_words(self) -> list[str]:
+        if not self.end_damage:
+            return []
+        instead = "the ledger says how it ended" if self.settled else "the scheduler is asked instead"
+        return [f"{self.end_damage}; {instead}"]
+
+
+def read_record(run: RunFolder) -> Record:
+    """Read a run's own account of itself, as far as it can be read."""
+    record = _read(run)
+    return _read(run) if record.followed else record  # the next attempt was made between two looks
+
+
+def _read(run: RunFolder) -> Record:
+    folders = attempt_folders.attempts(run)
+    plan, plan_damage = shown_plan.find(run, folders)
+    events, ledger_damage = ledger.read(run.ledger)
+    if ledger_damage:
+        ledger_damage = f"{run.ledger}: {ledger_damage}; the folders of its attempts say what they know"
+    attempt = _newest(ledger.standing(events), events, folders)
+    end, end_damage = _end(run, attempt)
+    lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
+    damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
+    done = _done(run.attempt(attempt), end)
+    return Record(run, index.owner(run), plan, events, attempt, end, done, end_damage, damage)
+
+
+def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
+    try:
+        return End.read(run.attempt(attempt).end), ""
+    except SiteError as error:
+        return None, str(error)
+
+
+def _done(attempt: Attempt, end: End | None) -> bool:
+    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    if end and end.certain and end.state is State.COMPLETED:
+        return False  # nobody needs to know
+    return is_done(attempt)
+
+
+def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:
+    """The newest attempt: the ledger's word, and what has a folder that the ledger does not know of.
+
+    An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
+    """
+    told = {number for number, stands in standing.items() if stands}
+    submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
+    unknown = {number for number in folders if number not in standing}
+    made = {number for number in told if number in submitted or number in folders}
+    return max(made | unknown, default=1)

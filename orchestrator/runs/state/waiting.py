@@ -1,0 +1,77 @@
+"""Why an attempt has no step yet, from the records that its job leaves before the first one."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import read_object
+from orchestrator.base.states import State, Status
+from orchestrator.runs.folder.events import Event, Started, Submitting
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.state.evidence import MOST_ENTRIES
+from training.counted import counted
+
+START = re.compile(r"\d{4,8}\.start\.json")
+NO_REASON = "in the queue; the scheduler gives no reason"
+
+
+def waiting(
+    status: Status, events: Sequence[Event], attempt: Attempt, rows: Sequence[Mapping[str, Any]], *, command: bool
+) -> str:
+    """What an attempt without a step waits for; '' if it has a step, is over, or the records do not say it.
+
+    `rows` are the metrics of this attempt alone. A `command` need not record steps: once it runs, its log says more.
+    """
+    if any(row["event"] != "start" for row in rows):
+        return ""
+    if status.state is State.RUNNING:
+        waits = _at_work(attempt, last(events, Started, attempt.number), bool(rows), command)
+    else:
+        waits = NO_REASON if status.state is State.PENDING and not status.reason else ""
+    submitting = last(events, Submitting, attempt.number)
+    resumes = f"resumes from {submitting.resumes}" if submitting and submitting.resumes and not rows else ""
+    return "; ".join(filter(None, (waits, resumes))) if waits or status.state is State.PENDING else ""
+
+
+def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) -> str:
+    if met:
+        return "the ranks have met; the first step is not recorded yet"
+    if not began:
+        if attempt.launch.exists():
+            return "the image is checked, or copied to the nodes"
+        return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
+    started, ranks = _started(attempt), math.prod(began.grid or ())
+    if started < ranks:
+        copying = "; each node copies the image" if _copies(attempt) else ""
+        return f"{started} of {counted(ranks, 'rank')} started{copying}"
+    if command:
+        return ""
+    if attempt.rendezvous.exists():
+        return "the ranks meet: rank 0 waits for the others"
+    return "the ranks load their program and data"
+
+
+def _started(attempt: Attempt) -> int:
+    """How many ranks have started their program."""
+    try:
+        with os.scandir(attempt.ranks) as entries:
+            return sum(START.fullmatch(entry.name) is not None for entry in islice(entries, MOST_ENTRIES))
+    except OSError:
+        return 0
+
+
+def _copies(attempt: Attempt) -> bool:
+    """Whether the ranks start from a copy of the image on their node."""
+    try:
+        launch = read_object(attempt.launch) or {}
+    except SiteError:
+        return False
+    container = launch.get("container")
+    return isinstance(container, dict) and bool(container.get("stage"))

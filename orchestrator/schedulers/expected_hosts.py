@@ -1,0 +1,55 @@
+"""The hosts that a job may expect of a site, while nobody knows those that it will be given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.model import Cluster
+from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
+from orchestrator.schedulers.topology import node_type, of_tree, tree_of
+from orchestrator.spec.site import Site
+from training.counted import counted
+
+
+@dataclass(frozen=True)
+class ExpectedHosts:
+    """Names of hosts, the cluster that has them, and in words what is assumed of them."""
+
+    names: tuple[str, ...]
+    cluster: Cluster
+    assumed: str
+
+
+def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
+    """These hosts below a single switch; `why` says why no more is known."""
+    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, Faults(), "one switch")
+    return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
+
+
+def expected(site: Site, nodes: int) -> ExpectedHosts:
+    """So many hosts of the largest racks that the site's topology tells of; below one switch where it tells of none.
+
+    Asks the topology's source once.
+    """
+    made_up = tuple(f"<host {number}>" for number in range(1, nodes + 1))
+    topology = site.topology
+    if topology is None:
+        return on_one_switch(site, made_up, "the site has no topology")
+    if topology.source == "names":
+        size = topology.rack_nodes
+        if not size:
+            return on_one_switch(site, made_up, "the names of hosts tell their rack, but not how large racks are")
+        racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
+        return ExpectedHosts(made_up, of_tree(Tree(racks), site, Faults()), "on whole racks of the site")
+    try:
+        tree = tree_of(topology, (), site.command_timeout_s)
+        found = of_tree(tree, site, Faults(topology.slow, topology.dead_gpus))
+    except SiteError as error:
+        return on_one_switch(site, made_up, str(error))
+    largest = sorted(tree.leaves.values(), key=len, reverse=True)
+    broken = {*topology.slow, *topology.dead_gpus}
+    names = tuple(name for leaf in largest for name in leaf if name not in broken)[:nodes]
+    if len(names) < nodes:
+        return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
+    return ExpectedHosts(names, found, "on the largest racks of the site")

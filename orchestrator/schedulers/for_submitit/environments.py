@@ -1,0 +1,123 @@
+"""What submitit asks inside a job of PBS or Grid Engine: which job and task this is, and how to be run again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+from collections.abc import Sequence
+from types import FrameType
+from typing import ClassVar
+
+from submitit.core import job_environment, utils
+
+from orchestrator import schedulers
+from orchestrator.base import private
+from orchestrator.schedulers.gridengine.scheduler import GridEngine
+from orchestrator.schedulers.local.scheduler import Local
+from orchestrator.schedulers.pbs.scheduler import PBS
+from orchestrator.schedulers.slurm.scheduler import Slurm
+
+OF_SUBMITIT = (Slurm.name, Local.name)
+CONTINUES = "TORUSRUN_CONTINUES"  # the name of the job that one goes on for
+
+
+class ClusterEnvironment(job_environment.JobEnvironment):
+    """Ranks come from Open MPI's mpirun; a job of one task has none of its variables."""
+
+    scheduler: ClassVar[str]
+    _env: ClassVar[dict[str, str]] = {
+        "num_tasks": "OMPI_COMM_WORLD_SIZE",
+        "num_nodes": "TORUSRUN_NODES",
+        "global_rank": "OMPI_COMM_WORLD_RANK",
+        "local_rank": "OMPI_COMM_WORLD_LOCAL_RANK",
+    }
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.scheduler
+
+    @property
+    def hostnames(self) -> Sequence[str]:
+        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file of the first node
+            return passed_on.split()
+        return list(dict.fromkeys(schedulers.get(self.scheduler).hosts(os.environ, socket.gethostname())))
+
+    @property
+    def node(self) -> int:
+        return self.global_rank // max(1, self.num_tasks // self.num_nodes)
+
+    def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
+        """As submitit does, but a warning that comes twice (once by the scheduler, once by mpirun) counts once."""
+        super()._handle_signals(paths, submission)
+        handler = signal.getsignal(self._usr_sig())
+
+        def once(number: int, frame: FrameType | None) -> None:
+            signal.signal(number, signal.SIG_IGN)
+            handler(number, frame)  # type: ignore[operator, misc]
+
+        signal.signal(self._usr_sig(), once)
+
+
+class PBSEnvironment(ClusterEnvironment):
+    """PBS lets no ordinary user requeue a job, so a checkpointed one goes on in a new job.
+
+    The job's script submits that as its last act, after all tasks' end: PBS takes no dependency on an array's task.
+    """
+
+    scheduler = PBS.name
+    _env: ClassVar[dict[str, str]] = {
+        **ClusterEnvironment._env,
+        "job_id": "PBS_JOBID",
+        "array_job_id": "PBS_ARRAY_ID",
+        "array_task_id": "PBS_ARRAY_INDEX",
+    }
+
+    @property
+    def job_id(self) -> str:
+        return os.environ.get(CONTINUES) or super().job_id
+
+    def _requeue(self, countdown: int) -> None:
+        """Write the script of the job that goes on: the same one, for this task alone, under the same name."""
+        paths, job_id = self.paths, self.job_id
+        lines = paths.submission_file.read_text(encoding="utf-8").splitlines(keepends=True)
+        own = [line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend"))]
+        stays = {CONTINUES: job_id, "PBS_ARRAY_ID": self.array_job_id, "PBS_ARRAY_INDEX": self.array_task_id}
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in stays.items() if value)
+        head = own.index("umask 077\n")  # where the directives end
+        private.write_bytes(paths.folder / f"{job_id}_again.sh", "".join([*own[:head], exports, *own[head:]]).encode())
+
+
+class GridEngineEnvironment(ClusterEnvironment):
+    """Grid Engine runs a job again whose script ends with a certain exit code."""
+
+    scheduler = GridEngine.name
+    _env: ClassVar[dict[str, str]] = {**ClusterEnvironment._env, "job_id": "JOB_ID"}
+
+    @property
+    def array_job_id(self) -> str | None:
+        return os.environ["JOB_ID"] if self.array_task_id else None
+
+    @property
+    def array_task_id(self) -> str | None:
+        task = os.environ.get("SGE_TASK_ID", "undefined")
+        return str(int(task) - 1) if task.isdigit() else None
+
+    def _requeue(self, countdown: int) -> None:
+        private.write_bytes(self.paths.folder / f"{self.job_id}_again", b"")
+
+
+def here() -> ClusterEnvironment:
+    """The environment for this job; submitit takes one of a package, so the job says which.
+
+    Slurm's and this machine's come with submitit; a scheduler of neither kind has what is common to all.
+    """
+    name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
+    if name == PBSEnvironment.scheduler:
+        return PBSEnvironment()
+    if (name not in schedulers.KNOWN and ":" not in name) or name in (*OF_SUBMITIT, GridEngineEnvironment.scheduler):
+        return GridEngineEnvironment()
+    variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).job_variable}
+    other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
+    return other()

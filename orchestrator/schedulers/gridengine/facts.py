@@ -1,0 +1,145 @@
+"""What Grid Engine tells of its cluster: cluster queues, parallel environments, hosts, projects, groups of hosts."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.base.errors import SiteError
+from orchestrator.schedulers.cluster_facts import (
+    Ask,
+    ClusterFacts,
+    Environment,
+    NodeKind,
+    Queue,
+    counted,
+    duration_s,
+    optional,
+)
+from orchestrator.schedulers.gridengine import topology
+
+VERSION = ("qstat", "-help")
+QUEUES = ("qconf", "-sq", "*")
+ENVIRONMENTS = ("qconf", "-spl")
+ENVIRONMENT = ("qconf", "-sp")
+HOSTS = ("qhost", "-xml")
+GPUS = ("qhost", "-F", "gpu")
+RESOURCES = ("qconf", "-sc")
+PROJECTS = ("qconf", "-sprjl")
+CONFIGURATION = ("qconf", "-sconf")
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "": 1}
+
+
+def describe(ask: Ask) -> ClusterFacts:
+    """Ask Grid Engine. Raises SiteError where its queues or hosts cannot be had."""
+    found, hosts = records(ask(QUEUES)), _with_gpus(nodes(ask(HOSTS)), optional(ask, GPUS))
+    names = optional(ask, ENVIRONMENTS).split()
+    environments = (environment(name, optional(ask, [*ENVIRONMENT, name])) for name in names)
+    configuration = records(optional(ask, CONFIGURATION))
+    return ClusterFacts(
+        (optional(ask, VERSION).splitlines() or [""])[0].strip(),
+        queues(found, hosts),
+        environments=tuple(environments),
+        resources=frozenset(_first_words(optional(ask, RESOURCES))),
+        topology={"source": "gridengine"} if _has_racks(ask) else None,
+        accounts=tuple(optional(ask, PROJECTS).split()),
+        needs_account=any(record.get("enforce_project") == "true" for record in configuration),
+        commands={
+            "scheduler": " ".join(VERSION),
+            "queues": "qconf -sq",
+            "nodes": " ".join(HOSTS[:1]),
+            "topology": " ".join(topology.GROUPS),
+            "accounts": " ".join(PROJECTS),
+            "environments": " ".join(ENVIRONMENT),
+        },
+    )
+
+
+def records(text: str) -> list[dict[str, str]]:
+    """What qconf shows: lines of a name and a value, which a backslash continues; an empty line ends a record."""
+    joined = re.sub(r"\\\s*\n\s*", " ", text)
+    parts = re.split(r"\n\s*\n|\n(?=qname\s)", joined)
+    found = [dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts]
+    return [{key: value.strip() for key, value in record.items()} for record in found if record]
+
+
+def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
+    """From the records of `qconf -sq` and the hosts. A queue of host groups is taken to have all hosts."""
+    read = tuple(_queue(record, hosts) for record in found if "qname" in record)
+    if not read:
+        raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
+    return read
+
+
+def nodes(text: str) -> dict[str, NodeKind]:
+    """Every execution host in what `qhost -xml` says: cores where it tells them, else processors."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError as error:
+        raise SiteError(f"`{' '.join(HOSTS)}`: its XML cannot be read: {error}") from None
+    found = {}
+    for host in root.iter("host"):
+        told = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
+        count = told.get("m_core") if told.get("m_core", "-").isdecimal() else told.get("num_proc", "-")
+        if host.get("name") != "global":
+            cpus = int(count) if count and count.isdecimal() else None
+            found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(told.get("mem_total", "-")))
+    return found
+
+
+def environment(name: str, text: str) -> Environment:
+    """A parallel environment from `qconf -sp NAME`: slots on a host only where its rule is a number."""
+    (record, *_) = [*records(text), {}]
+    rule = record.get("allocation_rule", "")
+    return Environment(name, int(rule) if rule.isdecimal() else None)
+
+
+def size_bytes(text: str) -> int | None:
+    """23.5G as bytes; None for '-'."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    return int(float(match[1]) * UNITS[match[2]]) if match else None
+
+
+def gpus(text: str) -> dict[str, int]:
+    """The resource gpu of every host, from `qhost -F gpu`."""
+    found, host = {}, ""
+    for line in text.splitlines():
+        if match := re.match(r"\s+\w+:gpu=(\d+)", line):
+            found[host] = int(match[1])
+        elif re.match(r"[A-Za-z0-9]", line):
+            host = line.split()[0]
+    return found
+
+
+def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:
+    listed = record.get("hostlist", "").split()
+    named = [hosts[host] for host in listed if host in hosts]
+    kinds = named if len(named) == len(listed) else list(hosts.values())
+    listed_environments = record.get("pe_list", "NONE").replace(",", " ").split()
+    return Queue(
+        record["qname"],
+        counted(kinds),
+        duration_s(record.get("h_rt", "").split(",")[0]),
+        closed="" if "BATCH" in record.get("qtype", "BATCH") else f"its type is {record['qtype']}",
+        environments=tuple(name for name in listed_environments if name != "NONE"),
+    )
+
+
+def _with_gpus(hosts: dict[str, NodeKind], text: str) -> dict[str, NodeKind]:
+    found = gpus(text)
+    return {name: replace(kind, gpus=found.get(name, 0)) for name, kind in hosts.items()}
+
+
+def _first_words(text: str) -> list[str]:
+    """The first word of every line that is no remark."""
+    return [line.split()[0] for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _has_racks(ask: Ask) -> bool:
+    """Whether there are host groups that are named as racks, as `cluster.profile` reads them by default."""
+    try:
+        return bool(topology.group_names(ask(topology.GROUPS), "@rack"))
+    except SiteError:
+        return False

@@ -1,0 +1,50 @@
+"""Grid Engine: a rack is a host group, as `qconf -shgrp @rack1` prints it; `qhost` tells which hosts there are."""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.tree import Tree
+
+GROUPS = ("qconf", "-shgrpl")
+
+
+def show(group: str) -> tuple[str, ...]:
+    """The command that prints one group with all hosts in it, those of groups in it included."""
+    return ("qconf", "-shgrp_resolved", group)
+
+
+def group_names(text: str, prefix: str) -> list[str]:
+    """The groups in what `qconf -shgrpl` says whose names begin with `prefix`. Raises SiteError when there are none."""
+    named = [word for word in text.split() if word.startswith("@")]
+    chosen = [word for word in named if word.startswith(prefix)]
+    if not chosen:
+        raise SiteError(f"Grid Engine has no host group whose name begins with {prefix!r} (it has {', '.join(named)})")
+    return chosen
+
+
+def tree(text: str) -> Tree:
+    """Racks from any number of printed groups, one after the other. Raises SiteError where `text` holds none.
+
+    A group that names other groups is passed over: only those that name hosts are leaves.
+    """
+    joined = re.sub(r"\\\s*\n\s*", " ", text)
+    found = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)
+    leaves = {}
+    for group, words in found:
+        hosts = [word for word in words.split() if word != "NONE"]
+        if hosts and not any(word.startswith("@") for word in hosts):
+            leaves[group] = hosts
+    if not leaves:
+        raise SiteError(f"this is not what qconf -shgrp says of a group with hosts: {text.strip()[:80]!r}")
+    return Tree(leaves)
+
+
+def hosts(text: str) -> list[str]:
+    """The execution hosts in what `qhost` says, in order; with -F or -q their indented lines are passed over."""
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith("HOSTNAME"):
+        raise SiteError(f"this is not what qhost says: {text.strip()[:80]!r}")
+    names = [line.split()[0] for line in lines[1:] if re.match(r"[A-Za-z0-9]", line)]
+    return [name for name in names if name != "global"]

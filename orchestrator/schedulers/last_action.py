@@ -1,0 +1,80 @@
+"""When this user last submitted or cancelled a job, or had to know the state of now: earlier answers are too old."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import time
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import TorusrunError
+from orchestrator.schedulers.interface import Scheduler
+from orchestrator.spec.paths import state_folder
+
+# What says which cluster a scheduler's commands talk to.
+CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "SGE_ROOT", "SGE_CELL")
+
+
+def place(scheduler: Scheduler) -> Path:
+    """The file of a cluster's answers. Login nodes of several clusters may share a home folder: each has its own."""
+    told = [socket.gethostname(), *(os.environ.get(name, "") for name in CLUSTER)]
+    key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
+    name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
+    return state_folder() / "answers" / f"{name}-{key}.json"
+
+
+MOST_BYTES = 1_000_000  # of the ids of jobs that nobody has asked about yet
+
+
+def note(scheduler: Scheduler, job: str = "") -> None:
+    """From now on, what the scheduler said before is too old. Where that cannot be written down, it ages by itself.
+
+    A `job` that was submitted is asked about with the next jobs, where the scheduler tells only of those named.
+    """
+    if scheduler.one_machine:
+        return
+    with contextlib.suppress(TorusrunError, OSError):
+        path = _path(place(scheduler))
+        private.make(path.parent)
+        private.write_bytes(path, repr(time.time()).encode())
+        if job and not scheduler.tells_all_jobs:
+            _append(_new(place(scheduler)), f"{job}\n".encode())
+
+
+def last_s(place: Path) -> float:
+    """When that was (of time.time()), 0 where nobody knows."""
+    try:
+        return float(private.read_bytes(_path(place), 100))
+    except (OSError, ValueError):
+        return 0.0
+
+
+def taken_new(place: Path) -> list[str]:
+    """The jobs that were submitted since the last call."""
+    path = _new(place)
+    try:
+        content = private.read_bytes(path, MOST_BYTES)
+        path.unlink()
+    except OSError:
+        return []
+    return content.decode(errors="replace").split()
+
+
+def _append(path: Path, line: bytes) -> None:
+    descriptor = private.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        if os.fstat(descriptor).st_size + len(line) <= MOST_BYTES:
+            os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def _new(place: Path) -> Path:
+    return place.with_suffix(".new")
+
+
+def _path(place: Path) -> Path:
+    return place.with_suffix(".acted")

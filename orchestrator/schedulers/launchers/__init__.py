@@ -1,0 +1,32 @@
+"""What starts the ranks of a job, one file each: srun, Open MPI's mpirun, Hydra (MPICH, Intel MPI), spawn."""
+
+from __future__ import annotations
+
+from orchestrator.base.errors import SiteError
+from orchestrator.schedulers.launchers.hydra import Hydra
+from orchestrator.schedulers.launchers.launcher import Launcher
+from orchestrator.schedulers.launchers.openmpi import OpenMPI
+from orchestrator.schedulers.launchers.spawn import Spawn
+from orchestrator.schedulers.launchers.srun import Srun
+
+FAMILIES: tuple[type[Launcher], ...] = (Srun, OpenMPI, Hydra, Spawn)
+# Programs of one name only; the others belong to an MPI, and their version text tells which.
+KNOWN: dict[str, type[Launcher]] = {"srun": Srun, "spawn": Spawn, "mpiexec.hydra": Hydra}
+ASKED = ("mpirun", "mpiexec")
+
+
+def named(program: str, version: str = "") -> Launcher:
+    """The launcher that `program` is, by what `program --version` says where several MPIs have one of that name.
+
+    Raises SiteError for an MPI that is not known here.
+    """
+    if program in KNOWN:
+        return KNOWN[program](program)
+    for launcher in (OpenMPI.recognized(program, version), Hydra.recognized(program, version)):
+        if launcher:
+            return launcher
+    first = next(iter(version.strip().splitlines()), "nothing")
+    raise SiteError(
+        f"{program} is neither Open MPI's nor Hydra (MPICH, Intel MPI): `{program} --version` says {first[:200]!r}; "
+        "load the module of one of them, or put its folder first on PATH in `setup`; Slurm needs neither with srun"
+    )

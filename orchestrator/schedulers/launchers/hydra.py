@@ -1,0 +1,46 @@
+"""Hydra: the mpiexec of MPICH and of Intel MPI.
+
+Seen from MPICH 4.0.2 and Intel MPI 2021.18. A host that is lost, and of MPICH the rank that a signal ended, they do not
+name: MPICH prints the PID of another one.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+
+KILLED = re.compile(r"^= +RANK (\d+) PID \d+ RUNNING AT \S+\n= +KILLED BY SIGNAL: (\d+)", re.MULTILINE)
+OWN_PLACES = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}  # else Intel's asks the scheduler; from its manual
+EXTRA_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")  # MPICH's, and Intel's
+
+
+class Hydra(Launcher):
+    """mpiexec.hydra, which knows an order: the host file's."""
+
+    numbers = ("PMI_RANK", "MPI_LOCALRANKID")
+    needs_shell = True  # under Slurm it would start its proxies by srun, which sorts the hosts
+    stop_signal = signal.SIGTERM  # passed on to the ranks; SIGUSR2 ends Hydra itself
+
+    @classmethod
+    def recognized(cls, program: str, version: str) -> Hydra | None:
+        """The launcher, where `version` is what Hydra says of itself."""
+        return cls(program) if re.search(r"HYDRA build details|Intel\(R\) MPI Library", version) else None
+
+    def command(self, launch: Launch) -> list[str]:
+        words = [self.program, "-f", launch.hostfile.name, "-n", str(launch.ranks), "-bind-to", "none"]
+        if launch.passed:
+            words += ["-genvlist", ",".join(launch.passed)]
+        agent, *rest = launch.remote_shell or ("ssh",)
+        # As rsh, a command with words of its own is given the host and what to run there, and no options.
+        return [*words, "-launcher", "rsh", "-launcher-exec", agent] if rest else [*words, "-launcher", agent]
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """The further words of the remote shell, which has to be one word on the command line."""
+        rest = " ".join((launch.remote_shell or ())[1:])
+        return {**OWN_PLACES, **(dict.fromkeys(EXTRA_WORDS, rest) if rest else {})}
+
+    @classmethod
+    def killed(cls, text: str) -> dict[int, int]:
+        return firsts([(int(rank), int(number)) for rank, number in KILLED.findall(text)])

@@ -1,0 +1,54 @@
+"""Slurm's srun. Its words: launch.c and step_launch.c; seen from 22.05.8."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+
+LOST = re.compile(r"srun: error: Node failure on (\S+)")
+KILLED = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): ([A-Z][A-Za-z ]+?)(?: \(core dumped\))?$", re.MULTILINE)
+# strsignal(3) in English, which srun prints.
+SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+
+
+class Srun(Launcher):
+    """Starts the ranks as one step of the job."""
+
+    numbers = ("SLURM_PROCID", "SLURM_LOCALID")
+
+    def command(self, launch: Launch) -> list[str]:
+        # Slurm lists hosts alphabetically; only a host file with arbitrary distribution keeps an order.
+        return [
+            self.program,
+            f"--nodes={launch.nodes}",
+            f"--ntasks={launch.ranks}",
+            "--distribution=arbitrary",
+            f"--cpus-per-task={launch.cpus_per_rank}",
+            "--cpu-bind=none",
+            *(() if launch.mpi else ("--mpi=none",)),
+            "--kill-on-bad-exit=1",
+            "--export=ALL",
+        ]
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        return {"SLURM_HOSTFILE": str(launch.hostfile)}
+
+    @classmethod
+    def lost(cls, text: str) -> dict[str, str]:
+        return {host: found[0] for found in LOST.finditer(text) for host in found[1].split(",")}
+
+    @classmethod
+    def killed(cls, text: str) -> dict[int, int]:
+        said = [(ranks, SIGNALS[how]) for ranks, how in KILLED.findall(text) if how in SIGNALS]
+        return firsts([(rank, number) for ranks, number in said for rank in _numbers(ranks)])
+
+
+def _numbers(text: str) -> list[int]:
+    """'0-2,5' as 0, 1, 2, 5."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1) if first.isdigit() else []
+    return found

@@ -1,0 +1,1 @@
+"""This machine as a scheduler: jobs are sessions of processes."""

@@ -1,0 +1,39 @@
+"""Wait for other local jobs to be gone, then become the script: what a dependency is on this machine.
+
+`orchestrator.schedulers.local.begin SCRIPT TOKEN JOB_ID...`. The process keeps its pid and so its job id. While it
+waits it has the name by which `scheduler.py` recognises a pending job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import time
+from pathlib import Path
+
+from orchestrator.schedulers.local.scheduler import WAITING, found
+
+POLL_S = 0.2
+PR_SET_NAME = 15  # <linux/prctl.h>
+
+
+def main() -> None:
+    script, token, *awaited = sys.argv[1:]
+    ctypes.CDLL(None).prctl(PR_SET_NAME, WAITING.encode())
+    while any(_lives(job_id) for job_id in awaited):
+        time.sleep(POLL_S)
+    os.execvp("bash", ["bash", script, token])
+
+
+def _lives(job_id: str) -> bool:
+    stats = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # a process that has just ended
+            stats.append(path.read_text(errors="replace").replace("\n", " "))
+    return bool(found("\n".join(stats), [job_id]))
+
+
+if __name__ == "__main__":
+    main()

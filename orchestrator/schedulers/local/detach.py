@@ -1,0 +1,37 @@
+"""Start a script as a session of its own and print its job id: what `sbatch` is to Slurm, for this machine.
+
+`orchestrator.schedulers.local.detach SCRIPT TOKEN [JOB_ID...]`: it begins when these jobs are gone. Its output goes to
+job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it. The
+umask is the caller's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from orchestrator.base import private, process
+from orchestrator.base.environment import safe
+from orchestrator.schedulers.local.scheduler import job_id_of
+
+
+def main() -> None:
+    script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    begin = process.module(sys.executable, "orchestrator.schedulers.local.begin", script, token, *awaited)
+    with _appended(script.parent / "job.out") as out, _appended(script.parent / "job.err") as err:
+        job = subprocess.Popen(
+            begin if awaited else ["bash", str(script), token],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),
+        )  # fmt: skip
+    print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))
+
+
+def _appended(path: Path) -> IO[bytes]:
+    return open(private.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, private.READABLE), "ab")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""PBS Pro and OpenPBS: commands and words, ends of jobs, the cluster and its switches."""

@@ -1,0 +1,164 @@
+"""The cluster as PBS describes it: queues with their limits and users, and hosts with their resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from orchestrator.base.errors import SiteError
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, counted, duration_s, optional
+from orchestrator.schedulers.pbs import topology
+
+QUEUES = ("qstat", "-Q", "-f")
+SERVER = ("qstat", "-B", "-f")
+NODES = topology.COMMAND
+SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
+UNITS = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "": 1}
+CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
+Record = Mapping[str, str]
+
+
+def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterFacts:
+    """Query PBS, for a user of these groups. Raises SiteError if it does not list its queues."""
+    listed = topology.records(ask(QUEUES), "Queue: ")
+    nodes = optional(ask, NODES)
+    vnodes = topology.vnodes(nodes) if nodes else {}
+    (server, *_) = [*topology.records(optional(ask, SERVER), "Server: ").values(), {}]
+    resources = frozenset(name for vnode in vnodes.values() for name in topology.resources(vnode))
+    return ClusterFacts(
+        f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
+        Queues(listed, vnodes, server, user, groups).all(),
+        server.get("server_host"),
+        resources=resources,
+        topology={"source": "pbs"} if SWITCH in resources else None,
+        asks_memory=True,  # PBS's hook for cgroups gives a job that asks for none 256 MB
+        commands={
+            "scheduler": " ".join(SERVER),
+            "queues": " ".join(QUEUES),
+            "nodes": " ".join(NODES),
+            "topology": " ".join(NODES),
+            "accounts": "",
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues of a server with what decides who may use which, and their vnodes."""
+
+    listed: Mapping[str, Record]
+    vnodes: Mapping[str, Record]
+    server: Record
+    user: str = ""
+    groups: Collection[str] = ()
+
+    def all(self) -> tuple[Queue, ...]:
+        """All of them. Raises SiteError where there are none."""
+        found = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
+        if not found:
+            raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
+        return tuple(self.queue(name) for name in found)
+
+    def queue(self, name: str) -> Queue:
+        """A queue. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
+        record, ends = self.listed[name], self.leads_to(name)
+        closed = self.closed(record)
+        shut = {end: why for end in ends if end != name and (why := self.closed(self.listed[end]))}
+        if record.get("from_route_only") == "True":
+            closed.append("only routing queues lead to it")
+        if shut and len(shut) == len(ends):
+            closed += [f"it leads to {end}, and {' and '.join(why)}" for end, why in shut.items()]
+        reached = [self.listed[end] for end in ends if end not in shut]
+        nodes = {name: vnode for end in ends for name, vnode in self.vnodes_of(end).items()}
+        limit = _limit(record, reached, "nodect", lambda text: int(text) if text.isdecimal() else None)
+        return Queue(
+            name,
+            counted(map(_kind, _hosts(nodes))),
+            _limit(record, reached, "walltime", duration_s),
+            int(limit) if limit is not None else None,
+            name == self.server.get("default_queue"),
+            " and ".join(closed),
+        )
+
+    def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
+        """The execution queues of this server that a job in this queue may come to: itself, or a routing queue's."""
+        record = self.listed.get(name, {})
+        if record.get("queue_type") != "Route":
+            return [name] if record else []
+        here = self.server.get("server_host", "").partition(".")[0]
+        ends: dict[str, None] = {}
+        for word in _words(record.get("route_destinations", "")):
+            to, _, host = word.partition("@")
+            if to not in (*passed, name) and host.partition(".")[0] in ("", here):
+                ends |= dict.fromkeys(self.leads_to(to, (*passed, name)))
+        return list(ends)
+
+    def closed(self, record: Record) -> list[str]:
+        """Why a queue takes no jobs of this user's, from wherever they come."""
+        why = [why for key, why in CLOSED.items() if record.get(key) == "False"]
+        if record.get("acl_user_enable") == "True" and not _listed(record.get("acl_users", ""), [self.user]):
+            why.append(f"it is not for user {self.user}")
+        if record.get("acl_group_enable") == "True" and not _listed(record.get("acl_groups", ""), self.groups):
+            why.append(f"it is for other groups ({record.get('acl_groups', 'none')})")
+        return why
+
+    def vnodes_of(self, name: str) -> dict[str, Record]:
+        """The vnodes that are bound to an execution queue, or all that are bound to none."""
+        bound = {vnode: record for vnode, record in self.vnodes.items() if name in _bound(record)}
+        return bound or {vnode: record for vnode, record in self.vnodes.items() if not _bound(record)}
+
+
+def size_bytes(text: str) -> int | None:
+    """64gb or 7532kb as bytes; None for something else."""
+    match = re.fullmatch(r"(\d+)([kmgt]?b|)", text.strip().lower())
+    return int(match[1]) * UNITS[match[2]] if match else None
+
+
+def _limit(
+    record: Record, reached: Iterable[Record], resource: str, read: Callable[[str], float | None]
+) -> float | None:
+    """The most that a job may ask for: the queue's own limit, and the widest of those that it leads to."""
+    own, *others = (read(one.get(f"resources_max.{resource}", "")) for one in (record, *reached))
+    known = [other for other in others if other is not None]
+    widest = max(known) if known and len(known) == len(others) else None
+    return min((limit for limit in (own, widest) if limit is not None), default=None)
+
+
+def _listed(entries: str, names: Collection[str]) -> bool:
+    """Whether an access list lets one of `names` in (acl_check of OpenPBS): its first entry that fits decides."""
+    otherwise = False
+    for entry in _words(entries):
+        name = entry.lstrip("+-").partition("@")[0]
+        if not name:
+            otherwise = entry.startswith("+")
+        elif name in names:
+            return not entry.startswith("-")
+    return otherwise
+
+
+def _bound(vnode: Record) -> list[str]:
+    """The queues that a vnode serves alone, by its attribute or by the usual resource; none for one that serves all."""
+    return _words(vnode.get("queue") or vnode.get(f"{topology.RESOURCE}Qlist", ""))
+
+
+def _words(listed: str) -> list[str]:
+    return [word.strip() for word in listed.split(",") if word.strip()]
+
+
+def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
+    """The vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
+    found: dict[str, list[Record]] = {}
+    for name, vnode in vnodes.items():
+        found.setdefault(topology.host(name, vnode), []).append(topology.resources(vnode))
+    return list(found.values())
+
+
+def _kind(vnodes: list[Record]) -> NodeKind:
+    """One host, with what its vnodes have together; a value such as @VNODE is that of another vnode, counted there."""
+    cpus, gpus = ([int(v[key]) for v in vnodes if v.get(key, "").isdecimal()] for key in ("ncpus", "ngpus"))
+    memory = [size for v in vnodes if (size := size_bytes(v.get("mem", ""))) is not None]
+    types = [v["gpu_type"] for v in vnodes if v.get("gpu_type")]
+    return NodeKind(
+        1, sum(cpus) if cpus else None, sum(memory) if memory else None, sum(gpus), types[0] if types else None
+    )

@@ -1,0 +1,85 @@
+"""PBS: what it lists as text, and the switch of every node as a resource of its vnodes.
+
+Its JSON is invalid where a value is `nan` or `.5`, and so is not asked for. A user's file may hold either form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.tree import Tree
+
+COMMAND = ("pbsnodes", "-av")  # without -v it sums up the vnodes of a host, and not all of their resources
+RESOURCE = "resources_available."
+
+
+def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, str]]:
+    """The attributes of everything that PBS lists, by name.
+
+    `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are nobody's. A long
+    value continues in lines that begin with a tab. What comes first counts: a second record of a name, or value of an
+    attribute, is not the server's.
+    """
+    attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
+    found: dict[str, dict[str, str]] = {}
+    attributes: dict[str, str] = {}
+    for line in text.replace("\n\t", "").split("\n"):
+        if line.startswith(head) and line[:1].strip():
+            attributes = {}
+            found.setdefault(line.removeprefix(head).strip(), attributes)
+        elif match := attribute.fullmatch(line):
+            attributes.setdefault(match[1], match[2].strip())
+    return found
+
+
+def vnodes(text: str) -> dict[str, Mapping[str, str]]:
+    """The attributes of every vnode by its name. Raises SiteError for what pbsnodes does not print."""
+    read = _from_json(text) if text.lstrip().startswith("{") else records(text, "", " +")
+    found: dict[str, Mapping[str, str]] = {name: told for name, told in read.items() if told}  # a warning has none
+    if not found:
+        raise SiteError(f"this is not what `{' '.join(COMMAND)}` prints: {text.strip()[:80]!r}")
+    return found
+
+
+def host(name: str, vnode: Mapping[str, str]) -> str:
+    """The host of a vnode: several may share one."""
+    return vnode.get(f"{RESOURCE}host") or vnode.get("Mom") or name
+
+
+def resources(vnode: Mapping[str, str]) -> dict[str, str]:
+    """The resources of a vnode by name."""
+    return {key.removeprefix(RESOURCE): value for key, value in vnode.items() if key.startswith(RESOURCE)}
+
+
+def tree(text: str, resource: str) -> Tree:
+    """The hosts by the value of their resource `resource` (`resources_available.switch`, say).
+
+    Raises SiteError when no host has it, naming the resources there are, or when the text is neither form.
+    """
+    leaves: dict[str, dict[str, None]] = {}
+    others: set[str] = set()
+    listed = vnodes(text)
+    for name, vnode in listed.items():
+        known = resources(vnode)
+        if resource in known:
+            leaves.setdefault(known[resource], {})[host(name, vnode)] = None
+        others |= set(known)
+    if not leaves:
+        has = f"; they have {', '.join(sorted(others))}" if others else ""
+        raise SiteError(f"none of the {len(listed)} nodes that pbsnodes lists has a resource {resource!r}{has}")
+    return Tree({leaf: list(hosts) for leaf, hosts in sorted(leaves.items())})
+
+
+def _from_json(text: str) -> dict[str, dict[str, str]]:
+    try:
+        nodes = json.loads(text)["nodes"].items()
+        return {
+            name: {RESOURCE + key: str(value) for key, value in node["resources_available"].items()}
+            for name, node in nodes
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        command = " ".join(COMMAND)
+        raise SiteError(f"this is not JSON of pbsnodes: {error!r}; save what `{command}` prints instead") from None

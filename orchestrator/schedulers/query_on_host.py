@@ -1,0 +1,42 @@
+"""How an MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
+
+This file, run with SCHEDULER HOST COMMAND..., is the launcher's remote shell: as with ssh, the words of COMMAND are
+one command for the shell over there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.errors import TorusrunError
+from orchestrator.schedulers.interface import Scheduler
+
+FAILED = "torusrun: the launcher cannot start its daemon on "  # what follows is the cause of all that the launcher says
+
+
+def main() -> None:
+    name, host, *words = sys.argv[1:]
+    try:
+        argv = schedulers.get(name).remote_command(host, " ".join(words))
+        os.execvp(argv[0], argv)
+    except TorusrunError as error:
+        raise SystemExit(f"{FAILED}{host}: {error}") from None
+    except OSError as error:
+        raise SystemExit(
+            f"{FAILED}{host}: {argv[0]} cannot be run on {socket.gethostname()} ({error.strerror}): put the folder of "
+            f"{name}'s commands on the job's PATH, or set remote_shell: ssh if the site has ssh between its nodes"
+        ) from None
+
+
+def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
+    """The words of the remote shell that goes through `scheduler`."""
+    # Launchers cut these words at every blank, so this is the file and not `process.module`.
+    return tuple(process.script(python, __file__, schedulers.reference(scheduler)))
+
+
+if __name__ == "__main__":
+    main()

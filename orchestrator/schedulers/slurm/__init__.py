@@ -1,0 +1,1 @@
+"""Slurm: its commands and words, its reasons, its cluster and its switches."""

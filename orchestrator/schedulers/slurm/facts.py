@@ -1,0 +1,118 @@
+"""What Slurm tells of its cluster: partitions, nodes, generic resources, accounts, and the tree of switches."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Sequence
+
+from orchestrator.base.errors import SiteError
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
+from orchestrator.schedulers.slurm import topology
+
+VERSION = ("sinfo", "--version")
+PARTITIONS = ("scontrol", "show", "partition", "--oneliner")
+NODES = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G")
+CONFIGURATION = ("scontrol", "show", "config")
+ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=Account")
+DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=DefaultAccount")
+
+
+def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
+    """Ask Slurm. Raises SiteError where its partitions or nodes cannot be had."""
+    version, partitions, nodes = ask(VERSION), ask(PARTITIONS), ask(NODES)
+    configuration = settings(optional(ask, CONFIGURATION))
+    user = user or getpass.getuser()
+    default = optional(ask, [*DEFAULT_ACCOUNT, user]).split()
+    accounts = tuple(dict.fromkeys([*default, *optional(ask, [*ACCOUNTS, f"user={user}"]).split()]))
+    enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
+    return ClusterFacts(
+        version.strip(),
+        queues(partitions, nodes, accounts),
+        configuration.get("ClusterName"),
+        topology={"source": "slurm"} if _has_switches(ask, configuration) else None,
+        accounts=accounts,
+        needs_account=enforced and not default,
+        launcher="srun",
+        asks_memory=True,  # a default of 200 MB for each CPU is less than PyTorch takes
+        commands={
+            "scheduler": " ".join(VERSION),
+            "queues": " ".join(PARTITIONS[:3]),
+            "nodes": "sinfo --exact",
+            "topology": " ".join(topology.COMMAND),
+            "accounts": "sacctmgr show associations",
+        },
+    )
+
+
+def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:
+    """From `scontrol show partition --oneliner` and the rows of sinfo; `accounts` are the user's, where known."""
+    kinds: dict[str, list[NodeKind]] = {}
+    for line in nodes.splitlines():
+        words = line.split("|")
+        if len(words) == 5:
+            kinds.setdefault(words[0].rstrip("*"), []).append(_kind(words[1:]))
+    found = [topology.named(line) for line in partitions.splitlines()]
+    named = {words["PartitionName"]: words for words in found if "PartitionName" in words}
+    read = tuple(_queue(words, tuple(kinds.get(name, ())), accounts) for name, words in named.items())
+    if not read:
+        raise SiteError(f"`{' '.join(PARTITIONS)}` shows no partition: {partitions.strip()[:80]!r}")
+    return read
+
+
+def settings(text: str) -> dict[str, str]:
+    """What `scontrol show config` says, by name."""
+    return {key: value.strip() for key, value in re.findall(r"^(\w+)\s+= (.*)$", text, re.MULTILINE)}
+
+
+def _queue(words: dict[str, str], kinds: tuple[NodeKind, ...], accounts: Sequence[str]) -> Queue:
+    most = words.get("MaxNodes", "")
+    return Queue(
+        words["PartitionName"],
+        kinds,
+        duration_s(words.get("MaxTime", "")),
+        int(most) if most.isdecimal() else None,
+        words.get("Default") == "YES",
+        _closed(words, accounts),
+    )
+
+
+def _closed(words: dict[str, str], accounts: Sequence[str]) -> str:
+    """Why the partition takes none of the user's jobs."""
+    state, allowed = words.get("State", "UP"), words.get("AllowAccounts", "ALL")
+    if state != "UP":
+        return f"its state is {state}"
+    if words.get("RootOnly") == "YES":
+        return "it is for root alone"
+    is_mine = allowed == "ALL" or not accounts or set(accounts) & set(allowed.split(","))
+    return "" if is_mine else f"it is for the accounts {allowed}"
+
+
+def _kind(words: Sequence[str]) -> NodeKind:
+    """The columns of sinfo: nodes, CPUs, megabytes, generic resources as in gpu:v100:4(S:0-1),gpu:1."""
+    nodes, cpus, megabytes, resources = words
+    gpus = re.findall(r"(?:^|,)gpu(?::([A-Za-z][^:,()]*))?:(\d+)", resources)
+    types = {name for name, _ in gpus if name}
+    return NodeKind(
+        _number(nodes) or 0,
+        _number(cpus),
+        (_number(megabytes) or 0) * 2**20 or None,
+        sum(int(number) for _, number in gpus),
+        types.pop() if len(types) == 1 else None,
+    )
+
+
+def _number(text: str) -> int | None:
+    match = re.match(r"\d+", text)
+    return int(match[0]) if match else None
+
+
+def _has_switches(ask: Ask, configuration: dict[str, str]) -> bool:
+    """Whether Slurm knows a tree of switches, by the function that orders ranks by it."""
+    if "tree" not in configuration.get("TopologyPlugin", "tree"):
+        return False
+    try:
+        topology.tree(ask(topology.COMMAND))
+    except SiteError:
+        return False
+    return True

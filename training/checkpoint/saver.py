@@ -1,0 +1,68 @@
+"""Checkpoints as the ranks see them: rank 0 reads the folder and writes, all load the same one."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+
+from training.checkpoint.loading import load
+from training.checkpoint.manifest import STATE
+from training.checkpoint.store import CheckpointFolder
+from training.config import Config
+from training.learner import Learner
+from training.meeting.agree import agreed
+from training.meeting.signed_store import SignedStore
+from training.ranks import Ranks
+from training.reporting.reporter import Reporter
+
+
+def resume(config: Config, meeting: SignedStore, learner: Learner, folder: CheckpointFolder | None) -> str | None:
+    """Load the newest complete checkpoint; returns its name, None for a fresh start.
+
+    Rank 0 alone has the `folder`. It tells the others the name and the checksum through the store `meeting`.
+    """
+    if folder is not None:
+        newest = folder.newest
+        meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
+    told = meeting.get("resume").decode()
+    if told:
+        name, sha256 = told.split(" ")
+        learner.restore(load(config.checkpoints, name, sha256, torch.device("cpu")))
+        return name
+    others = learner.start_alike()
+    if others and folder is not None:
+        drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
+        print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
+    return None
+
+
+def open_folder(config: Config, ranks: Ranks) -> CheckpointFolder | None:
+    """The checkpoints' folder for rank 0, nothing for the others."""
+    return CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
+
+
+def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:
+    """Write a checkpoint on rank 0 once all ranks are known to hold the same weights; false if it cannot be written.
+
+    Training goes on with the older ones unless it is the `last` of the attempt: then the user is told, and
+    all ranks wait for the outcome and return the same.
+    """
+    learner.check_alike()
+    learner.gather()
+    error = _write(folder, learner, reporter) if folder is not None else None
+    if error is not None and last and folder is not None:
+        reporter.lost_checkpoint(error, folder.newest)
+    return agreed(error is None, learner.device) if last else error is None
+
+
+def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
+    started_s = time.perf_counter()
+    try:
+        name = folder.save(learner.state(), progress=learner.progress, epoch=learner.epochs)
+    except OSError as error:
+        reporter.failed_checkpoint(error)
+        return error
+    reporter.checkpoint(name, time.perf_counter() - started_s)
+    return None

@@ -1,0 +1,1 @@
+"""How ranks meet: one address, a signed store, one answer for all, and the record of the end."""

@@ -1,0 +1,23 @@
+"""The socket on which rank 0 is found: on one address of its host, not on all of them."""
+
+from __future__ import annotations
+
+import socket
+
+from training.meeting.addresses import NAME_INTERFACE, RendezvousError, address_of_host
+
+
+def listen(interface: str | None) -> socket.socket:
+    """A socket on a free port of the interface's address only; without one, of the first that the host's name has.
+
+    A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
+    """
+    family, address = address_of_host(interface)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind((address, 0))
+        listener.listen(socket.SOMAXCONN)
+    except OSError as error:
+        listener.close()
+        raise RendezvousError(f"rank 0 cannot listen on {address}: {error.strerror}; {NAME_INTERFACE}") from error
+    return listener

@@ -1,0 +1,139 @@
+"""How the ranks find each other: rank 0 opens a store on a free port and publishes where in a file.
+
+Strangers may find the port too. So every rank proves that it holds the token of the attempt before anything else is
+exchanged, and all that is exchanged is signed with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
+
+from training import files
+from training.config import Config
+from training.cut_off import PeerLost
+from training.meeting.addresses import NAME_INTERFACE, RendezvousError
+from training.meeting.listener import listen
+from training.meeting.signed_store import Secret, SignedStore
+from training.ranks import Ranks
+
+ALL_HERE = "all here"
+NONCE_BYTES = 16
+POLL_S = 0.05
+
+_kept: list[Store] = []
+
+
+class NotThere(RendezvousError, PeerLost):
+    """Rank 0 did not come."""
+
+
+def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
+    """Bring up torch's default process group; returns the ranks' own store once all have proved that they are ranks.
+
+    gloo exchanges its addresses through the signed store. NCCL reads and writes from threads of its own, also while
+    the interpreter shuts down and no Python may run. So it gets a plain store, under a prefix that only the token
+    tells.
+    """
+    if config.interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = config.interface
+        os.environ["NCCL_SOCKET_IFNAME"] = f"={config.interface}"  # without "=" it names all that begin like it
+    plain = _open_store(config, ranks) if ranks.rank == 0 else _find_store(config, ranks)
+    secret = Secret(config.token, config.attempt, ranks.world)
+    store = SignedStore(plain, secret)
+    _prove(store, ranks, timedelta(seconds=config.rendezvous_timeout_s))
+    if ranks.rank == 0:  # a later start of the same config must not find this address
+        config.rendezvous.unlink(missing_ok=True)
+    own = PrefixStore(secret.name("nccl"), plain) if backend == "nccl" else store
+    _kept.append(store)  # torch would not: see SignedStore
+    dist.init_process_group(backend, store=own, rank=ranks.rank, world_size=ranks.world)
+    return store
+
+
+def leave() -> None:
+    """Take down the process group and let go of its store."""
+    dist.destroy_process_group()
+    _kept.clear()
+
+
+def _open_store(config: Config, ranks: Ranks) -> Store:
+    config.rendezvous.unlink(missing_ok=True)
+    listener = listen(config.interface)
+    host, port = listener.getsockname()[:2]
+    timeout = timedelta(seconds=config.rendezvous_timeout_s)
+    serve = partial(TCPStore, host, port, ranks.world, True, timeout, wait_for_workers=False)
+    descriptor = listener.detach()  # the store closes it
+    try:
+        store = serve(master_listen_fd=descriptor, use_libuv=True)
+    except NotImplementedError:  # torch 2.6 takes a socket in its older server only
+        store = serve(master_listen_fd=descriptor, use_libuv=False)
+    config.rendezvous.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.put(config.rendezvous, json.dumps({"host": host, "port": port}).encode())
+    return store
+
+
+def _find_store(config: Config, ranks: Ranks) -> Store:
+    address = _read_when_there(config.rendezvous, config.rendezvous_timeout_s, ranks.rank)
+    timeout = timedelta(seconds=config.rendezvous_timeout_s)
+    try:
+        return TCPStore(address["host"], address["port"], ranks.world, False, timeout, wait_for_workers=False)
+    except dist.DistError as error:
+        place = f"{address['host']}:{address['port']}"
+        reason = f"rank {ranks.rank} cannot reach rank 0 at {place}: {error}"
+        raise RendezvousError(f"{reason}; if other nodes cannot use that address, {NAME_INTERFACE}") from error
+
+
+def _read_when_there(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            reason = f"rank 0 has not written {path} in {timeout_s:g} s"
+            raise NotThere(f"rank {rank}: {reason}; see rank 0's log for why it did not start")
+        time.sleep(POLL_S)
+    address: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return address
+
+
+def _prove(store: SignedStore, ranks: Ranks, timeout: timedelta) -> None:
+    """Meet in the store: rank 0 can then name the ranks that are missing, the backend could not.
+
+    Every rank signs a nonce under its own name. Rank 0 verifies them and signs the list of all. A rank finds its own
+    nonce in the list, and so knows that the answer was made for it and is not a copy of an earlier one.
+    """
+    mine = secrets.token_hex(NONCE_BYTES)
+    store.set(f"here/{ranks.rank}", mine)
+    _wait([f"here/{rank}" for rank in range(ranks.world)] if ranks.rank == 0 else [ALL_HERE], store, ranks, timeout)
+    if ranks.rank == 0:
+        store.set(ALL_HERE, " ".join(store.get(f"here/{rank}").decode() for rank in range(ranks.world)))
+    nonces = store.get(ALL_HERE).decode().split(" ")
+    if len(nonces) != ranks.world or nonces[ranks.rank] != mine:
+        raise RendezvousError(
+            f"rank {ranks.rank}: the answer of rank 0 was made for other ranks; two starts of the same attempt, or "
+            f"someone who repeats what he has seen: resume the run"
+        )
+
+
+def _wait(keys: list[str], store: SignedStore, ranks: Ranks, timeout: timedelta) -> None:
+    try:
+        store.wait(keys, timeout)
+    except dist.DistNetworkError as error:
+        reason = f"rank {ranks.rank}: rank 0 ended before all ranks had met"
+        raise RendezvousError(f"{reason}; see its log for why") from error
+    except dist.DistError as error:
+        who = _missing(store, ranks) if ranks.rank == 0 else "some ranks"
+        message = f"rank {ranks.rank}: {who} did not come within {timeout.total_seconds():g} s"
+        raise RendezvousError(f"{message}; see their logs") from error
+
+
+def _missing(store: SignedStore, ranks: Ranks) -> str:
+    missing = [str(rank) for rank in range(ranks.world) if not store.check([f"here/{rank}"])]
+    return "ranks " + ", ".join(missing)

@@ -1,0 +1,36 @@
+"""What happened in training, as JSON lines appended to one file."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from training.reporting.appended import Appended
+
+
+class Metrics:
+    """Appends events of one attempt; a `path` of None swallows them (every rank but 0).
+
+    A line is one O_APPEND write.
+    """
+
+    def __init__(self, path: Path | None, attempt: int) -> None:
+        self._file = Appended(path, "metrics are") if path else None
+        self._attempt = attempt
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one event; numbers that JSON cannot hold (NaN, infinity) become null."""
+        if self._file is None:
+            return
+        record = {"t": round(time.time(), 3), "attempt": self._attempt, "event": event, **values}
+        line = json.dumps({key: _finite(value) for key, value in record.items()}, allow_nan=False) + "\n"
+        self._file.write(line.encode())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

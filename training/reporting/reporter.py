@@ -1,0 +1,134 @@
+"""What rank 0 tells the world: events for the metrics, and a last checkpoint that failed; and every rank its node."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import asdict
+
+import torch
+
+from training import device as devices
+from training.checkpoint.manifest import Checkpoint
+from training.config import Config
+from training.evaluation.evaluate import Evaluation
+from training.exits import EXIT_DONE
+from training.learner import Learner
+from training.ranks import Ranks
+from training.reporting.meter import Meter
+from training.reporting.metrics import Metrics
+from training.reporting.mllog import MLLog, hyper_parameters
+from training.reporting.problems import Problems
+from training.reporting.step_times import StepTimes
+
+
+class Reporter:
+    """Writes the events of one attempt; a rank that is not 0 tells only how long its steps take."""
+
+    def __init__(self, config: Config, ranks: Ranks, learner: Learner) -> None:
+        self._config, self._ranks, self._learner = config, ranks, learner
+        self._metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
+        self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
+        self._problems = Problems(learner.data, learner.device)
+        self._times = StepTimes(ranks.rank, config.token)
+
+    def start(self, resumed_from: str | None, device: torch.device) -> None:
+        learner = self._learner
+        for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
+            self._mllog.event(key, value)
+        self._mllog.start("run_start")
+        if (begun := int(learner.before.epochs(learner.data.train_samples))) < self._config.train.epochs:
+            self._mllog.start("epoch_start", epoch_num=begun + 1)  # where that one has ended, `epochs` says so
+        optimizer = asdict(self._config.train.optimizer)
+        learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
+        self._write(
+            "start",
+            resumed_from=resumed_from,
+            world=self._ranks.world,
+            grid=list(self._config.grid),
+            device=device.type,
+            backend=devices.backend(device),
+            params=self._learner.parameters,
+            total_steps=self._total_steps,
+            total_samples=self._learner.course.total_samples,
+            torch=torch.__version__.split("+")[0],
+        )
+
+    def timed(self, spent_s: float) -> None:
+        """The newest steps took so long."""
+        steps = self._learner.progress.steps
+        self._times.add(steps, steps - self._learner.before.steps, spent_s, self._learner.waited_s())
+
+    def step(self, meter: Meter) -> None:
+        learner = self._learner
+        self._write(
+            "step",
+            total_steps=self._total_steps,
+            total_samples=learner.course.total_samples,
+            epoch=round(learner.epochs, 4),
+            loss=round(learner.mean_loss, 5),
+            lr=round(learner.last_rate, 6),
+            images_per_s=meter.recent_images_per_s(),
+            **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
+        )
+
+    def epochs(self) -> None:
+        """The newest steps went past the ends of some epochs or of none."""
+        learner = self._learner
+        first, now = (int(at.epochs(learner.data.train_samples)) for at in (learner.before, learner.progress))
+        last = self._config.train.epochs  # the last batch may reach beyond it
+        for epoch in range(first + 1, min(now, last) + 1):
+            self._mllog.stop("epoch_stop", epoch_num=epoch)
+            if epoch < last:
+                self._mllog.start("epoch_start", epoch_num=epoch + 1)
+
+    def evaluation(self) -> Evaluation:
+        """See the test set; all ranks must call it together.
+
+        Raises ConfigError where no sample of it was good: each rank alone may have met few enough bad ones.
+        """
+        epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
+        self._mllog.start("eval_start", epoch_num=epoch)
+        found = self._learner.evaluate()
+        lost, test_samples = self._problems.tell(), self._learner.data.test_samples
+        if lost and test_samples and math.isnan(found.model.accuracy):
+            raise self._problems.none_tested(test_samples)
+        self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
+        self._mllog.stop("eval_stop", epoch_num=epoch)
+        self._write("eval", epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
+        return found
+
+    def checkpoint(self, name: str, spent_s: float) -> None:
+        self._write("checkpoint", path=name, seconds=round(spent_s, 4))
+
+    def failed_checkpoint(self, error: OSError) -> None:
+        self._write("checkpoint_failed", error=error.strerror or str(error))
+
+    def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
+        """The last checkpoint of the attempt failed: say so where the user looks."""
+        step, folder = self._learner.progress.steps, self._config.checkpoints
+        where = f"the checkpoint of step {step} could not be written to {folder}"
+        newest_name = newest.name if newest else "none"
+        todo = f"newest complete checkpoint: {newest_name}; free space there and resume the run"
+        print(f"training: {where}: {error.strerror or error}; {todo}", file=sys.stderr, flush=True)
+
+    def stop(self, reason: str) -> None:
+        self._write("stop", reason=reason)
+
+    def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
+        self._write("done", **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+
+    def end(self, code: int) -> None:
+        """The attempt is over, with this exit code."""
+        self._mllog.stop("run_stop", status="success" if code == EXIT_DONE else "aborted")
+        self._learner.trace.flush()
+
+    @property
+    def _total_steps(self) -> int:
+        return self._learner.course.total_steps(self._learner.progress)
+
+    def _write(self, event: str, **values: object) -> None:
+        progress = self._learner.progress
+        if event != "step":
+            self._learner.trace.flush()
+        self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)
