@@ -193,7 +193,7 @@ def all_of(keeper: int) -> str:
 FOLLOW = """
 import sys
 from orchestrator import cli
-from orchestrator.commands.watch import follow_to_end
+from orchestrator.cli.verbs.watch import follow_to_end
 from orchestrator.runs.index import find
 cli.main(["version"])
 sys.exit(follow_to_end(find(sys.argv[1])))
