@@ -220,11 +220,12 @@ def test_a_lock_planted_in_a_cache_truncates_nothing(place: Slurm, stranger: Str
     place.put("precious", "kept")
     stranger.does(f"mkdir -m 777 images; ln -s {place.folder}/precious images/key.lock")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.images import lock\n"
+        "import sys; from pathlib import Path; from orchestrator.images.builds import lock\n"
         "with lock.held(Path(sys.argv[1])): print('held')"
     )
     said = victim(place, [str(place.lab.python), "-c", program, f"{stranger.shared}/images/key.lock"], place.folder)
     assert said.returncode != 0 and "held" not in said.stdout
+    assert "key.lock" in said.stderr.splitlines()[-1], f"refused for another reason: {said.stderr}"
     assert (place.folder / "precious").read_text() == "kept"
 
 

@@ -269,7 +269,7 @@ def held_lock(lock: Path) -> Iterator[None]:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.schedulers import acted, answers
+from orchestrator.schedulers import last_action as acted, answers
 from tests.unit.test_answers import Noting
 with answers._locked(acted.place(Noting(Path(sys.argv[1]))), 0.0):
     print("held", flush=True)

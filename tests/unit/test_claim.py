@@ -25,8 +25,8 @@ from orchestrator.runs.program.what_runs import Program
 HOLDS = """
 import subprocess, sys, time
 from pathlib import Path
-from orchestrator.runs import claim
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
 print(child.pid, flush=True)

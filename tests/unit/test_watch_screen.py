@@ -245,7 +245,7 @@ import sys
 from orchestrator.schedulers.client import Client
 from orchestrator.base.states import State, Status
 Client.poll = lambda self, jobs: {job: Status(State.RUNNING) for job in jobs}
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 sys.exit(main(["watch", *sys.argv[1:]]))
 """
 
