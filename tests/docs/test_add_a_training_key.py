@@ -1,4 +1,4 @@
-"""docs/development.md, "Add a training key", followed to the letter: one line is all it takes."""
+"""docs/guides/add-a-training-key.md, followed to the letter: one line is all it takes."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "development.md").read_text().partition("## Add a training key\n")[2]
+PAGE = (ROOT / "docs" / "guides" / "add-a-training-key.md").read_text()
 RUN = "name: clipped\nsite: local\ntrain:\n  gradient_clip: {}\n"
 ARRIVES = """
 import json, sys
 from pathlib import Path
-from orchestrator.plans.plan import plan
-from orchestrator.programs.training import configuration
-from orchestrator.runs.folder import RunFolder
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.program.training import configuration
+from orchestrator.runs.folder.run_folder import RunFolder
 from training.config import load
 
 planned, written = plan(Path("run.yaml")), Path("config.json")
