@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,12 @@ def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20
     assert load(tmp_path / "run.yaml", site=str(tmp_path / "site.yaml")).site.node.gpus == 4
+
+
+def test_every_python_of_the_docs_compiles() -> None:
+    for page in PAGES:
+        for text in blocks(page, "python"):
+            compile(textwrap.dedent(text), page, "exec")
 
 
 @pytest.mark.parametrize("text", [text for page in PAGES for text in blocks(page, "yaml")])
