@@ -1,4 +1,4 @@
-"""Draw docs/demo.svg from a real run: `python docs/make_picture.py`. What it shows is what the commands printed."""
+"""Draw docs/demo.svg from a real run: `python docs/make_picture.py`. It shows the output of the commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH = 118
 
 
 def said_on_a_terminal(command: str, home: str) -> str:
-    """What a command prints on a terminal; of a line that was drawn over and over, the last state."""
+    """The output of a command on a terminal; of a line that was drawn over and over, the last state."""
     mine, theirs = pty.openpty()
     env = {**os.environ, "HOME": home, "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     child = subprocess.Popen(command.split(), stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=env)
@@ -29,7 +29,7 @@ def said_on_a_terminal(command: str, home: str) -> str:
     try:
         while block := os.read(mine, 65536):
             text += block
-    except OSError:  # how a pseudo-terminal says that the other end is closed
+    except OSError:  # a pseudo-terminal reports a closed other end in this way
         pass
     child.wait(timeout=10)
     lines = text.decode().replace("\x1b[?25l", "").replace("\x1b[?25h", "").split("\r\n")

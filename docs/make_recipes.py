@@ -1,4 +1,4 @@
-"""Write docs/recipes.md from the files of the recipes: `python docs/make_recipes.py`; a test holds it current."""
+"""Write docs/reference/recipes.md from the files of the recipes: `python docs/make_recipes.py`; a test holds it current."""
 
 # ruff: noqa: E501  (rows of tables)
 
@@ -17,12 +17,12 @@ MOST_NODES_V = 512  # of a job on ABCI's V nodes
 ON_DIGITS = {"fastai-18min": " --set train.batch=128 --set train.epochs=100"}  # few steps in 50 epochs of 1,437 images
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-22.txt"
 LINE = re.compile(r"^(\S+) +(batch 360|without .+?)  +([\d.]+) +([\d.]+) +([-+][\d.]+)  (\S+)", re.MULTILINE)
-HEAD = """# The record recipes
+HEAD = """# Recipes: the record trainings
 
 Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
 
 Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`, and
-every value has a mark. `torusrun recipes` lists them, `show` prints a schedule with its marks and curves.
+every value has a mark. `torusrun recipes` lists them; `show` prints a schedule with its marks and curves.
 
 ```sh
 torusrun recipes
@@ -34,7 +34,7 @@ torusrun recipes show fastai-18min --ranks 4 --data digits --epochs 20
 |---|---|
 MARKS
 
-`train.recipe` in a run file takes a recipe. What else the file says wins over it. This is `examples/recipes/digits.yaml`:
+`train.recipe` in a run file takes a recipe. Other keys of the file override it. This is `examples/recipes/digits.yaml`:
 
 ```yaml
 DIGITS```
@@ -50,29 +50,29 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits` where images have one channel and are smaller than 32 pixels |
-| image size | in proportion to the size of the data set's own images and not above it, or to `data.size` where it is given: for the digits 8 where the recipe has 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
-| epochs | as published; where `epochs` is given, the ends of all phases in proportion |
-| batch | samples per rank as published; where `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |
-| learning rate | with the batch. In proportion (Goyal et al. 2017) for recipes with SGD. With its square root for recipes with LARS, as NVIDIA's MLPerf submissions have it: 10 for 3,328, 38 for 54,080, 40.7 for 59,904. Where `optimizer.lr` is given, all rates in proportion to it |
-| decay in LARS' ratio | in proportion to the learning rate, where the recipe has one |
-| precision | fp32 where `device` is cpu or the site's nodes have no GPU. With `device: auto` on a node that has GPUs it stays |
+| model | the recipe's; `resnet-digits` if images have one channel and are smaller than 32 pixels |
+| image size | in proportion to the size of the data set's own images and not above it, or to a given `data.size`: for the digits 8 in place of 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
+| epochs | as published; if `epochs` is given, the ends of all phases in proportion |
+| batch | samples per rank as published; if `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |
+| learning rate | with the batch. In proportion (Goyal et al. 2017) for recipes with SGD. With its square root for recipes with LARS, as NVIDIA's MLPerf submissions have it: 10 for 3,328, 38 for 54,080, 40.7 for 59,904. If `optimizer.lr` is given, all rates in proportion to it |
+| decay in LARS' ratio | in proportion to the learning rate, if the recipe has one |
+| precision | fp32 if `device` is cpu or the site's nodes have no GPU; otherwise the recipe's |
 | groups of batch norm | the largest size that divides the ranks and is not above the recipe's |
-| crops | the digits are moved and not cropped; where the recipe crops no more, they are not moved |
-| what phases change | `optimizer.weight_decay`, `data.area` and the like hold in all phases where they are given |
+| crops | the digits are moved and not cropped; in phases in which the recipe does not crop, they are not moved |
+| values that phases change | a given `optimizer.weight_decay`, `data.area` or the like holds in all phases |
 
 `phases` in the run file replace all of the recipe's, and a `schedule` there says the learning rate in place of the phases. Another
 `optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.
 
 These rules keep a recipe's shape. They do not promise its accuracy at another size.
 
-Times cannot be compared as they are: MLPerf's begin after initialization and include evaluations, DAWNBench's exclude the start of
+Do not compare the times directly: MLPerf's begin after initialization and include evaluations, DAWNBench's exclude the start of
 the cluster, and papers differ.
 
 ## On the digits
 
 `python -m benchmarks.recipes`: four ranks, the digits, the epochs of each recipe, five seeds; percent of 360 test images, of which one is
-0.28 ([results](../benchmarks/results/recipes-2026-11-22.txt)) [measured]. The goal is half a point below training with small batches.
+0.28 ([results](../../benchmarks/results/recipes-2026-11-22.txt)) [measured]. The goal is half a point below training with small batches.
 Plain SGD with 64 samples a step has 99.89 +- 0.25 after 30 epochs.
 
 | recipe | 64 samples a step | 360, a quarter of the training set | difference |
@@ -90,8 +90,8 @@ Plain SGD with 64 samples a step has 99.89 +- 0.25 after 30 epochs.
 
 The rate of the last four is meant for ImageNet, 0.1 for 256 samples. They were given the rate of plain SGD in proportion to the batch
 (`optimizer.lr: 0.5625` for 360 samples); with ImageNet's they have 99.00, 99.06, 99.11 and 95.83. With five seeds the difference of facebook-1h was -0.56.
-fastai-18min misses the goal in its own 50 epochs, which are few steps here, at either batch. In 150 epochs it reaches it: 99.28 +- 0.32 and 99.17 +- 0.20, where plain SGD
-has 99.67 +- 0.30. SURFsara's ensemble of three has 0.06 points less than its best member: nothing is gained by it here.
+fastai-18min misses the goal in its own 50 epochs, which are few steps here, at either batch. In 150 epochs it reaches it: 99.28 +- 0.32 and 99.17 +- 0.20; plain SGD
+has 99.67 +- 0.30 there. SURFsara's ensemble of three has 0.06 points less than its best member: nothing is gained by it here.
 
 Submitted by name, with one seed, the ten have 98.61 (facebook-1h) to 99.72 (google-77s): the commands are in the results.
 
@@ -133,8 +133,8 @@ def _ablations() -> Iterator[str]:
     for run in RESULTS.read_text().split("$ python -m ")[1:]:
         for recipe, what, mean, spread, difference, shown in LINE.findall(run) if "\n30 epochs" in run else ():
             if what.startswith("without "):
-                told = f"**{difference}**" if shown == "yes" else difference
-                without[what.removeprefix("without "), recipe] = told
+                cell = f"**{difference}**" if shown == "yes" else difference
+                without[what.removeprefix("without "), recipe] = cell
             else:
                 whole[recipe] = f"{mean} +- {spread}"
     yield f"| left out | {' | '.join(names())} |\n|---|{'---|' * len(names())}"
@@ -151,11 +151,11 @@ def _section(recipe: Published) -> Iterator[str]:
         yield f"| {key} | {value}{note} | {mark.certainty} | {mark.source} |"
     if recipe.erratum:
         yield f"\n{_wrapped(f'Erratum: {recipe.erratum}')}"
-    yield "\nWhat it did:\n"
+    yield "\nTechniques:\n"
     yield from (_wrapped(f"- {each}", "  ") for each in recipe.techniques)
-    yield "\nIts values are:\n"
+    yield "\nMarks of its values:\n"
     yield from _values(recipe)
-    yield "\nWhat is not as published:\n"
+    yield "\nDifferences from the publication:\n"
     yield from (_wrapped(f"- {each}", "  ") for each in recipe.left_out)
     yield f"\n{_places(recipe)}\n"
 
@@ -196,4 +196,4 @@ def _wrapped(words: str, indent: str = "") -> str:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "recipes.md").write_text(text())
+    (Path(__file__).parent / "reference" / "recipes.md").write_text(text())

@@ -1,4 +1,4 @@
-"""Write docs/spec.md from the dataclasses that read the files: `python docs/make_spec.py`; a test holds it current."""
+"""Write docs/reference/spec.md from the dataclasses of the files: `python docs/make_spec.py`; a test compares them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> l
 
 
 def _choices(value: dict[str, Any]) -> str:
-    """The values that there are, where the description does not tell them."""
+    """The possible values, unless the description has them."""
     first, *others = value.get("anyOf", [value])
     choices = [
         *first.get("enum", []),
@@ -70,4 +70,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "spec.md").write_text(text())
+    (Path(__file__).parent / "reference" / "spec.md").write_text(text())

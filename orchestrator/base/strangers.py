@@ -15,7 +15,7 @@ def objection(folder: str, only_above: bool = False) -> str:
     """How a stranger could put something into `folder`, or another folder into its place; '' if nobody can.
 
     The folder has to be its user's or the system's, and writable by nobody else unless it is sticky, as /tmp is. So
-    have the folders above it, but the members of a group of the user may share those (docs/security.md). With
+    have the folders above it, but the members of a group of the user may share those (docs/concepts/security.md). With
     `only_above` the folder is one of these. Raises OSError.
     """
     for link in _links(folder):

@@ -31,29 +31,29 @@ from orchestrator.base.version import __version__
 
 VERBS = {
     "init": "write the file of a site from what this login node and its scheduler report",
-    "doctor": "check everything that a run needs of a site, and say how to mend it",
+    "doctor": "find out what a site lacks for a run, and name the remedies",
     "sites": "list the sites that --site can name",
     "build": "build a container image, unless the cache has it",
     "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
     "check": "find mismatches between a run, its image and its site",
-    "plan": "show what would be submitted: site, nodes, ranks, grid, training",
+    "plan": "show a run before it is submitted: site, nodes, ranks, grid, training",
     "predict": "predict how long a run takes; compare with published records and other sizes",
-    "recipes": "list published trainings, and show one: its schedule, what is verified, what a run changes",
+    "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
     "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
-    "submit": "submit a run (--wait follows it to its end, --dry-run shows what it would do)",
+    "submit": "submit a run (--wait follows it to its end, --dry-run shows its job)",
     "hold": "keep an allocation in which submit --in starts attempts without the queue",
     "shell": "open a terminal, or run a command, beside a running rank, in its image",
-    "status": "the state of your runs: step, time left, loss, hosts or reason",
+    "status": "show the state of your runs: step, time left, loss, hosts or reason",
     "watch": "follow one run or many to their ends, on the whole screen of a terminal",
-    "logs": "what rank 0 wrote, or any other rank, or all by time; --errors for what failed",
-    "cancel": "end a run, after a checkpoint",
+    "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
+    "cancel": "end runs, after a checkpoint",
     "resume": "submit the next attempt of a run, from its newest complete checkpoint",
     "collect": "copy logs, metrics and checkpoints of a run into a folder",
     "schema": "print the JSON schema of a run, site or image file",
     "version": "print the version of torusrun",
 }
 EPILOG = """
-exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 3 the scheduler or the site failed
+exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
 
   torusrun submit examples/digits.yaml --wait
   torusrun VERB --help

@@ -2,7 +2,7 @@
 
 Rank 0's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to nobody
 who takes any port, and the program's own store, which binds with SO_REUSEADDR as all of PyTorch's do, may listen on it.
-So may another user of the host who names this port with that option: docs/security.md.
+So may another user of the host who names this port with that option: docs/concepts/security.md.
 """
 
 from __future__ import annotations

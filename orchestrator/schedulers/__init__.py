@@ -10,7 +10,7 @@ from orchestrator.schedulers.interface import Scheduler
 from training.recipe.near import did_you_mean
 
 # The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
-# docs/add-a-scheduler.md.
+# docs/guides/add-a-scheduler.md.
 KNOWN = {
     "slurm": "orchestrator.schedulers.slurm.scheduler:Slurm",
     "pbs": "orchestrator.schedulers.pbs.scheduler:PBS",

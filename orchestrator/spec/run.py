@@ -75,7 +75,7 @@ class RunSpec:
     )
     program: Literal["train", "measure"] = field(
         default="train",
-        metadata=about("what the ranks do: train, or measure (compute and links, for calibrate)"),
+        metadata=about("the ranks' work: train, or measure (compute and links, for calibrate)"),
     )
     train: Train = field(default_factory=Train, metadata=about("a training by torusrun; a run has this or 'command'"))
     command: tuple[Annotated[str, ARGUMENT], ...] = field(
@@ -96,7 +96,7 @@ class RunSpec:
     )
     stop: Stop = field(default_factory=Stop, metadata=about("how the command is stopped"))
     checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
-    exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("what the command's exit codes mean"))
+    exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("the meaning of the command's exit codes"))
     metrics: MetricsSettings = field(
-        default_factory=MetricsSettings, metadata=about("where the command's progress is read")
+        default_factory=MetricsSettings, metadata=about("the source of the command's progress")
     )

@@ -49,7 +49,7 @@ class Node:
     )
     cpus_per_rank: Annotated[int, PER_NODE] = field(default=1, metadata=about("cores to ask for per rank"))
     memory_bytes: Annotated[int, SIZE] | None = field(
-        default=None, metadata=about("memory of a node to ask for; default: what the site gives", key="memory")
+        default=None, metadata=about("memory of a node to ask for; default: the scheduler's", key="memory")
     )
     hcas: tuple[Annotated[str, LINE], ...] = field(
         default=(), metadata=about("InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]")
@@ -103,8 +103,8 @@ class ContainerSettings:
     gpu: Literal["nv", "nvccli", "rocm", "none"] | None = field(
         default=None,
         metadata=about(
-            "what brings the host's GPUs in: nv, nvccli, rocm or none; default: rocm if node.architecture is AMD's, "
-            "else nv"
+            "how the host's GPUs get into the container: nv, nvccli, rocm or none; default: rocm if node.architecture "
+            "is AMD's, else nv"
         ),
     )
     writable: Annotated[str, WRITABLE] | None = field(
@@ -117,8 +117,7 @@ class ContainerSettings:
     verify: Literal["checksum", "signature"] = field(
         default="checksum",
         metadata=about(
-            "what is compared before ranks start: the image's checksum, or its signature too, by the keys in your "
-            "keyring"
+            "the proof before ranks start: the image's checksum, or its signature too, by the keys in your keyring"
         ),
     )
     mount: Literal["rank", "node"] = field(
@@ -144,7 +143,7 @@ class ContainerSettings:
         default=None, metadata=about("node-local folder for builds; default: beside the image")
     )
     compression: Literal["gzip", "lz4", "zstd"] | None = field(
-        default=None, metadata=about("of built images: gzip, lz4 or zstd; default: what the runtime chooses")
+        default=None, metadata=about("of built images: gzip, lz4 or zstd; default: the runtime's")
     )
     driver: Annotated[str, LINE] | None = field(
         default=None, metadata=about("the nodes' GPU driver, for checks on a login node that has none")
@@ -157,14 +156,14 @@ class Site:
 
     scheduler: Annotated[str, SCHEDULER] = field(
         metadata=about(
-            "what runs the jobs: slurm, pbs (PBS Pro, OpenPBS), gridengine, local (this machine), or one of your "
+            "the scheduler: slurm, pbs (PBS Pro, OpenPBS), gridengine, local (this machine), or one of your "
             "own as package.module:Class"
         )
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = field(
         metadata=about(
-            "what starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by its version), "
-            "mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
+            "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by "
+            "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
         )
     )
     node: Node = field(default_factory=Node, metadata=about("one node"))

@@ -1,4 +1,4 @@
-"""docs/add-a-scheduler.md, followed to the letter: the scheduler that it adds trains the example."""
+"""docs/guides/add-a-scheduler.md, followed to the letter: the scheduler that it adds trains the example."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from tests.lab.cluster import packages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "add-a-scheduler.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "add-a-scheduler.md").read_text()
 
 
 def block(kind: str, number: int = 0) -> str:

@@ -8,19 +8,28 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.cli.main import _parse
+from orchestrator.images.definitions.image_file import ImageFile
+from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.folder import layout
 from orchestrator.runs.plan.placement_report import outlook
 from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
+from orchestrator.spec.read import read
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 COMMAND = r"(?:torusrun|make|python3?|pip|\./?) "
 
 # `make demo` made the environment that runs this test, and `make test` is this suite: make only says what it would do.
@@ -84,7 +93,7 @@ def test_every_command_runs_in_a_fresh_shell(checkout: Path) -> None:
     assert starts[-1]["resumed_from"], "the recipe for a failure waits for a checkpoint"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if console(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if console(page)], ids=lambda page: page.stem)
 def test_commands_print_what_the_page_shows(page: Path, checkout: Path) -> None:
     for command, shown in console(page):
         said = typed(ACTIVATE + command, checkout).stdout
@@ -92,7 +101,7 @@ def test_commands_print_what_the_page_shows(page: Path, checkout: Path) -> None:
         assert re.fullmatch(pattern, said, re.DOTALL), f"{page.name}: $ {command}\n{said}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_what_is_not_executed_has_a_reason_and_valid_options(page: Path) -> None:
     skipped = not_executed(page)
     for line in skipped:
@@ -112,30 +121,54 @@ def test_the_python_of_the_readme_runs(checkout: Path) -> None:
 
 def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
     own, run, site = blocks(README, "yaml")
-    assert own == (ROOT / "examples" / "programs" / "ddp.yaml").read_text(), "the README shows the example as it is"
-    assert run == (ROOT / "examples" / "digits.yaml").read_text(), "the README shows the example as it is"
+    for name, shown in (
+        ("programs/ddp", (own, *blocks(DOCS / "start" / "first-program.md", "yaml"))),
+        ("digits", (run, *blocks(DOCS / "start" / "first-run.md", "yaml"))),
+    ):
+        assert {(ROOT / "examples" / f"{name}.yaml").read_text()} == set(shown), "pages show the example as it is"
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "run.yaml").write_text(run)
     assert load(tmp_path / "run.yaml").run.train.epochs == 20
     assert load(tmp_path / "run.yaml", site=str(tmp_path / "site.yaml")).site.node.gpus == 4
 
 
-@pytest.mark.parametrize("run", blocks(ROOT / "docs" / "programs.md", "yaml"))
-def test_the_runs_of_the_page_on_programs_can_be_submitted(run: str, home: Path, tmp_path: Path) -> None:
+def test_every_python_of_the_docs_compiles() -> None:
+    for page in PAGES:
+        for text in blocks(page, "python"):
+            compile(textwrap.dedent(text), page, "exec")
+
+
+@pytest.mark.parametrize("text", [text for page in PAGES for text in blocks(page, "yaml")])
+def test_every_yaml_of_the_docs_is_read(text: str) -> None:
+    keys = yaml.safe_load(text).keys()
+    cls, required = RunSpec, {"name": "x", "site": "x"}
+    if "base" in keys:
+        cls, required = ImageFile, {"name": "x"}
+    elif keys & {"scheduler", "container", "umask"}:
+        cls, required = Site, {"scheduler": "local", "launcher": "spawn"}
+    missing = "".join(f"{key}: {value}\n" for key, value in required.items() if key not in keys)
+    assert read(cls, missing + text, "docs")
+
+
+ON_PROGRAMS = [DOCS / "guides" / f"{name}.md" for name in ("programs", "integrations", "mpi")]
+
+
+@pytest.mark.parametrize("run", [run for page in ON_PROGRAMS for run in blocks(page, "yaml")])
+def test_the_runs_of_the_pages_on_programs_can_be_submitted(run: str, home: Path, tmp_path: Path) -> None:
     programs = shutil.copytree(ROOT / "examples" / "programs", tmp_path / "examples" / "programs")
     (programs / "mpi_ring").touch(0o755)  # the page says how to compile it
     site = home / ".config" / "torusrun" / "sites" / "mpi.yaml"
     site.parent.mkdir(parents=True)
-    (named,) = re.findall(r"`(\{scheduler: local, .*\})`", (ROOT / "docs" / "programs.md").read_text())
+    (named,) = re.findall(r"`(\{scheduler: local, .*\})`", (DOCS / "guides" / "mpi.md").read_text())
     site.write_text(named)
-    path = tmp_path / "docs" / "run.yaml"
-    path.parent.mkdir()
+    path = tmp_path / "run.yaml"
     path.write_text(run)
     assert plan(path).run.command
 
 
 def test_the_grids_of_the_placement_page_are_what_plan_finds(home: Path) -> None:
-    lines = re.findall(r"^\| [\d,]+ \| \d+(?:x\d+)* \| .*", (ROOT / "docs" / "placement.md").read_text(), re.MULTILINE)
+    page = (DOCS / "concepts" / "placement.md").read_text()
+    lines = re.findall(r"^\| [\d,]+ \| \d+(?:x\d+)* \| .*", page, re.MULTILINE)
     assert len(lines) == 3
     for line in lines:
         gpus, best, best_ms, sony, sony_ms, nodes, nodes_ms, bound_ms = line.strip("| ").replace(",", "").split(" | ")
@@ -153,17 +186,59 @@ def test_what_is_made_from_the_code_is_current(page: str) -> None:
     program = f"import make_{page}; print(make_{page}.text(), end='')"
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'docs'}"}
     said = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, timeout=60)
-    assert said.stdout == (ROOT / "docs" / f"{page}.md").read_text(), f"run `python docs/make_{page}.py`"
+    assert said.stdout == (DOCS / "reference" / f"{page}.md").read_text(), f"run `python docs/make_{page}.py`"
 
 
-def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https://)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), f"{page.name} links to {target}, which is not there"
+        assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}: no such heading"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)", prose, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_names_every_page() -> None:
+    linked = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)#]+\.md)", (DOCS / "index.md").read_text())}
+    missing = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in linked]
+    assert missing == ["index.md"], f"docs/index.md does not name {missing}"
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    folders = ("docs", "orchestrator", "training", "templates", "containers", "examples", "tests", "benchmarks")
+    for path in [ROOT / "pyproject.toml", *(path for folder in folders for path in (ROOT / folder).rglob("*"))]:
+        if path.suffix in (".py", ".md", ".yaml", ".j2", ".toml"):
+            names = re.findall(r"\bdocs/[\w/-]+\.md", path.read_text())
+            gone = [name for name in names if not (ROOT / name).exists()]
+            assert not gone, f"{path.relative_to(ROOT)} names {gone}"
+
+
+def test_the_walk_of_a_submit_takes_25_files() -> None:
+    walk = (DOCS / "architecture.md").read_text().partition("## The walk of a submit\n")[2].partition("\n## ")[0]
+    files = re.findall(r"^\| [\w ]*\| `([^`]+)` \|", walk, re.MULTILINE)
+    assert 15 <= len(files) == len(set(files)) <= 25
+    assert not [name for name in files if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("image", [True, False])
+def test_the_files_of_the_page_on_slurm_make_a_job(image: bool, home: Path, tmp_path: Path) -> None:
+    site, run = (block.replace("/shared/me", str(tmp_path)) for block in blocks(DOCS / "start" / "slurm.md", "yaml"))
+    (tmp_path / "cluster.yaml").write_text(site)
+    (tmp_path / "run.yaml").write_text(run if image else re.sub(r"^image:.*\n", "", run, flags=re.MULTILINE))
+    for name in ("train.py", "pytorch.sif"):
+        (tmp_path / name).touch()
+    planned = plan(tmp_path / "run.yaml")
+    assert planned.ranks == 16 and "#SBATCH --nodes=4" in proposed(planned)[2]
 
 
 def test_the_table_of_files_names_all_that_is_in_a_run_folder() -> None:
-    table = "".join(re.findall(r"^\|.*\n", (ROOT / "docs/security.md").read_text(), re.MULTILINE))
+    table = "".join(re.findall(r"^\|.*\n", (DOCS / "reference" / "run-folder.md").read_text(), re.MULTILINE))
     words = [word.removesuffix(".times") for held in (*layout.RUN, *layout.ATTEMPT) for word in held.name.split()]
     names = {re.sub("/.*", "/", word) for word in words}
     assert not [name for name in names if not re.search(f"[`/]{re.escape(name)}[`N]", table)]

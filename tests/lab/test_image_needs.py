@@ -1,4 +1,4 @@
-"""docs/containers.md, "What people need": its files are written and its commands typed, in a home on the cluster."""
+"""docs/guides/images.md, "What people need": its files are written and its commands typed, in a home on the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.e2e.places import ROOT, Said
 from . import archives, brought
 from .image_builder import Builder
 
-PAGE = (ROOT / "docs" / "containers.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "images.md").read_text()
 SECTION = PAGE.partition("\n## What people need\n")[2].partition("\n## ")[0]
 NEEDS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", SECTION, re.MULTILINE | re.DOTALL))
 PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'

@@ -202,7 +202,7 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
     laptop.put(".config/torusrun/sites/cluster.yaml", (laptop.home / "site.yaml").read_text())
     laptop.put("run.yaml", RUN.format(name="page") + "code: page\n")
     laptop.put("page/program.sh", "test -e ../../again && exit 0; touch ../../again; exec sleep 600")
-    page = (REPO / "docs" / "remote.md").read_text()
+    page = (REPO / "docs" / "guides" / "remote.md").read_text()
     commands = re.findall(r"^    torusrun (.*)$", page, re.MULTILINE)
     assert len(commands) == 14
     for command in commands:

@@ -127,7 +127,7 @@ def test_a_model_data_optimizer_and_schedule_of_the_users_own(own: Path) -> None
 
 
 def test_the_example_of_the_page_learns(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "training.md").read_text()
+    page = (ROOT / "docs" / "guides" / "own-model.md").read_text()
     module, keys = (
         re.findall(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0] for kind in ("python", "yaml")
     )

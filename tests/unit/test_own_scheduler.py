@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "add-a-scheduler.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "add-a-scheduler.md").read_text()
 SPOOLER = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
 
 

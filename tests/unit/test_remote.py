@@ -258,7 +258,7 @@ def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
     from orchestrator.remote.links.host import of
     from orchestrator.spec.load import load_site
 
-    page = (Path(__file__).parents[2] / "docs" / "remote.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
     (tmp_path / "site.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
     assert of(load_site(str(tmp_path / "site.yaml"))) == LoginHost("me@login.example", None, "~/venv/bin/python")
 

@@ -94,9 +94,9 @@ def test_an_unknown_parameter_lists_the_valid_ones(tmp_path: Path) -> None:
 
 
 def test_every_parameter_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "submitit.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "submitit.md").read_text()
     missing = [name for name in OWN if f"`{name}`" not in text]
-    assert not missing, f"docs/submitit.md does not tell of {missing}"
+    assert not missing, f"docs/guides/submitit.md does not describe {missing}"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The keys of `train:`, each declared here and nowhere else.
 
-The reader of run files, the training, the JSON schema and docs/spec.md take them from these classes.
+The reader of run files, the training, the JSON schema and docs/reference/spec.md take them from these classes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LarsKeys:
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
         None,
         "the weight decay in the ratio's denominator; left out: train.optimizer.weight_decay",
-        source="Fujitsu's MLPerf 0.6 submission, where it is the decay times the base rate, verified",
+        source="Fujitsu's MLPerf 0.6 submission, in which it is the decay times the base rate, verified",
     )
     skip: Literal["vectors", "normalization", "nothing"] = key(
         "vectors",
@@ -73,7 +73,7 @@ class LarsKeys:
     )
     form: Literal["auto", "loop", "fused", "sharded"] = key(
         "auto",
-        "fused: all tensors in one call, in C++ or Triton; auto takes it where all ranks can; sharded does so, and "
+        "fused: all tensors in one call, in C++ or Triton; auto takes it if all ranks can; sharded does so, and "
         "each rank of a row moves its share of the weights alone",
     )
 
@@ -137,19 +137,19 @@ class SyncKeys:
         short=True,
     )
     hybrid_bytes: Annotated[int, Limits(at_least=0, at_most=2**40)] = key(
-        1024 * 1024, "a bucket of fewer goes hierarchically, read where the all-reduce is hybrid", unit="bytes"
+        1024 * 1024, "below this size a bucket of the hybrid all-reduce goes hierarchically", unit="bytes"
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",
         "which gradients are reduced together while backward runs: exact (the best plan, from times measured in the "
         "first steps), fujitsu, equal (in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU and one on a "
-        "CPU, where the bits of a run then do not depend on times",
+        "CPU, so that the bits of a run do not depend on times",
     )
     count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "how many buckets equal makes")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients travel")
     every: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
-        "above 1 (local SGD): a rank takes so many steps by its own gradients before weights are averaged, as they "
+        "above 1 (local SGD): a rank takes this many steps by its own gradients before weights are averaged, as they "
         "are at the end of a phase too",
         unit="steps",
         source="Stich 2019, from memory",
@@ -165,7 +165,7 @@ class NormKeys:
 
     statistics: Literal["moving", "last"] = key(
         "moving",
-        "what evaluation normalizes with: moving averages, averaged over the ranks in every step, or the last batch's "
+        "evaluation normalizes with moving averages, averaged over the ranks in every step, or the last batch's "
         "mean and variance, averaged before evaluations and checkpoints only",
         source="last: Akiba et al. 2017, arXiv 1711.04325",
     )
@@ -175,7 +175,7 @@ class NormKeys:
     eps: Annotated[float, Limits(above=0, at_most=1)] | None = key(None, "added to the variance; null: the model's own")
     ranks: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
-        "so many consecutive ranks normalize by the statistics of their batches together",
+        "this many consecutive ranks normalize by the statistics of their batches together",
         source="Ying et al. 2018, arXiv 1811.06992",
     )
 
@@ -188,7 +188,7 @@ class LossScaleKeys:
         65536.0, "of the first step, rounded to a power of two", source="torch.amp.GradScaler, verified"
     )
     growth_every: Annotated[int, STEPS] = key(
-        2000, "it doubles after so many steps without overflow", unit="steps", source="torch.amp.GradScaler, verified"
+        2000, "it doubles after this many steps without overflow", unit="steps", source="torch.amp.GradScaler, verified"
     )
 
 
@@ -197,7 +197,7 @@ class Train:
     """What the ranks do; handed to `python -m training` as it is."""
 
     recipe: RecipeName | None = key(
-        None, "a published recipe, fitted to the ranks and the data set; what else is written here wins over its values"
+        None, "a published recipe, fitted to the ranks and the data set; the other keys override its values"
     )
     model: ModelKeys = key(ModelKeys(), "the network")
     data: DataKeys = key(DataKeys(), "the data set")

@@ -1,6 +1,6 @@
 """
-IMAGE is the name or path of an image file, an image of another form (an archive, a folder, a registry's reference), of
-which a SIF is made, or a run file whose image is built.
+IMAGE is the name or path of an image file, or a run file with an image, or an image of another form (an archive, a
+folder, a registry's reference), which is converted to a SIF.
 
 examples:
   torusrun build pytorch-cpu
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOCK",
         nargs="?",
         const="",
-        help="install the versions of this lock (of `torusrun image inspect IMAGE --lock`); default: IMAGE.lock",
+        help="install the versions of this lock, made by `torusrun image inspect IMAGE --lock`; default: IMAGE.lock",
     )
     parser.add_argument("--quiet", "-q", action="store_true", help="do not show the output of the build")
 

@@ -1,6 +1,6 @@
 """
 A job on the run's nodes measures the compute time of a rank, and the intra-node and inter-node links. The fitted values
-are written beside the site's file, where plan and predict read them. FILE.json holds times measured by you, as in
+are written beside the site's file, where plan and predict read them. FILE.json holds your own measurements, as in
   {"schema": 1, "rows": [{"link": "node", "operation": "all_reduce", "ranks": 4, "bytes": 1048576, "time_s": 0.0001}]}
 innermost link first. Its links are only printed, for predict --network.
 

@@ -1,5 +1,5 @@
 """
-Several runs need no more commands of the scheduler than one.
+Several runs need as few commands of the scheduler as one.
 
 examples:
   torusrun cancel last

@@ -1,7 +1,7 @@
 """
-Each check says ok, warning or failed, and how to mend it. --job submits a small job of two nodes (of one, if there are
+Each check is ok, warning or failed, with its remedy. --job submits a small job of two nodes (of one, if there are
 no more). It checks that the nodes see the folder of runs and Python, reach each other, and agree on the time. The exit
-code is 0 without failed checks, else 3.
+code is 0 without failed checks, otherwise 3.
 
 examples:
   torusrun doctor

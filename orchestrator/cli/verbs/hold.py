@@ -1,5 +1,5 @@
 """
-It asks for what RUN.yaml would ask for, shows that ranks start there, and keeps the nodes. `submit --in` and
+It asks for the nodes of RUN.yaml, proves that ranks start there, and keeps the nodes. `submit --in` and
 `resume --in` then start attempts without the queue, one at a time; `cancel` gives the allocation back.
 
 examples:
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--idle",
         metavar="DURATION",
         default="20m",
-        help="given back after this long without an attempt at work; default: %(default)s",
+        help="give it back after this long without an attempt at work; default: %(default)s",
     )
     parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
     parser.add_argument("--wait", action="store_true", help="wait until it is held")

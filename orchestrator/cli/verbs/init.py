@@ -1,6 +1,6 @@
 """
 Run it on a login node. It queries the scheduler and this machine, and asks you for the rest: the queue, if several
-fit, and the account. --yes takes sensible values and names them. --site NAME finds the file that is written.
+fit, and the account. --yes takes sensible values and names them. Other verbs find the file by --site NAME.
 
 examples:
   torusrun init
@@ -15,7 +15,7 @@ import sys
 
 OPTIONS = {
     "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the one that answers"),
-    "cluster": ("NAME", "a known cluster, or generic; default: recognised by its host names, queues and resources"),
+    "cluster": ("NAME", "a known cluster, or generic; default: recognised by host names, queues and resources"),
     "queue": ("NAME", "partition or queue; default: asked if several fit"),
     "account": ("NAME", "account or group to charge; default: asked if the cluster needs one"),
     "pe": ("NAME", "Grid Engine's parallel environment; default: asked if several fit"),

@@ -1,14 +1,14 @@
 """
 --all merges the lines of the job and of all ranks by time. The wrapper of a rank
 looks at the size of its log five times a second and keeps the times beside it,
-by the clock of the rank's host: lines that were written within 0.2 s, or on
+by the clock of the rank's host. So lines that were written within 0.2 s, or on
 hosts whose clocks differ, may change places. Logs of earlier versions have no
-times: they come first, one after the other. If there are several attempts,
-'#2' before a line is the number of its attempt.
+times: they come first, one after the other. With several attempts, '#2' before
+a line is the number of its attempt.
 
-Control characters that a program wrote, colours among them, are written out as
-\\x1b and the like, since a pipe may lead to a terminal, too. They stay in a file
-(torusrun logs last > FILE) and with --raw; never those of another user's run.
+Control characters of a program, colours among them, are printed as \\x1b and the
+like, because a pipe may lead to a terminal. They stay in a file (torusrun logs
+last > FILE) and with --raw, but never those of another user's run.
 
 examples:
   torusrun logs last
@@ -49,12 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; also those of unknown time",
+        help="only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; and those without a time",
     )
     parser.add_argument(
-        "--times", action="store_true", help="the time of each line before it, in this machine's zone; dashes: unknown"
+        "--times", action="store_true", help="print the time before each line, in this machine's zone; dashes: unknown"
     )
-    raw = "control characters as the program wrote them, or written out; default: as it wrote them into a file only"
+    raw = "print control characters as they are, or as \\x1b; default: as they are in a regular file alone"
     parser.add_argument("--raw", action=argparse.BooleanOptionalAction, help=raw)
     parser.add_argument("--follow", "-f", action="store_true", help="follow the output until the run is over")
 

@@ -15,24 +15,24 @@ from orchestrator.cli.verbs import shared_arguments
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
-    parser.add_argument("--time", metavar="DURATION", help="another time limit than before, as in 2h")
-    parser.add_argument("--nodes", metavar="N", type=int, help="on so many nodes")
+    parser.add_argument("--time", metavar="DURATION", help="a new time limit, as in 2h")
+    parser.add_argument("--nodes", metavar="N", type=int, help="a new number of nodes")
     parser.add_argument(
-        "--grid", metavar="GRID", help="in another grid of ranks, as in 4x2 or auto; one of another size needs --nodes"
+        "--grid", metavar="GRID", help="a new grid of ranks, as in 4x2 or auto; a grid of another size needs --nodes"
     )
     parser.add_argument(
         "--exclude",
         metavar="HOST",
         action="append",
         default=[],
-        help="not on this host, nor in later attempts; a list as in n[3-5]; may be repeated",
+        help="avoid this host, in later attempts too; a list as in n[3-5]; may be repeated",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="although it is not certain that the newest attempt is over: it ends when the new one begins",
+        help="resume even if nobody knows whether the newest attempt is over; it ends when the new one begins",
     )
-    parser.add_argument("--new-image", action="store_true", help="although the container image has changed")
+    parser.add_argument("--new-image", action="store_true", help="take the image that the run's `image` names now")
     shared_arguments.held(parser)
     parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
 

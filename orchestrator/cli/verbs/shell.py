@@ -1,5 +1,5 @@
 """
-It runs on the rank's host, in its image, with its variables. It gets there through the scheduler if there is no ssh.
+The shell runs on the rank's host, in its image, with its variables. It needs no ssh, since the scheduler connects it.
 For a held allocation (`torusrun hold`) it runs on the first host. Its exit code is the command's.
 
 examples:

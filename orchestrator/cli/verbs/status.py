@@ -1,5 +1,5 @@
 """
-AGE is the time since the newest attempt was submitted, of a run that is not over.
+AGE of a run that is not over is the time since its newest attempt was submitted.
 ETA is the time to the last step, at the pace of the attempt's newest steps.
 A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
 Pipes and --json get every column, and --json every run.
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
     parser.add_argument("--long", "-l", action="store_true", help="a second line: attempt, job, time, grid, hosts")
-    parser.add_argument("--json", action="store_true", help="as JSON, with all that is known")
+    parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         action="append",
         default=[],
-        help="begin once this run has ended, however; may be repeated",
+        help="begin once this run has ended in any state; may be repeated",
     )
     shared_arguments.held(parser)
     how = parser.add_mutually_exclusive_group()
@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--dry-run",
         action="store_true",
-        help="print what would be submitted and what its job would run; write and submit nothing",
+        help="print the job script and the command of every rank; write and submit nothing",
     )
     how.add_argument("--print-script", action="store_true", help="print the job script alone; write and submit nothing")
     parser.add_argument(

@@ -1,12 +1,12 @@
 """
-On a terminal the runs fill the screen: a table of many, and of one its progress,
-its loss, what its nodes do, the first error and the end of rank 0's log. Up and
-down (or k and j) select a run, enter shows it, n shows all its nodes and ranks,
-escape goes back, q leaves. Submitted runs continue. Without a terminal, a
+On a terminal the runs fill the screen. Many runs are a table. One run shows its
+progress, its loss, its nodes, the first error and the end of rank 0's log. Up
+and down (or k and j) select a run, enter shows it, n shows all its nodes and
+ranks, escape goes back, q leaves. Submitted runs continue. Without a terminal, a
 line is printed for each change, and now and then for each run that is not over.
 A run that records no steps shows the newest line of rank 0's log.
 
-exit codes: 0 all these runs are COMPLETED, 1 one is not
+exit codes: 0 all these runs are COMPLETED, 1 at least one is not
 
 examples:
   torusrun watch

@@ -33,7 +33,7 @@ class Base:
         default=None, metadata=about("a Debian or Ubuntu suite, installed from its packages")
     )
     mirror: Annotated[str, kinds.URL] | None = field(
-        default=None, metadata=about("where debootstrap gets the packages; default: the building machine's own mirror")
+        default=None, metadata=about("the source of debootstrap's packages; default: the building machine's own mirror")
     )
 
 
@@ -106,12 +106,12 @@ class ImageFile:
     """An image: its base, what is installed on it, and what it expects of the machine."""
 
     name: Annotated[str, NAME] = field(metadata=about("name of the image"))
-    base: Base = field(default_factory=Base, metadata=about("what it starts from"))
+    base: Base = field(default_factory=Base, metadata=about("the image that it starts from"))
     definition: Annotated[str, LINE] | None = field(
         default=None, metadata=about("a definition file of your own, built as it is, instead of 'base' and all else")
     )
     summary: Annotated[str, kinds.LABEL] | None = field(
-        default=None, metadata=about("what it is for, in one line", key="about")
+        default=None, metadata=about("its purpose, in one line", key="about")
     )
     system: tuple[Annotated[str, kinds.PACKAGE], ...] = field(default=(), metadata=about("Debian packages"))
     python: Python = field(default_factory=Python, metadata=about("Python packages"))

@@ -55,7 +55,7 @@ class Fit:
 def read(written: Any) -> list[MeasuredTime]:
     """The rows of a calibration file. Raises UserError naming the first that is wrong."""
     if not isinstance(written, dict) or written.get("schema") != 1 or not isinstance(written.get("rows"), list):
-        raise UserError('must be {"schema": 1, "rows": [...]}; see docs/prediction.md')
+        raise UserError('must be {"schema": 1, "rows": [...]}; see docs/guides/predict.md')
     return [_row(row, index) for index, row in enumerate(written["rows"])]
 
 

@@ -17,7 +17,7 @@ from orchestrator.remote.links.host import HostRefused
 
 SHARE = (
     "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "
-    "and ControlPersist in ~/.ssh/config (docs/remote.md); then `ssh` to it once"
+    "and ControlPersist in ~/.ssh/config (docs/guides/remote.md); then `ssh` to it once"
 )
 
 

@@ -95,7 +95,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
     known = cluster(plan.site, hosts)
     if known is None:
         raise UserError(
-            f"the site {plan.run.site} has no topology: write 'topology:' into its file, see docs/placement.md"
+            f"the site {plan.run.site} has no topology: write 'topology:' into its file, see docs/guides/placement.md"
         )
     given = list(dict.fromkeys(hosts))
     if len(given) < plan.run.nodes:

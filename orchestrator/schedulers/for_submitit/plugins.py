@@ -63,7 +63,7 @@ SHARED = {
 
 
 class ClusterExecutor(core.PicklingExecutor):
-    """Submits to the scheduler called `cluster`. Parameters: see `update_parameters` and docs/submitit.md."""
+    """Submits to the scheduler called `cluster`. Parameters: see `update_parameters` and docs/guides/submitit.md."""
 
     cluster: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]

@@ -203,7 +203,7 @@ def test_no_name_that_a_scheduler_tells_becomes_another_value(name: str, kind: s
 
 
 def test_the_page_on_sites_shows_what_init_writes(home: object) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "sites.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "sites.md").read_text()
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     _, written = site(slurm(), choices(runs="/groups/me/runs"))
     assert shown.splitlines()[1:] == written.splitlines()[1:], "the first line has the day on which it was written"
