@@ -143,8 +143,8 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=2
 SHOW = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
 ENTER = """
 import json, os, subprocess, sys
-from orchestrator.containers import runtime
-from orchestrator.containers.command import ContainerExec, inside
+from orchestrator.images import runtime
+from orchestrator.images.command import ContainerExec, inside
 image, words, given, version = json.loads(sys.argv[1])
 found = runtime.required()
 found = runtime.Runtime(found.command, found.product, tuple(version) or found.version)

@@ -192,10 +192,10 @@ def all_of(keeper: int) -> str:
 
 FOLLOW = """
 import sys
-from orchestrator import cli
-from orchestrator.commands.watch import follow_to_end
-from orchestrator.runs.index import find
-cli.main(["version"])
+from orchestrator.cli.main import main
+from orchestrator.cli.verbs.watch import follow_to_end
+from orchestrator.runs.folder.index import find
+main(["version"])
 sys.exit(follow_to_end(find(sys.argv[1])))
 """
 
