@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,13 @@ from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.log_times import Recorder, index_of
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.program.what_runs import Program
+from tests.waiting import until
 
 HOLDS = """
 import subprocess, sys, time
 from pathlib import Path
-from orchestrator.runs import claim
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
 print(child.pid, flush=True)
@@ -53,10 +53,7 @@ def test_the_lock_of_a_rank_lives_as_long_as_any_process_of_it(run: RunFolder) -
     wrapper.stdout.close()
     assert claim.held(run.attempt(1)) is True, "a training without its wrapper still writes checkpoints"
     os.kill(training, signal.SIGKILL)
-    until_s = time.monotonic() + 5
-    while claim.held(run.attempt(1)) and time.monotonic() < until_s:
-        time.sleep(0.02)
-    assert claim.held(run.attempt(1)) is False, "the kernel drops the lock with the last process"
+    until(lambda: claim.held(run.attempt(1)) is False, "the kernel to drop the lock with the last process")
 
 
 def test_ranks_hold_the_lock_together(run: RunFolder) -> None:
