@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.base import lock
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.seen import Look, Seen
-from orchestrator.runs.folder import allocation, claim, index, ledger
+from orchestrator.runs.folder import allocation, claim, index, ledger, lock
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End

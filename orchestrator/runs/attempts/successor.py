@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.base import lock
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder import ledger, lock
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import CancelRequested, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder

@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
-from orchestrator.base.lock import TAKEN
 from orchestrator.base.private import READABLE, open_regular
 from orchestrator.base.whole_lines import last_lines
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
+from orchestrator.runs.folder.lock import TAKEN
 
 LARGEST_BYTES = 4 * 1024 * 1024
 LOCK_S = 10.0  # a write takes milliseconds
