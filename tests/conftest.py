@@ -1,6 +1,7 @@
 """Fixtures for all tests: a home of one's own, and the lab, which is started once per session."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.lab.cluster import Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.register_profile("untimed", deadline=None, print_blob=True)  # a busy machine is no failure
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
@@ -64,6 +65,15 @@ def same_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Random numbers of this test. A failure shows the seed; the option that it names draws them again."""
+    given = request.config.getoption("--hypothesis-seed")
+    seed = random.SystemRandom().randrange(2**32) if given is None else int(given)
+    print(f"drawn with --hypothesis-seed={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture

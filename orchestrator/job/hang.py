@@ -21,7 +21,7 @@ STANDS = {
 }
 STACK = re.compile(r"^Current thread 0x|^Thread 0x|^Stack \(most recent call first\)")
 FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
-WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/(agree|rendezvous)\.py")
+WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/meeting/")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,6 +18,7 @@ from typing import Any
 
 from tests.e2e import processes
 from tests.e2e.processes import Process
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = subprocess.CompletedProcess[str]
@@ -195,21 +195,6 @@ class Local(Place):
 
     def end_by_hand(self, job: str) -> list[str]:
         return ["kill", "-TERM", "--", f"-{job.partition('.')[0]}"]
-
-
-def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
-    """Wait for something to become true; its value.
-
-    To ask may start a program: most of the time is left to those who work on what is waited for.
-    """
-    end_s = time.monotonic() + timeout_s
-    while True:
-        asked_s = time.monotonic()
-        if value := true():
-            return value
-        now_s = time.monotonic()
-        assert now_s < end_s, f"waited {timeout_s:g} s in vain for {what}"
-        time.sleep(min(max(0.05, 3 * (now_s - asked_s)), 1.0))
 
 
 def metrics(run: Path, event: str) -> list[dict[str, Any]]:

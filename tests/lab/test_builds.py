@@ -3,11 +3,11 @@
 import json
 import os
 import pwd
-import random
 import signal
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -26,11 +26,11 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
     assert len(built) == 1, f"one must build, the other take its image: {said}"
 
 
-def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder) -> None:
+def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder, chance: Random) -> None:
     site, image_file = builder.site("images.yaml"), builder.tiny("killed")
     words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
     for _ in range(10):
-        moment_s = random.uniform(0.1, 1.5)
+        moment_s = chance.uniform(0.1, 1.5)
         build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
         time.sleep(moment_s)
         os.killpg(build.pid, signal.SIGKILL)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
+
+from tests.waiting import until
 
 from .slurm import SlurmLab
 
@@ -76,7 +75,7 @@ def test_too_much_memory_is_said_to_be_so(slurm_lab: SlurmLab) -> None:
 
 def test_a_job_is_cancelled(slurm_lab: SlurmLab) -> None:
     job = submit(slurm_lab, "srun sleep 100", "-N2")
-    wait_for(lambda: state(slurm_lab, job) == "RUNNING", 10)
+    until(lambda: state(slurm_lab, job) == "RUNNING", f"job {job} to begin")
     slurm_lab.run_as_user(["scancel", job], check=True)
     assert wait_for_end(slurm_lab, job) == "CANCELLED"
 
@@ -101,7 +100,7 @@ def test_jobs_are_taken_without_accounting(slurm_lab: SlurmLab) -> None:
 
 def test_the_controller_comes_back_with_its_jobs(slurm_lab: SlurmLab) -> None:
     job = submit(slurm_lab, "sleep 100", "-N1")
-    wait_for(lambda: state(slurm_lab, job) == "RUNNING", 10)
+    until(lambda: state(slurm_lab, job) == "RUNNING", f"job {job} to begin")
     slurm_lab.server.stop()
     try:
         assert "Unable to contact slurm controller" in slurm_lab.run_as_user(["squeue"]).stderr
@@ -113,7 +112,7 @@ def test_the_controller_comes_back_with_its_jobs(slurm_lab: SlurmLab) -> None:
 
 def test_a_node_loses_its_power(slurm_lab: SlurmLab) -> None:
     job = submit(slurm_lab, "srun sleep 100", "-wnode[3-4]", "--no-requeue")
-    wait_for(lambda: state(slurm_lab, job) == "RUNNING", 10)
+    until(lambda: state(slurm_lab, job) == "RUNNING", f"job {job} to begin")
     slurm_lab.kill_node("node4")
     try:
         assert wait_for_end(slurm_lab, job, timeout_s=40) == "NODE_FAIL"
@@ -140,12 +139,4 @@ def state(lab: SlurmLab, job: str) -> str:
 
 
 def wait_for_end(lab: SlurmLab, job: str, timeout_s: float = 30) -> str:
-    wait_for(lambda: state(lab, job) in ENDED, timeout_s)
-    return state(lab, job)
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
+    return until(lambda: (s := state(lab, job)) in ENDED and s, f"the end of job {job}", timeout_s)

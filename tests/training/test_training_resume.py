@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -34,8 +34,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_killed_rank(undisturbed: Path, tmp_path: Path) -> None:
-    step, victim = random.randrange(2, TINY_STEPS - 10), random.randrange(4)
+def test_a_killed_rank(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
+    step, victim = chance.randrange(2, TINY_STEPS - 10), chance.randrange(4)
     why = f"rank {victim} was killed at about step {step}"
     with launched(config(tmp_path, GRID, **TINY)) as launch:
         launch.wait_for_step(step)
@@ -55,8 +55,8 @@ def test_a_killed_rank(undisturbed: Path, tmp_path: Path) -> None:
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)
 
 
-def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path) -> None:
-    step, told = random.randrange(2, TINY_STEPS - 10), random.randrange(4)
+def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
+    step, told = chance.randrange(2, TINY_STEPS - 10), chance.randrange(4)
     why = f"rank {told} got SIGTERM at about step {step}"
     with launched(config(tmp_path, GRID, **TINY)) as launch:
         launch.wait_for_step(step)

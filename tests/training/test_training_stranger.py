@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from torch._C._distributed_c10d import Store
 from training_runs import LIMIT_S, ROOT, Launch, config, launched
 
+from tests.waiting import until
 from training.checkpoint.manifest import compose, name_of
 from training.progress import Progress
 from training.recipe.train import ScheduleKeys
@@ -67,20 +67,15 @@ def met_by_a_stranger(folder: Path, evil: Path, keys: int) -> Iterator[tuple[Lau
 
 def codes_of_a_run(launch: Launch) -> list[int]:
     """Wait for all ranks, or for one that fails: the supervisor of a run ends the others, which may wait for it."""
-    deadline = time.monotonic() + LIMIT_S
-    while None in (found := [rank.poll() for rank in launch.ranks]) and not any(found):
-        assert time.monotonic() < deadline, f"no rank ended: {launch.stderr_text}"
-        time.sleep(0.05)
-    if any(found):
+    polled = lambda: [rank.poll() for rank in launch.ranks]  # noqa: E731
+    codes = until(lambda: (now := polled()) and (any(now) or None not in now) and now, "all ranks, or one that fails")
+    if any(codes):
         launch.end()
     return launch.codes()
 
 
 def address_of(path: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + LIMIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline, "rank 0 did not publish its address"
-        time.sleep(0.02)
+    until(path.exists, "rank 0 to publish its address", LIMIT_S)
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 

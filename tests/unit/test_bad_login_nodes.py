@@ -25,6 +25,7 @@ from orchestrator.remote.values import received, record_of
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
+from tests.unit.clock import Clock
 from tests.unit.far import HERE, Pipe
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal
@@ -35,22 +36,17 @@ DEFECT: dict[str, str] = {}
 Answer = Callable[[dict[str, Any], bytes], str]
 
 
-class Clock:
-    """A clock that goes on by a second whenever somebody looks."""
-
-    now_s = 0.0
+class Impatient(Clock):
+    """A clock that moves on by a second whenever somebody looks."""
 
     def monotonic(self) -> float:
         self.now_s += 1.0
         return self.now_s
 
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+    made = Impatient(0.0)
     for module in (session, asking):
         monkeypatch.setattr(module, "time", made)
     return made

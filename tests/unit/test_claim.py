@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.log_times import Recorder, index_of
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.program.what_runs import Program
+from tests.waiting import until
 
 HOLDS = """
 import subprocess, sys, time
@@ -53,10 +53,7 @@ def test_the_lock_of_a_rank_lives_as_long_as_any_process_of_it(run: RunFolder) -
     wrapper.stdout.close()
     assert claim.held(run.attempt(1)) is True, "a training without its wrapper still writes checkpoints"
     os.kill(training, signal.SIGKILL)
-    until_s = time.monotonic() + 5
-    while claim.held(run.attempt(1)) and time.monotonic() < until_s:
-        time.sleep(0.02)
-    assert claim.held(run.attempt(1)) is False, "the kernel drops the lock with the last process"
+    until(lambda: claim.held(run.attempt(1)) is False, "the kernel to drop the lock with the last process")
 
 
 def test_ranks_hold_the_lock_together(run: RunFolder) -> None:

@@ -1,7 +1,6 @@
 """The scheduler's daemon, as the job that it started sees it."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from orchestrator.base.states import State
 from orchestrator.job.daemon import Daemon
 from orchestrator.runs.folder.records import End
+from tests.waiting import until
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)
 
@@ -33,9 +33,7 @@ def test_an_end_is_blamed_on_a_daemon_that_is_gone(daemon: tuple[subprocess.Pope
     assert seen.blamed(STOPPED) == STOPPED
     process.kill()
     process.wait()
-    until_s = time.monotonic() + 10
-    while not seen.gone and time.monotonic() < until_s:
-        time.sleep(0.01)
+    until(lambda: seen.gone, "the daemon to be gone")
     end = seen.blamed(STOPPED)
     assert (end.state, end.certain) == (State.NODE_FAIL, False)
     assert end.reason.startswith("the scheduler's daemon on ") and end.reason.endswith(STOPPED.reason)

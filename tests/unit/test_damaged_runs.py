@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
+from tests.waiting import until
 
 VERB_S = 20
 MEMORY_BYTES = 600 << 20
@@ -181,8 +181,5 @@ def test_a_failed_run_resumes_or_says_why_it_does_not(
 ) -> None:
     damage.do(way, desk.failed.folder / name)
     if desk.say("resume", desk.failed.run_id)[0] == 0:
-        end = desk.failed.attempt(2).end
-        until_s = time.monotonic() + VERB_S
-        while not end.exists() and time.monotonic() < until_s:  # the job writes into the folder, which is not ours yet
-            time.sleep(0.05)
+        until(desk.failed.attempt(2).end.exists, "the job to end: until then it writes into the folder")
     assert desk.state(desk.failed)["state"] != "COMPLETED"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.poll import views
 from tests.unit.run_folders import write_specs
+from tests.waiting import until
 
 FULL = "the disk that holds the run is full: free space and resume"
-WAIT_S = 20.0
 
 
 @pytest.fixture
@@ -44,10 +43,8 @@ def submitted(home: Path, python: str) -> RunFolder:
     spec = write_specs(home)
     (home / "python").write_text(f"#!/bin/sh\n{python}\n")
     run = submit.first(plan(spec), home)
-    until_s = time.monotonic() + WAIT_S
-    while not run.attempt(1).stderr.exists() or views([run])[0].state in (State.RUNNING, State.UNKNOWN):
-        assert time.monotonic() < until_s, views([run])
-        time.sleep(0.02)
+    until(run.attempt(1).stderr.exists, "the job to begin")
+    until(lambda: views([run])[0].state not in (State.RUNNING, State.UNKNOWN), "the job to end")
     return run
 
 

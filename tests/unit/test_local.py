@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +10,21 @@ import pytest
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
+from orchestrator.base.states import State, Status
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.local.scheduler import Local, found, job_id_of
+from tests.waiting import until
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))
+
+
+def status(job: str) -> Status:
+    return Client(Local(), 10).poll([job])[job]
+
+
+def state(job: str) -> State:
+    return status(job).state
 
 
 def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
@@ -27,15 +35,9 @@ def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
 
 def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
     job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 60")
-    assert Client(Local(), 10).poll([job])[job].state is State.RUNNING
+    assert state(job) is State.RUNNING
     Client(Local(), 10).cancel(job)
-    for _ in range(100):
-        if Client(Local(), 10).poll([job])[job].state is not State.RUNNING:
-            break
-        time.sleep(0.05)
-    assert Client(Local(), 10).poll([job])[job].state is State.LOST, (
-        "a local job leaves no accounting: only its own end record"
-    )
+    until(lambda: state(job) is State.LOST, "its end: a local job leaves no accounting, only its own end record")
     assert (tmp_path / "job.out").read_text() == "out\n"
     assert "err" in (tmp_path / "job.err").read_text()
 
@@ -49,21 +51,13 @@ def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
         Client(Local(), 10).cancel(job)
 
 
-def state_within_5_s(job: str, state: State) -> bool:
-    for _ in range(100):
-        if Client(Local(), 10).poll([job])[job].state is state:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_a_job_waits_for_another_under_the_id_that_it_keeps(tmp_path: Path) -> None:
     first = start(tmp_path / "first.sh", "sleep 60")
     second = start(tmp_path / "second.sh", "sleep 60", (first,))
-    assert state_within_5_s(second, State.PENDING), "a job that waits for another must be told as pending"
-    assert "waits for other jobs" in Client(Local(), 10).poll([second])[second].reason
+    until(lambda: state(second) is State.PENDING, "a job to wait for another")
+    assert "waits for other jobs" in status(second).reason
     Client(Local(), 10).cancel(first)
-    assert state_within_5_s(second, State.RUNNING), "a job must begin once the one it waits for is gone"
+    until(lambda: state(second) is State.RUNNING, "a job to begin once the one it waits for is gone")
     Client(Local(), 10).cancel(second)
 
 
@@ -71,7 +65,7 @@ def test_a_reused_pid_is_not_the_job() -> None:
     mine = job_id_of(Path("/proc/self/stat").read_text())
     pid = mine.partition(".")[0]
     assert pid == str(os.getpid())
-    assert Client(Local(), 10).poll([f"{pid}.1"])[f"{pid}.1"].state is State.LOST
+    assert state(f"{pid}.1") is State.LOST
 
 
 def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> None:
@@ -80,9 +74,7 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
     odd.chmod(0o755)
     child = subprocess.Popen([odd, "60"], start_new_session=True)
     try:
-        time.sleep(0.2)
-        job = job_id_of(Path(f"/proc/{child.pid}/stat").read_text())
-        assert Client(Local(), 10).poll([job])[job].state is State.RUNNING
+        assert state(job_id_of(Path(f"/proc/{child.pid}/stat").read_text())) is State.RUNNING
     finally:
         child.kill()
         child.wait()
@@ -90,14 +82,12 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
 
 def test_a_job_lives_as_long_as_any_process_of_its_session(tmp_path: Path) -> None:
     job = start(tmp_path / "job.sh", "sleep 61 & sleep 60; true")
-    assert state_within_5_s(job, State.RUNNING)
+    until(lambda: state(job) is State.RUNNING, "the job to begin")
     os.kill(int(job.partition(".")[0]), signal.SIGKILL)
-    until_s = time.monotonic() + 5
-    while not (status := Client(Local(), 10).poll([job])[job]).reason and time.monotonic() < until_s:
-        time.sleep(0.05)  # a killed process may take a moment to go
-    assert status.state is State.RUNNING and "the shell of the job, is gone" in status.reason, status
+    until(lambda: "the shell of the job, is gone" in status(job).reason, "the shell to be gone")
+    assert state(job) is State.RUNNING
     Client(Local(), 10).cancel(job)
-    assert state_within_5_s(job, State.LOST), "cancelling a job must reach what its shell has left behind"
+    until(lambda: state(job) is State.LOST, "what its shell has left behind to be cancelled")
 
 
 @pytest.mark.parametrize("name", ["a)\nb", "\n", ") S 1 1 1", "a\n1 (b) S 1 1"])

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError
 from orchestrator.job.load import cores, gpus, interfaces, memory, monitor
-from orchestrator.job.load.monitor import Monitor, Watched
+from orchestrator.job.load.monitor import Look, Monitor, Watched, look
 from orchestrator.job.load.step_times import StepsTold
 from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps, read_or_none
 from orchestrator.runs.folder.run_folder import RunFolder
-from tests.e2e.places import until
+from tests.unit.clock import Clock
+from tests.waiting import until
 from training.reporting import step_times
-from training.reporting.step_times import StepTimes
+from training.reporting.step_times import TELL_S, StepTimes
 
 RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
@@ -173,28 +174,41 @@ def hear(told: StepsTold) -> tuple[RankSteps, ...]:
     return told.newest()
 
 
-def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(step_times, "time", made)
+    return made
+
+
+def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, clock: Clock) -> None:
     times = StepTimes(3, TOKEN)
-    monkeypatch.setattr(step_times, "TELL_S", 0.0)
     times.add(1, 1, 0.5, 0.25)
     (first,) = hear(told)
     assert (first.rank, first.step, first.step_s, first.waited) == (3, 1, 0.5, 0.5)
-    monkeypatch.setattr(step_times, "TELL_S", 1e9)
-    times._due_s = float("inf")
+    clock.sleep(TELL_S / 2)
     times.add(3, 2, 4.0, 1.0)
-    times._due_s = 0.0
+    assert hear(told) == (first,), "they are told of rarely"
+    clock.sleep(TELL_S / 2)
     times.add(4, 1, 1.0, 0.5)
     (second,) = hear(told)
     assert (second.step, second.step_s, second.largest_s, second.waited) == (4, round(5 / 3, 6), 2.0, 0.3)
-    times._due_s = 0.0
+    clock.sleep(TELL_S)
     times.add(5, 1, 1.0, None)
     assert hear(told)[0].waited is None
     told.close()
 
 
-def test_a_rank_that_nobody_listens_to_goes_on(told: StepsTold) -> None:
+def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(told: StepsTold, clock: Clock) -> None:
     told.close()
-    StepTimes(3, TOKEN).add(1, 1, 0.5, 0.25)
+    times = StepTimes(3, TOKEN)
+    times.add(1, 1, 0.5, 0.25)
+    later = StepsTold(step_times.address(TOKEN), [3])
+    clock.sleep(TELL_S)
+    times.add(2, 1, 1.5, 0.75)
+    (heard,) = hear(later)
+    assert (heard.step, heard.step_s) == (2, 1.5)
+    later.close()
 
 
 @pytest.mark.parametrize(
@@ -236,12 +250,10 @@ def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypat
     attempt.ranks.mkdir(parents=True)
     attempt.config.write_text(json.dumps({"token": TOKEN}))
     watched = Watched(os.sched_getaffinity(0), [0, 1], "lo", ())
-    times = StepTimes(1, TOKEN)
     with Monitor(attempt, 0, 1, watched) as running:
 
         def with_steps() -> NodeLoad | None:
-            times._due_s = 0.0
-            times.add(7, 1, 0.5, 0.25)
+            StepTimes(1, TOKEN).add(7, 1, 0.5, 0.25)
             load = NodeLoad.read(attempt.node_load(0))
             return load if load and load.ranks else None
 
@@ -255,9 +267,16 @@ def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypat
 def test_a_disk_that_takes_nothing_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "LEAST_S", 0.01)
     monkeypatch.setattr(monitor, "FIRST_S", 0.01)
+    looks: list[Look] = []
+
+    def counted(watched: Watched) -> Look:
+        looks.append(look(watched))
+        return looks[-1]
+
+    monkeypatch.setattr(monitor, "look", counted)
     attempt = RunFolder(tmp_path).attempt(1)  # its folder is not there
-    with Monitor(attempt, 0, 1, Watched({0}, [0], "lo", ())) as running:
-        until(lambda: not attempt.folder.exists() and running._thread.is_alive(), "the thread to go on")
+    with Monitor(attempt, 0, 1, Watched({0}, [0], "lo", ())):
+        until(lambda: len(looks) > 3, "records that cannot be written")
         attempt.ranks.mkdir(parents=True)
         until(attempt.node_load(0).exists, "the record, once it can be written")
 

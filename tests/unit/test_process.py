@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from orchestrator.base import proc, process
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from tests.waiting import until
 
 
 def test_a_program_that_does_not_end_is_given_up() -> None:
@@ -22,10 +22,7 @@ def test_what_a_program_that_does_not_end_has_started_ends_with_it(tmp_path: Pat
     with pytest.raises(process.NoAnswer):
         process.run(["sh", "-c", script], timeout_s=2)
     pid = int((tmp_path / "pid").read_text())
-    until_s = time.monotonic() + 60
-    while proc.state_of(pid) not in ("", "Z") and time.monotonic() < until_s:
-        time.sleep(0.05)
-    assert proc.state_of(pid) in ("", "Z")
+    until(lambda: proc.state_of(pid) in ("", "Z"), "its child to end")
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

@@ -21,8 +21,11 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
+from tests.unit.golden_text import assert_golden, differences
 
 GOLDEN = Path(__file__).parent / "golden"
+FOLDER, PYTHON = Path("/shared/runs/digits-1"), "/opt/env/bin/python"
+WHOLE, TITLE = "gridengine", "\n# torusrun "  # above it are the directives, below what all schedulers share
 SITES = {
     "local": "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\n",
     "slurm": """scheduler: slurm
@@ -61,25 +64,29 @@ def no_path_of_the_developers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(tmp_path: Path, site: str, run: str = "nodes: 1\ntrain: {}\n") -> Plan:
-    (tmp_path / "site.yaml").write_text(f"{site}python: /opt/env/bin/python\nruns: /shared/runs\n")
+    (tmp_path / "site.yaml").write_text(f"{site}python: {PYTHON}\nruns: /shared/runs\n")
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: site.yaml\n{run}")
     made = plan(tmp_path / "run.yaml")
-    return Plan("digits-1", made.run, made.site, Path("/shared/runs/digits-1"), made.python)
+    return Plan("digits-1", made.run, made.site, FOLDER, made.python)
 
 
 def script(made: Plan) -> str:
     return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1))
 
 
+def as_kept(text: str, folder: Path) -> str:
+    """A script's lines above the title, and how those below differ from the script that is kept whole."""
+    (head, _, body), whole = text.partition(TITLE), script(planned(folder, SITES[WHOLE]))
+    return f"{head}\n{differences(body, whole.partition(TITLE)[2])}"
+
+
 @pytest.mark.parametrize("name", SITES)
 def test_a_script_equals_its_golden_file(name: str, tmp_path: Path) -> None:
     text = script(planned(tmp_path, SITES[name]))
-    golden = GOLDEN / f"{name}.sh"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(text)
-    assert text == golden.read_text(), (
-        "if the change is meant, run the tests once with UPDATE_GOLDEN=1 and read the diff"
-    )
+    if name == WHOLE:
+        assert_golden(GOLDEN / f"{name}.sh", text)
+    else:
+        assert_golden(GOLDEN / f"{name}.diff", as_kept(text, tmp_path))
     assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=10).returncode == 0
 
 
@@ -87,14 +94,10 @@ def test_a_script_equals_its_golden_file(name: str, tmp_path: Path) -> None:
 def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: {name}\nnodes: 4\naccount: gaa50000\ntrain: {{}}\n")
     made = plan(tmp_path / "run.yaml")
-    made = Plan("digits-1", made.run, replace(made.site, python="/opt/env/bin/python"), Path("/r/digits-1"), "/opt/py")
+    made = Plan("digits-1", made.run, replace(made.site, python=PYTHON), FOLDER, PYTHON)
     attempt = RunFolder(made.folder).attempt(1)
     submit = schedulers.get(made.site.scheduler).submit_command(attempt.script, request(AttemptPlan(1, made), attempt))
-    text = f"# {shlex.join(submit)}\n{scripts.script(AttemptPlan(1, made), attempt)}"
-    golden = GOLDEN / f"{name}.sh"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(text)
-    assert text == golden.read_text(), "if the change is meant, run once with UPDATE_GOLDEN=1 and read the diff"
+    assert_golden(GOLDEN / f"{name}.diff", f"# {shlex.join(submit)}\n{as_kept(script(made), tmp_path)}")
 
 
 HOSTILE = ["$(touch pwned)", "`touch pwned`", "a'b\"c", "; touch pwned #", "a\nb", "\\", "${HOME}", "*", "", "é\u2028"]

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from orchestrator.runs.shells.request import ShellRequest
 from orchestrator.runs.shells.starting import ShellStarter
 from orchestrator.schedulers.local.scheduler import Local
 from tests.unit.terminals import Terminal
+from tests.waiting import until
 
 OPEN = (
     "import sys; from pathlib import Path; from orchestrator.runs.shells.opening import open_shell\n"
@@ -82,10 +82,7 @@ def test_what_it_started_ends_with_the_user(folder: Path) -> None:
         assert user.stdout
         pid = int(user.stdout.readline())
         user.kill()
-    until_s = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < until_s, "the program outlives its user"
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the program to end with its user")
 
 
 def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
@@ -95,11 +92,8 @@ def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
 
     asked = ShellRequest("n3", ("true",), (), network(), 1, "00", 0, 0)
     with request.left(asked, folder) as path:
-        until_s = time.monotonic() + 30
-        while not request.failure(path):
-            assert time.monotonic() < until_s
-            time.sleep(0.05)
-        assert "cannot be reached on port 1" in request.failure(path)
+        failure = until(lambda: request.failure(path), "the failure to be told")
+        assert "cannot be reached on port 1" in failure
     other = ShellStarter(folder.with_name("other"), NoShell(), sys.executable)
     path = asked.write(other.folder)
     other.look()

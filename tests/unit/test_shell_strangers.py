@@ -25,6 +25,7 @@ from orchestrator.runs.shells.connection import HEAD, MAC_BYTES, Broken, Connect
 from orchestrator.runs.shells.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
 from orchestrator.runs.shells.request import ShellRequest
 from tests.unit.test_shell_connection import OPEN
+from tests.waiting import until
 
 LIMIT_S = 60.0
 KEYS = {"sends": b"s" * 32, "receives": b"r" * 32}
@@ -149,11 +150,7 @@ class Relay:
 
 
 def first_request(folder: Path) -> Path:
-    until_s = time.monotonic() + LIMIT_S
-    while not (paths := request.lying_in(folder)):
-        assert time.monotonic() < until_s, "no request came"
-        time.sleep(0.01)
-    return paths[0]
+    return until(lambda: request.lying_in(folder), "a request")[0]
 
 
 def unchanged(piece: bytes) -> bytes:

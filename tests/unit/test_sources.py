@@ -70,10 +70,13 @@ def test_a_file_read_in_pieces_gives_the_same_rows(kind: str, data: st.DataObjec
 
 @pytest.mark.parametrize("kind", MAKE)
 @settings(max_examples=40)
-@given(content=st.binary(max_size=200))
-def test_garbage_is_passed_over_and_rows_are_what_metrics_may_hold(kind: str, content: bytes) -> None:
-    for found in rows_of(kind, content, []):
-        assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
+@given(garbage=st.binary(max_size=200))
+def test_garbage_hides_no_row_before_it_and_makes_none_that_metrics_may_not_hold(kind: str, garbage: bytes) -> None:
+    before, lines = CONTENT[kind], b"" if kind == "tensorboard" else b"\n"
+    known, found = rows_of(kind, before, []), rows_of(kind, before + lines + garbage, [])
+    assert known and repr(found[: len(known)]) == repr(known)
+    for made in found:
+        assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **made}).encode()), made
 
 
 NAMES = st.text(max_size=120) | st.sampled_from(
@@ -90,12 +93,24 @@ def test_any_flat_object_makes_a_row_within_the_limits(content: dict[str, object
 
 
 @given(st.data())
-def test_a_damaged_event_is_a_value_error(data: st.DataObject) -> None:
+def test_a_damaged_event_is_one_of_numbers_or_a_value_error(data: st.DataObject) -> None:
     message = bytearray(data.draw(st.sampled_from(Records().feed(CONTENT["tensorboard"]))))
     for at in data.draw(st.lists(st.integers(0, len(message) - 1), max_size=4)):
         message[at] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(ValueError):
-        parse(bytes(message[: data.draw(st.integers(0, len(message)))]))
+    try:
+        event = parse(bytes(message[: data.draw(st.integers(0, len(message)))]))
+    except ValueError:
+        return
+    assert (type(event.t), type(event.step)) == (float, int)
+    assert all(type(tag) is str and type(value) in (int, float) for tag, value in event.scalars.items())
+
+
+def test_an_event_that_is_cut_off_has_no_numbers_of_its_own() -> None:
+    for message in Records().feed(CONTENT["tensorboard"]):
+        whole = {*map(repr, parse(message).scalars.items())}
+        for end in range(len(message)):
+            with contextlib.suppress(ValueError):
+                assert {*map(repr, parse(message[:end]).scalars.items())} <= whole
 
 
 def test_json_lines_without_a_step_belong_to_the_step_before() -> None:

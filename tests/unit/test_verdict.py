@@ -1,5 +1,6 @@
 """The cause of an attempt's end, from the ranks' records, the launcher's words and the silence of others."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -258,6 +259,12 @@ def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where
     assert said.state is state and says in said.reason, said
     limit = " (hang_timeout)" if state is State.FAILED else ""
     assert said.reason.startswith(f"no progress for 600 s after step 57{limit}: ")
+
+
+@pytest.mark.parametrize("module", ["collectives.ring", "meeting.agree", "meeting.rendezvous"])
+def test_a_rank_waits_for_others_in_the_modules_that_do(module: str) -> None:
+    found = importlib.util.find_spec(f"training.{module}")
+    assert found and Where("S", [f"{found.origin}:61 _wait"]).waits_for_others
 
 
 def test_a_host_of_which_nothing_is_heard_while_no_step_comes_is_a_node_failure() -> None:

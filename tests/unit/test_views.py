@@ -17,11 +17,12 @@ from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.events import Ended, Refused, Started, Submitted, Submitting
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.state.follow import follow
+from orchestrator.runs.state.follow import RECORDS_LAG_S, follow
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.progress_text import words
 from orchestrator.runs.state.view import read_record
 from orchestrator.schedulers.client import Client
+from tests.unit.clock import Clock
 from tests.unit.run_folders import make, write_specs
 from training.reporting.metrics import Metrics
 
@@ -207,10 +208,13 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
 
 
 def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.runs.state.follow.RECORDS_LAG_S", 0.3)
+    clock = Clock(time.time())
+    began_s = clock.now_s
+    monkeypatch.setattr("orchestrator.runs.state.follow.time", clock)
     run.ledger.unlink()
     run.attempt(1).end.unlink()
     *_, view = follow(run)
+    assert RECORDS_LAG_S < clock.now_s - began_s < 2 * RECORDS_LAG_S
     assert view.state is State.UNKNOWN and "does not say how it ended" in view.reason
 
 

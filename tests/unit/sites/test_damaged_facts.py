@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,9 @@ from orchestrator.sites.detect import Reached
 from orchestrator.sites.machine import Machine
 from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.read import read
+from orchestrator.spec.site import Site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS_WITH_ROUTES, SLURM, Ask
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
@@ -30,12 +34,6 @@ BARE = Machine((), (), None, None, False, False, ())
 YES = Choices({"runs": "/runs"}, True, None, lambda text: None)
 
 
-def written(name: str, ask: Ask) -> None:
-    """The file of a site from what `ask` says, or an error in words."""
-    with contextlib.suppress(SiteError, UserError):
-        text("A site.", propose(Reached(name, DESCRIBED[name][0](ask)), None, BARE, YES))
-
-
 def test_a_flood_of_one_word_is_an_error_soon() -> None:
     with pytest.raises(SiteError, match="shows no partition: 'xxx"):
         slurm_cluster.queues("x" * 3_000_000, "")
@@ -44,7 +42,7 @@ def test_a_flood_of_one_word_is_an_error_soon() -> None:
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_damaged_output_makes_a_site_or_an_error(name: str, data: st.DataObject) -> None:
+def test_damaged_output_makes_the_file_of_a_site_or_an_error(name: str, data: st.DataObject) -> None:
     start, length = data.draw(st.floats(0, 1)), data.draw(st.integers(0, 400))
     other = data.draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
 
@@ -53,4 +51,12 @@ def test_damaged_output_makes_a_site_or_an_error(name: str, data: st.DataObject)
         at = int(start * len(said))
         return said[:at] + other + said[at + length :]
 
-    written(name, damaged)
+    try:
+        written = text("A site.", propose(Reached(name, DESCRIBED[name][0](damaged)), None, BARE, YES))
+    except (SiteError, UserError) as error:
+        assert str(error)
+        return
+    values = yaml.safe_load(written)
+    assert values["scheduler"] == name and values["runs"] == "/runs"
+    with contextlib.suppress(SpecError):  # a name that no site can have is refused before anything is written
+        assert read(Site, written, "site.yaml")[0].scheduler == name

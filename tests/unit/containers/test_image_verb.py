@@ -1,0 +1,59 @@
+"""`torusrun image` on a cache that holds one image."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.main import main
+from orchestrator.images.builds.cache import Cache, CachedImage
+from tests.unit.containers.test_cache import KEY, entry
+
+SITE = "scheduler: local\nlauncher: spawn\ncontainer: {{cache: {folder}/images}}\n"
+
+
+@pytest.fixture
+def kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> CachedImage:
+    (home / "site.yaml").write_text(SITE.format(folder=home))
+    monkeypatch.chdir(home)
+    return entry(Cache(home / "images"))
+
+
+def image(*words: str) -> int:
+    return main(["image", *words, "--site", "./site.yaml"])
+
+
+def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert image("ls") == 0 and capsys.readouterr().out.startswith(f"{KEY[:12]}  mine  ")
+    assert image("ls", "--json") == 0
+    assert [row["path"] for row in json.loads(capsys.readouterr().out)["images"]] == [str(kept.path)]
+    assert image("inspect", "mine") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["key"], shown["packages"]) == (KEY, None)
+    assert image("verify", "mine") == 0 and "unchanged since it was built" in capsys.readouterr().out
+    assert image("rm", "aaaa") == 0 and not kept.path.exists()
+    capsys.readouterr()
+    assert image("ls") == 0 and "`torusrun build NAME` makes one" in capsys.readouterr().out
+
+
+def test_a_changed_image_is_the_sites_failure(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
+    kept.path.write_bytes(b"other")
+    assert image("verify", "mine") == 3 and "its SHA-256 is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["inspect"], 2, "`torusrun image inspect` needs an image; `torusrun image ls` lists them"),
+        (["export", "mine"], 2, "needs --to, a new folder or a file that ends in .tar"),
+        (["rm", "other"], 2, "there is no image 'other'"),
+        (["inspect", "mine", "--sbom", "spdx"], 3, "it has no lock"),
+        (["inspect", "mine", "--lock"], 3, "it has no lock"),
+        (["render", "nosuch"], 2, "nosuch"),
+    ],
+)
+def test_what_cannot_be_done_with_an_image_is_one_error(
+    words: list[str], code: int, says: str, kept: CachedImage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert image(*words) == code
+    assert says in capsys.readouterr().err and kept.path.exists()

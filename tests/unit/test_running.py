@@ -1,0 +1,170 @@
+"""A launcher at work, watched by the clock of the test: real processes, which are told, asked and given up."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base import proc, process
+from orchestrator.base.json_files import write_json
+from orchestrator.base.states import State
+from orchestrator.job import running
+from orchestrator.job.running import Running
+from orchestrator.job.verdict import StopReason
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder.records import Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.program.what_runs import Program
+from tests.unit.clock import Clock
+from tests.unit.run_folders import write_specs
+from tests.waiting import until
+from training.reporting.metrics import Metrics
+
+STOP = StopReason(State.CANCELLED, "cancelled by its user", certain=True)
+HANG_S = 20.0
+LOOP = "touch ready; while :; do sleep 0.01; done"
+ENDLESS = "exec sleep 1000"
+
+
+class Passing(Clock):
+    """A clock that passes quickly: processes get some milliseconds of each wait."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        time.sleep(0.003)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Passing:
+    made = Passing()
+    monkeypatch.setattr(running, "time", made)
+    return made
+
+
+@pytest.fixture
+def run(home: Path, clock: Passing) -> RunFolder:
+    made = RunFolder(plan(write_specs(home)).folder)
+    made.attempt(1).ranks.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def watched(home: Path, run: RunFolder) -> Iterator[Callable[..., Running]]:
+    """Starts a launcher, a program of sh in the attempt's folder; `kill_after_s` is what a stop may take."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(script: str, asked: Callable[[], StopReason | None] = lambda: None, kill_after_s: float = 1e4) -> Running:
+        made, attempt = plan(home / "run.yaml"), run.attempt(1)
+        made = replace(
+            made,
+            run=replace(made.run, hang_timeout_s=HANG_S),
+            site=replace(made.site, kill_after_s=kill_after_s),
+        )
+        started.append(
+            process.start(
+                ["sh", "-c", script],
+                environment={"PATH": "/usr/bin:/bin"},
+                own_group=True,
+                cwd=attempt.folder,
+                parent_death=signal.SIGKILL,
+            )
+        )
+        placement = place(made.grid, ["here"], 4)
+        return Running(made, run, attempt, placement, Program(("true",)), started[-1], asked, signal.SIGUSR2)
+
+    yield start
+    for launcher in started:
+        launcher.kill()
+        launcher.wait()
+
+
+def end(run: RunFolder, rank: int, exit_code: int = 0) -> None:
+    meaning = Meaning.FAILED if exit_code else Meaning.DONE
+    RankEnd(rank, "here", rank, 2.5, exit_code, meaning=meaning).write(run.attempt(1).rank_end(rank))
+
+
+def there(run: RunFolder, name: str) -> bool:
+    return (run.attempt(1).folder / name).exists()
+
+
+def test_a_launcher_that_ends_leaves_its_code_and_the_records_of_its_ranks(
+    run: RunFolder, watched: Callable[..., Running]
+) -> None:
+    for rank in range(4):
+        end(run, rank)
+    one = watched("exit 3")
+    assert one.watch() == 3 and sorted(one.ranks.ends) == [0, 1, 2, 3]
+    assert (one.stop, one.hang, one.stayed) == (None, None, [])
+
+
+def test_a_request_to_stop_reaches_the_launcher_once(run: RunFolder, watched: Callable[..., Running]) -> None:
+    told = f'trap "echo stop >> stops; test $(wc -l < stops) = 2 && exit 1; touch told" USR2; {LOOP}'
+    script = told.replace("while :", "until test -e told && sleep 0.1")
+    one = watched(script, lambda: STOP if there(run, "ready") else None)
+    assert one.watch() == 0 and one.stop == STOP
+    assert (run.attempt(1).folder / "stops").read_text() == "stop\n"
+
+
+def test_a_launcher_that_does_not_stop_is_killed_with_what_it_started(
+    run: RunFolder, watched: Callable[..., Running], clock: Passing
+) -> None:
+    script = f'trap "" USR2 TERM; sleep 1000 & echo $! > child; {LOOP}'
+    one = watched(script, lambda: STOP if there(run, "ready") else None, kill_after_s=30.0)
+    assert one.watch() is None and one.stayed == [0, 1, 2, 3]
+    child = int((run.attempt(1).folder / "child").read_text())
+    until(lambda: proc.state_of(child) in ("", "Z"), "what it started to end")
+
+
+def test_the_others_have_a_moment_to_end_once_a_rank_has_failed(
+    run: RunFolder, watched: Callable[..., Running], clock: Passing
+) -> None:
+    end(run, 1, exit_code=9)
+    began_s, one = clock.now_s, watched(ENDLESS)
+    assert one.watch() is None and one.stayed == [0, 2, 3]
+    assert running.FOLLOW_S < clock.now_s - began_s < 2 * running.FOLLOW_S + running.RECORDED_S
+
+
+def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
+    run: RunFolder, watched: Callable[..., Running], clock: Passing
+) -> None:
+    write_json(run.attempt(1).done, {"schema": 1, "attempt": 1, "step": 40})
+    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=30.0)
+    assert one.watch() is None and one.hang is None
+    assert clock.now_s - began_s > 30.0
+
+
+def test_a_program_that_makes_no_progress_is_asked_where_it_is_and_stopped(
+    run: RunFolder, watched: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANSWER_S", "FOLLOW_S"):
+        monkeypatch.setattr(running, name, 1e4)  # the launcher does both, as soon as it can
+    seen = """seen() { for rank in 0 1 2 3; do echo '{"process": "S"}' > ranks/000$rank.seen.json; done; }"""
+    one = watched(f'{seen}; trap seen USR1; trap "exit 5" USR2; {LOOP}')
+    until(lambda: there(run, "ready"), "the launcher")
+    Metrics(run.metrics, 1).write("step", step=7, total_steps=40, loss=1.0)
+    assert one.watch() == 5 and one.hang and one.hang.state is State.FAILED
+    assert one.hang.reason.startswith("no progress for 2") and " after step 7 " in one.hang.reason
+    assert "all ranks are at work or wait for one another" in one.hang.reason
+
+
+def test_a_program_that_moves_now_and_then_is_left_alone(
+    run: RunFolder, watched: Callable[..., Running], clock: Passing
+) -> None:
+    metrics, began_s, written = Metrics(run.metrics, 1), clock.now_s, list[float]()
+
+    def asked() -> None:
+        if clock.now_s - began_s > 0.8 * HANG_S * (len(written) + 1):
+            written.append(clock.now_s)
+            metrics.write("step", step=len(written), total_steps=40, loss=1.0)
+        if len(written) == 4:
+            (run.attempt(1).folder / "enough").touch()
+
+    one = watched(LOOP.replace("while :", "until test -e enough"), asked)
+    assert one.watch() == 0 and one.hang is None and clock.now_s - began_s > 3 * HANG_S

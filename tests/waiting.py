@@ -1,0 +1,22 @@
+"""Waiting for what other processes do, in place of sleeping for as long as that may take."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+LEAST_S = 0.01
+
+
+def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
+    """Wait for something to become true; its value.
+
+    To ask may start a program: most of the time is left to those who work on what is waited for.
+    """
+    end_s = time.monotonic() + timeout_s
+    while True:
+        asked_s = time.monotonic()
+        if value := true():
+            return value
+        now_s = time.monotonic()
+        assert now_s < end_s, f"waited {timeout_s:g} s in vain for {what}"
+        time.sleep(min(max(LEAST_S, 3 * (now_s - asked_s)), 1.0))
