@@ -1,5 +1,6 @@
 """At most one attempt of a run trains: locks live as long as the processes of ranks, and the newer attempt wins."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -25,8 +26,8 @@ from orchestrator.runs.program.what_runs import Program
 HOLDS = """
 import subprocess, sys, time
 from pathlib import Path
-from orchestrator.runs import claim
-from orchestrator.runs.folder import Attempt
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
 print(child.pid, flush=True)
@@ -116,7 +117,7 @@ def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(descriptor: int, how: int) -> None:
-        raise OSError(claim.NO_LOCKS[0], "Function not implemented")
+        raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", none)
     os.close(claim.hold(run.attempt(1)))
