@@ -124,8 +124,7 @@ class Learner:
 
     def gather(self) -> None:
         """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""
-        if gather := getattr(self._optimizer, "gather", None):
-            gather()
+        self._optimizer.gather()
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
@@ -193,8 +192,7 @@ class Learner:
         following, moment = before.after(self.batch), course.moment_at(before)
         inputs, labels = self._feed.take(before)
         self.last_rate = course.rate_at(moment)
-        if before_step := getattr(self._optimizer, "before_step", None):
-            before_step(moment, course.weight_decay_at(before))
+        self._optimizer.before_step(moment, course.weight_decay_at(before))
         self.steps.take(inputs, labels, self.last_rate, stop, before.steps)
         self._trace(inputs, following)
         self.progress = following

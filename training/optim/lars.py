@@ -40,11 +40,12 @@ from training.optim.last_rates import LastRates
 from training.optim.sharded import Halves, ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
+from training.recipe.protocols import Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
 
 
-class LARS:
+class LARS(Optimizer):
     """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
     def __init__(
