@@ -9,15 +9,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from training.collectives.cut_off import PeerLost
 from training.config import Config
-from training.cut_off import PeerLost
 from training.data.feed import Feed
 from training.evaluation.ensemble import Members
 from training.evaluation.evaluate import Evaluation, evaluate
+from training.meeting.ranks import Ranks
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
-from training.ranks import Ranks
 from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.reporting.trace import Trace

@@ -13,10 +13,10 @@ from phased import group as group
 from training_runs import read_lines
 
 from training.collectives import all_reduce
-from training.exits import EXIT_DONE
-from training.ranks import Ranks
+from training.meeting.ranks import Ranks
 from training.recipe.phases import PhaseKeys
 from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
+from training.reporting.exits import EXIT_DONE
 from training.reporting.mllog import MLLog, hyper_parameters
 from training.reporting.problems import Problems
 from training.reporting.reporter import Reporter

@@ -10,8 +10,8 @@ import torch
 from training.config import Config
 from training.files.trusted import put
 from training.meeting.agree import agreed
+from training.meeting.ranks import Ranks
 from training.progress import Progress
-from training.ranks import Ranks
 
 SCHEMA = 1
 

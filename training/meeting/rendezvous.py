@@ -18,13 +18,13 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
+from training.collectives.cut_off import PeerLost
 from training.config import Config
-from training.cut_off import PeerLost
 from training.files.trusted import put
 from training.meeting.addresses import NAME_INTERFACE, RendezvousError
 from training.meeting.listener import listen
+from training.meeting.ranks import Ranks
 from training.meeting.signed_store import Secret, SignedStore
-from training.ranks import Ranks
 
 ALL_HERE = "all here"
 NONCE_BYTES = 16

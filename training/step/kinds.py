@@ -11,9 +11,9 @@ from torch.nn import Parameter
 
 from training.collectives import all_reduce
 from training.config import Config
+from training.meeting.ranks import Ranks
 from training.optim.complete import Complete
 from training.parts import Parts
-from training.ranks import Ranks
 from training.recipe.protocols import Optimizer
 from training.step.backward import Backward
 from training.step.local_sgd import StateAverage
