@@ -43,7 +43,7 @@ def record_of(kind: type[Kind], row: Mapping[str, Any], text: Callable[[str], st
     `text` is applied to every string. Keys that are no fields are left out; fields that are missing have their
     defaults. Raises ValueError, in words.
     """
-    hints, found = _hints(kind), dict(known)
+    hints, found = _hints(kind), dict(known)  # type: ignore[arg-type]
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in row and field.name not in known:
             found[field.name] = value_of(hints[field.name], row[field.name], text, field.name)

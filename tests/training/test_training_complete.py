@@ -27,8 +27,6 @@ class Least:
 
 
 class InParts(Least):
-    __slots__ = ()
-
     def step(self, rate: float) -> None:
         raise AssertionError
 

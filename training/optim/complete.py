@@ -6,19 +6,28 @@ from typing import Any
 
 from training.recipe.protocols import Optimizer
 
-METHODS = [name for name in vars(Optimizer) if not name.startswith("_")]
+OPTIONAL = ("before_step", "step_part", "finish", "gather", "agree")
 
 
 class Complete(Optimizer):
-    """The methods of `own`, and the protocol's for those that it lacks.
+    """The methods of the optimizer `own`, and the protocol's for those that it lacks.
 
     `in_parts` says whether it has a `step_part` that goes with its `step`: not if a subclass has a `step` of its own.
     """
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: Optimizer) -> None:
         self.own = own
-        for name in METHODS:
+        for name in OPTIONAL:
             if hasattr(own, name):
                 setattr(self, name, getattr(own, name))
         steps = (vars(kind) for kind in type(own).__mro__ if {"step", "step_part"} & vars(kind).keys())
         self.in_parts = "step_part" in next(steps, {})
+
+    def step(self, rate: float) -> None:
+        self.own.step(rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.own.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.own.load_state_dict(state)

@@ -68,25 +68,28 @@ class Optimizer(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps; only what `torch.load(weights_only=True)` reads."""
-        raise NotImplementedError
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict`."""
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
         """Called before every step with its moment and decay; without it a recipe may not change the decay."""
+        return None
 
     def step_part(self, parameters: Sequence[Parameter], rate: float) -> None:
         """The step of these parameters alone; without it `step` takes the whole step when all gradients are there.
 
         It is called as their gradients arrive; in one step every parameter is in one of the calls.
         """
+        return None
 
     def finish(self) -> None:
         """Called on all ranks after the last part of a step."""
+        return None
 
     def gather(self) -> None:
         """Called on all ranks together before rank 0 asks for `state_dict`."""
+        return None
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
         """Called on all ranks once they have met, before the first step, so that all compute alike.
