@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import explained
 from training.files import lock
 
 
@@ -17,8 +17,6 @@ def held(
 ) -> Iterator[bool | None]:
     """As `training.files.lock.held`. Raises SiteError where the file cannot be opened."""
     with ExitStack() as stack:
-        try:
+        with explained(f"{path}: the lock cannot be opened"):
             mine = stack.enter_context(lock.held(path, shared=shared, wait_s=wait_s, waiting=waiting))
-        except OSError as error:
-            raise SiteError(f"{path}: the lock cannot be opened: {error.strerror}") from None
         yield mine

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.strangers import objection
 from training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
 from training.files.trusted import NOT_REGULAR as NOT_REGULAR
@@ -49,7 +49,7 @@ def make(folder: Path, mask: int = UMASK) -> None:
 
     An existing folder is left as it is, and checked. Raises SiteError unless the folder can be trusted.
     """
-    try:
+    with explained(f"{folder}: this folder cannot be made"):
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
             try:
@@ -58,21 +58,17 @@ def make(folder: Path, mask: int = UMASK) -> None:
                 continue
             inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
             place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
     check(folder)
 
 
 def check_makable(folder: Path) -> None:
     """Raise SiteError where `make` would, and make nothing."""
-    try:
+    with explained(f"{folder}: this folder cannot be made"):
         there = next(place for place in (folder, *folder.parents) if place.exists())
         if there != folder and not there.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if there != folder and not os.access(there, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
     _check(there, only_above=there != folder)
 
 
@@ -83,10 +79,8 @@ def check(folder: Path) -> None:
 
 def _check(folder: Path, *, only_above: bool) -> None:
     """As `check`, or with `only_above` as a folder above the one that is to be trusted."""
-    try:
+    with explained(f"{folder}: this folder cannot be used"):
         reason = objection(str(folder), only_above)
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be used: {error.strerror}") from None
     if reason:
         raise SiteError(reason)
 

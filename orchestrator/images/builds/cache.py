@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import lock, private, process
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.json_files import damaged, read_object, write_json
 from orchestrator.base.typed import kept_record
 from orchestrator.images.builds.lock import holder
@@ -177,14 +177,12 @@ class Cache:
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Give a finished image its name. The sidecar is written first, so that no image is without one."""
-        try:
+        with explained(f"{self.image(entry.key)}: cannot be put into the cache"):
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
             write_json(self.sidecar(entry.key), entry.as_json())
             finished.chmod(0o644)
             finished.replace(self.image(entry.key))
-        except OSError as error:
-            raise SiteError(f"{self.image(entry.key)}: cannot be put into the cache: {error.strerror}") from None
         return entry
 
     def verify(self, entry: CachedImage) -> str | None:
@@ -201,10 +199,8 @@ class Cache:
 
     def keep_checksum(self, entry: CachedImage) -> None:
         """Record the image's new checksum after its owner has signed it."""
-        try:
+        with explained(f"{entry.path}: cannot be read"):
             now = replace(entry, sha256=_checksum(entry.path), size_bytes=entry.path.lstat().st_size)
-        except OSError as error:
-            raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.private import open_regular, read_bytes
 from orchestrator.runs.folder.events import LARGEST_ATTEMPT
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -25,7 +25,7 @@ class Superseded(SiteError):
 
 def take(run: RunFolder, number: int) -> None:
     """Make attempt `number` the run's current one. Raises Superseded where a newer one is, SiteError for a bad disk."""
-    try:
+    with explained(f"{run.current}: cannot be written"):
         descriptor = lock.opened(run.current)
         try:
             lock.take(descriptor)
@@ -36,8 +36,6 @@ def take(run: RunFolder, number: int) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise SiteError(f"{run.current}: cannot be written: {error.strerror}") from None
 
 
 def check(run: RunFolder, number: int) -> None:
@@ -55,10 +53,8 @@ def hold(attempt: Attempt) -> int:
 
     On a file system without locks it holds nothing. Raises SiteError when the file cannot be opened.
     """
-    try:
+    with explained(f"{attempt.alive}: cannot be locked"):
         descriptor = lock.opened(attempt.alive)
-    except OSError as error:
-        raise SiteError(f"{attempt.alive}: cannot be locked: {error.strerror}") from None
     lock.take(descriptor, shared=True)
     return descriptor
 

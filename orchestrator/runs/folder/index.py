@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.base import lock, private
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.strangers import objection
 from orchestrator.runs.folder import settled
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -37,10 +37,8 @@ def announced(run: RunFolder) -> Iterator[None]:
     """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
     private.make(place())
     with _locked(LOCK_S, shared=True):
-        try:
+        with explained(f"{place()}: the run cannot be written into this list"):
             (place() / run.run_id).symlink_to(run.folder)
-        except OSError as error:
-            raise SiteError(f"{place()}: the run cannot be written into this list: {error.strerror}") from None
         yield
 
 
@@ -133,10 +131,8 @@ def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder
 
 def own(run: RunFolder) -> None:
     """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
-    try:
+    with explained(f"{run.folder}: cannot be read"):
         found, others = run.folder.stat().st_uid, _replaceable(run)
-    except OSError as error:
-        raise SiteError(f"{run.folder}: cannot be read: {error.strerror}") from None
     if found != os.geteuid():
         raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
     if others:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import explained
 from orchestrator.base.json_files import parsed
 from orchestrator.base.private import READABLE, open_regular
 from orchestrator.base.whole_lines import last_lines
@@ -29,7 +29,7 @@ E = TypeVar("E", bound=Event)
 def append(ledger: Path, event: Event) -> None:
     """Add an event. Raises SiteError when the disk does not take it."""
     line = json.dumps(as_json(event)) + "\n"
-    try:
+    with explained(f"{ledger}: cannot be written"):
         descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
         try:
             lock.take(descriptor, wait_s=LOCK_S)  # an append without it is still one write
@@ -39,8 +39,6 @@ def append(ledger: Path, event: Event) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise SiteError(f"{ledger}: cannot be written: {error.strerror}") from None
 
 
 def _after_torn(descriptor: int) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.typed import read_record
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -44,10 +44,8 @@ def changed(image: Image) -> str | None:
     # It comes with all that makes images; jobs without one need not wait for that.
     from orchestrator.images.definitions.inputs import file_checksum
 
-    try:
+    with explained(f"{image.path}: the image of this run cannot be read"):
         found = file_checksum(Path(image.path))
-    except OSError as error:
-        raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
     return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
 
 
