@@ -1,4 +1,4 @@
-"""LARS over the 161 tensors of ResNet-50 (He et al. 2015, v1.5): loops, torch's foreach, timm's and apex's forms, ours.
+"""LARS over the 161 tensors of ResNet-50 (He et al. 2015, v1.5): timm's and apex's loops, torch's foreach, ours.
 
 `python -m benchmarks.lars [ROUNDS]`: one thread, time of the thread alone, the least of ROUNDS steps (12) in each of
 six processes of each form. Momentum 0.9, decay 5e-5, the rate inside the momentum where a form allows it. A GPU is
@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from training.optim.foreach import Foreach
-from training.optim.kernel import Piece, Rule
+from training.optim.kernel import Piece
 from training.optim.lars import LARS
 from training.recipe.train import LarsKeys
 
@@ -69,12 +68,6 @@ def of_torusrun(form: str, device: str) -> Form:
 def pieces_of(device: str) -> list[Piece]:
     weights = [weight for weight in ResNet50(device).parameters()]
     return [Piece(w.detach(), w.grad, torch.zeros_like(w), w.ndim > 1) for w in weights if w.grad is not None]
-
-
-def foreach_in_place(device: str) -> Form:
-    """torusrun's form for a GPU without Triton: lists of tensors, changed in place where that is possible."""
-    kernel, pieces = Foreach(Rule(MOMENTUM, DECAY, LarsKeys(trust=TRUST))), pieces_of(device)
-    return lambda: kernel.move(pieces, RATE)
 
 
 def foreach(device: str) -> Form:
@@ -147,11 +140,10 @@ def copy(device: str) -> Form:
 
 
 FORMS: dict[str, Callable[[str], Form]] = {
-    "loop": lambda device: of_torusrun("loop", device),
     "timm": like_timm,
     "apex": like_apex,
     "foreach": foreach,
-    "foreach, in place": foreach_in_place,
+    "foreach, in place": lambda device: of_torusrun("foreach", device),
     "fused": lambda device: of_torusrun("fused", device),
     "memcpy": copy,
 }
@@ -206,9 +198,9 @@ def on_gpu(rounds: int) -> dict[str, float]:
 
 
 def table(least: dict[str, float]) -> Iterator[str]:
-    yield f"{'form':18s} {'ms':>8s} {'to the loop':>12s} {'to foreach':>12s} {'to a copy':>10s}"
+    yield f"{'form':18s} {'ms':>8s} {'to timm':>12s} {'to foreach':>12s} {'to a copy':>10s}"
     for name, ms in least.items():
-        ratios = [f"{least[other] / ms:.2f}x" for other in ("loop", "foreach")]
+        ratios = [f"{least[other] / ms:.2f}x" for other in ("timm", "foreach")]
         yield f"{name:18s} {ms:8.2f} {ratios[0]:>12s} {ratios[1]:>12s} {ms / least['memcpy']:9.2f}x"
 
 
@@ -221,7 +213,7 @@ def main() -> None:
     print(f"\nCPU, 1 thread, its own time, least of {PROCESSES} x {rounds}; a copy moves {PARAMETERS * 8 / 1e6:.0f} MB")
     print("\n".join(table(on_cpu(rounds))))
     if not torch.cuda.is_available():
-        print("\nGPU: skipped, there is none here. The goal is 0.25 ms on an H100, 20x over the loop.")
+        print("\nGPU: skipped, there is none here. The goal is 0.25 ms on an H100, 20x over a loop.")
         return
     print(f"\nGPU, {torch.cuda.get_device_name()}, least of {rounds}; two passes move {PARAMETERS * 28 / 1e6:.0f} MB")
     print("\n".join(table(on_gpu(rounds))))

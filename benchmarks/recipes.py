@@ -37,8 +37,8 @@ import torch.multiprocessing as mp
 from benchmarks.recipe_ablations import TECHNIQUES, ablations
 from training.config import SCHEMA, Config
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.parts import build_parts, settle
-from training.ranks import Ranks
 from training.recipe import published
 from training.recipe.train import OptimizerKeys, Train
 

@@ -23,11 +23,11 @@ import torch
 import torch.distributed as dist
 from torch.autograd import DeviceType
 
-from training import device as devices
+from training.collectives import device as devices
 from training.config import SCHEMA, Config
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.parts import build_parts, settle
-from training.ranks import Ranks
 from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 GOALS = (3600, 5000)

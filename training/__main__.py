@@ -12,15 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from training.checkpoint.manifest import OtherSchema
+from training.collectives.cut_off import cut_off
 from training.config import Config, ConfigError, load
-from training.cut_off import cut_off
-from training.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED
-from training.ranks import Ranks
-from training.stop import StopRequest
+from training.meeting.ranks import Ranks
+from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED
+from training.step.stop import StopRequest
 
 
 def main(arguments: list[str]) -> int:
-    """Run one rank to its end; returns the exit code (see `training.exits`)."""
+    """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
     stop = StopRequest.on_sigterm()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # asked for when a run hangs: where is this rank?

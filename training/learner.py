@@ -9,15 +9,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from training.collectives.cut_off import PeerLost
 from training.config import Config
-from training.cut_off import PeerLost
 from training.data.feed import Feed
 from training.evaluation.ensemble import Members
 from training.evaluation.evaluate import Evaluation, evaluate
+from training.meeting.ranks import Ranks
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
-from training.ranks import Ranks
 from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.reporting.trace import Trace
@@ -124,8 +124,7 @@ class Learner:
 
     def gather(self) -> None:
         """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""
-        if gather := getattr(self._optimizer, "gather", None):
-            gather()
+        self._optimizer.gather()
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
@@ -193,8 +192,7 @@ class Learner:
         following, moment = before.after(self.batch), course.moment_at(before)
         inputs, labels = self._feed.take(before)
         self.last_rate = course.rate_at(moment)
-        if before_step := getattr(self._optimizer, "before_step", None):
-            before_step(moment, course.weight_decay_at(before))
+        self._optimizer.before_step(moment, course.weight_decay_at(before))
         self.steps.take(inputs, labels, self.last_rate, stop, before.steps)
         self._trace(inputs, following)
         self.progress = following

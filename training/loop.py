@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from training import device as devices
 from training.checkpoint import saver
 from training.checkpoint.manifest import name_of
 from training.checkpoint.store import CheckpointFolder
+from training.collectives import device as devices
 from training.config import Config
-from training.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
 from training.learner import Learner
 from training.meeting import done, rendezvous
+from training.meeting.ranks import Ranks
 from training.parts import build_parts, check_alike, settle
-from training.ranks import Ranks
+from training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
 from training.reporting.meter import Meter
 from training.reporting.reporter import Reporter
-from training.stop import StopRequest
+from training.step.stop import StopRequest
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:

@@ -15,15 +15,15 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from training import device as devices
 from training.__main__ import read
+from training.collectives import device as devices
 from training.config import Config, ConfigError
-from training.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.learner import Learner
 from training.meeting import done, rendezvous
+from training.meeting.ranks import Ranks
 from training.parts import Parts, build_parts, settle
 from training.progress import Progress
-from training.ranks import Ranks
+from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.reporting.metrics import Metrics
 from training.schedule.phases import Course
 

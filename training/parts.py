@@ -14,6 +14,7 @@ from torch import nn
 
 from training.data.view import view_of
 from training.meeting.agree import on_all_ranks
+from training.optim.complete import Complete
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer
@@ -46,8 +47,7 @@ def build_parts(train: Train, device: torch.device) -> Parts:
 
 def settle(optimizer: Optimizer, device: torch.device) -> None:
     """Let all ranks compute alike, once they have met; rank 0's log says if that costs speed."""
-    agree = getattr(optimizer, "agree", None)
-    note = agree(partial(on_all_ranks, device=device)) if agree else None
+    note = Complete(optimizer).agree(partial(on_all_ranks, device=device))
     if note and dist.get_rank() == 0:
         print(f"training: {note}", file=sys.stderr, flush=True)
 

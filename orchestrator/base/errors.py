@@ -1,5 +1,10 @@
 """What can go wrong in words, with the exit code that says whose turn it is."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 DONE = 0
 RUN_FAILED = 1
 USER_MISTAKE = 2
@@ -22,3 +27,12 @@ class SiteError(TorusrunError):
     """The scheduler, the file system or another part of the site did not do its part."""
 
     exit_code = SITE_FAILED
+
+
+@contextmanager
+def explained(what: str, kind: type[TorusrunError] = SiteError) -> Iterator[None]:
+    """Within, an OSError becomes an error of this kind: `what` cannot be done, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror}") from None

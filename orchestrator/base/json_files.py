@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.private import READABLE, SECRET, read_bytes, write_bytes
 
 LARGEST_BYTES = 16 * 1024 * 1024
@@ -18,10 +18,8 @@ def write_text(path: Path, text: str, *, secret: bool = False) -> None:
 
     The umask says who else may read it; a `secret` is for its owner alone.
     """
-    try:
+    with explained(f"{path}: cannot be written"):
         write_bytes(path, text.encode("utf-8"), SECRET if secret else READABLE)
-    except OSError as error:
-        raise SiteError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def write_json(path: Path, value: Any, *, secret: bool = False) -> None:

@@ -7,26 +7,23 @@ are checked before it is used, and a file is opened without following a link or 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.strangers import objection
+from training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
+from training.files.trusted import NOT_REGULAR as NOT_REGULAR
+from training.files.trusted import SECRET as SECRET
+from training.files.trusted import open_regular as open_regular
 
 UMASK = 0o077
-SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
 FOLDER = 0o755  # and of such a folder
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-LOCK_POLL_S = 0.05
-TAKEN = (errno.EACCES, errno.EAGAIN)
-NOT_REGULAR = "this is no regular file"
-NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
 
 def is_mine(path: Path) -> bool:
@@ -52,7 +49,7 @@ def make(folder: Path, mask: int = UMASK) -> None:
 
     An existing folder is left as it is, and checked. Raises SiteError unless the folder can be trusted.
     """
-    try:
+    with explained(f"{folder}: this folder cannot be made"):
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
             try:
@@ -61,21 +58,17 @@ def make(folder: Path, mask: int = UMASK) -> None:
                 continue
             inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
             place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
     check(folder)
 
 
 def check_makable(folder: Path) -> None:
     """Raise SiteError where `make` would, and make nothing."""
-    try:
+    with explained(f"{folder}: this folder cannot be made"):
         there = next(place for place in (folder, *folder.parents) if place.exists())
         if there != folder and not there.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if there != folder and not os.access(there, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}") from None
     _check(there, only_above=there != folder)
 
 
@@ -86,49 +79,10 @@ def check(folder: Path) -> None:
 
 def _check(folder: Path, *, only_above: bool) -> None:
     """As `check`, or with `only_above` as a folder above the one that is to be trusted."""
-    try:
+    with explained(f"{folder}: this folder cannot be used"):
         reason = objection(str(folder), only_above)
-    except OSError as error:
-        raise SiteError(f"{folder}: this folder cannot be used: {error.strerror}") from None
     if reason:
         raise SiteError(reason)
-
-
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = SECRET) -> int:
-    """A descriptor of the regular file `path`. No link is followed at its end, and a FIFO is not waited for.
-
-    Raises OSError, with `strerror` in words, for whatever else stands there.
-    """
-    try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, NOT_FOLLOWED, str(path)) from None
-        if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
-            raise OSError(errno.ENXIO, NOT_REGULAR, str(path)) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
-    return descriptor
-
-
-def lock(descriptor: int, how: int, wait_s: float) -> bool | None:
-    """Take a lock of an open file (`how` as for flock) until it is closed; False where another process has it.
-
-    That one is given `wait_s` to give it back: it may have been stopped. None on a file system without locks.
-    """
-    until_s = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno not in TAKEN:
-                return None
-        if time.monotonic() >= until_s:
-            return False
-        time.sleep(LOCK_POLL_S)
 
 
 def read_bytes(path: Path, largest_bytes: int) -> bytes:

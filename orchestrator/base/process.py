@@ -24,7 +24,7 @@ from typing import IO
 
 from orchestrator.base import proc
 from orchestrator.base.environment import clean_environment, safe
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.terminal.raw import raw as raw_terminal
 
 CALLS: Counter[str] = Counter()
@@ -161,12 +161,10 @@ def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = N
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     environment = {**safe(clean_environment()), **(variables or {})}
-    try:
+    with explained(f"{command[0]}: cannot be started"):
         with raw_terminal(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
             code = program.wait()
         return code if code >= 0 else 128 - code
-    except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None
 
 
 @contextmanager

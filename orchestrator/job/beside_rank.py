@@ -29,7 +29,6 @@ from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.what_runs import Program
 
 SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
-LARGEST_BYTES = 4096
 
 
 def main() -> None:
@@ -78,7 +77,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
 
 def _meets(attempt: Attempt) -> tuple[str, int] | None:
     """Where the ranks of a command meet, as rank 0 told them; None for our training."""
-    told = read_object(attempt.rendezvous, LARGEST_BYTES) or {}
+    told = read_object(attempt.rendezvous) or {}
     if type(told.get("address")) is str and type(told.get("port")) is int:
         return told["address"], told["port"]
     return None

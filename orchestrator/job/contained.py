@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import private
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.images.command import TMPFS, Bind, ContainerExec, ContainerLaunch, inside
 from orchestrator.images.runtime import Runtime
 from orchestrator.job import node_folder
@@ -43,10 +43,8 @@ def contained(
     started = start(kept, image, command, given, inherited, attempt.rank_variables(rank))
     if started.file_text:
         file = attempt.rank_variables(rank)
-        try:
+        with explained(f"{file}: cannot be written"):
             private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            raise SiteError(f"{file}: cannot be written: {error.strerror}") from None
     return list(started.argv), started.environment
 
 

@@ -17,7 +17,6 @@ from training.meeting.addresses import RendezvousError, address_of_host
 
 LONGEST_S = 600.0  # rank 0 may copy an image first
 LOOK_S = 0.1
-LARGEST_BYTES = 4096
 
 
 def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
@@ -43,7 +42,7 @@ def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
 def meeting(attempt: Attempt) -> tuple[str, int]:
     """(address, port) as rank 0 told them, waiting until it has. Raises SiteError when it does not."""
     until_s = time.monotonic() + LONGEST_S
-    while (told := read_object(attempt.rendezvous, LARGEST_BYTES)) is None:
+    while (told := read_object(attempt.rendezvous)) is None:
         if time.monotonic() > until_s:
             raise SiteError(f"{attempt.rendezvous}: rank 0 has not said where the ranks meet")
         time.sleep(LOOK_S)

@@ -12,7 +12,6 @@ fails when the first of them ends before another begins.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 import tempfile
@@ -20,10 +19,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import private, process
+from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.images.command import ContainerExec, start_instance, stop_instance
 from orchestrator.job import node_folder
+from training.files import lock, own_folder
 
 STARTING_S = 120.0
 STOPPING_S = 30.0
@@ -34,26 +34,27 @@ STARTED = b"1"  # in NAME.used while the instance runs
 @contextmanager
 def mounted(container: ContainerExec, inherited: Mapping[str, str]) -> Iterator[None]:
     """Be in the instance of `container`, as one of the ranks of this node. Raises SiteError where it cannot start."""
-    folder = node_folder.own(tempfile.gettempdir())
+    folder = own_folder.own(tempfile.gettempdir())
     node_folder.make(folder, "container.mount")
     name = container.instance
     with contextlib.ExitStack() as held:
         try:
-            with _locked(folder / f"{name}{TURN}"):
-                used = held.enter_context(_opened(folder / f"{name}{USED}"))
-                if _alone(used):
+            with lock.held(folder / f"{name}{TURN}"):
+                used = lock.opened(folder / f"{name}{USED}")
+                held.callback(os.close, used)
+                if lock.take(used, wait_s=0.0):
                     _stop_left(container, folder)
                     _start(container, inherited)
                     os.pwrite(used, STARTED, 0)
-                fcntl.flock(used, fcntl.LOCK_SH)
+                lock.take(used, shared=True)
         except OSError as error:
             raise SiteError(f"{error.filename or folder}: the image cannot be mounted: {error.strerror}") from None
         try:
             yield
         finally:
-            with contextlib.suppress(OSError), _locked(folder / f"{name}{TURN}"):
-                fcntl.flock(used, fcntl.LOCK_UN)
-                if _alone(used):
+            with contextlib.suppress(OSError), lock.held(folder / f"{name}{TURN}"):
+                lock.release(used)
+                if lock.take(used, wait_s=0.0):
                     _stop(container, name)
                     os.ftruncate(used, 0)
 
@@ -84,32 +85,11 @@ def _stop_left(container: ContainerExec, folder: Path) -> None:
             if path.stat().st_size:
                 _stop(container, path.stem)
         elif path.stat().st_size:
-            with contextlib.suppress(OSError), _opened(path.with_suffix(TURN)) as turn, _opened(path) as left:
-                if _alone(turn) and _alone(left):  # else ranks of another run are in it, or about to be
+            with (
+                contextlib.suppress(OSError),
+                lock.held(path.with_suffix(TURN), wait_s=0.0) as turn,
+                lock.held(path, wait_s=0.0) as left,
+            ):
+                if turn and left:  # else ranks of another run are in it, or about to be
                     _stop(container, path.stem)
-                    os.ftruncate(left, 0)
-
-
-def _alone(descriptor: int) -> bool:
-    """Whether nobody else holds a lock of this file; it is then locked by this process alone."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with _opened(path) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = private.open_regular(path, os.O_RDWR | os.O_CREAT)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+                    os.truncate(path, 0)

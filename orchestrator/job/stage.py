@@ -13,7 +13,6 @@ node in an attempt; the ranks after the first only see that the file has not cha
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,14 +20,13 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
+from training.files import lock, own_folder
 
 if TYPE_CHECKING:
     from orchestrator.runs.image.recorded import Image
@@ -72,7 +70,7 @@ def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
     copy = place(folder, sha256)
     node_folder.make(copy.parent)
     try:
-        with _locked(copy.with_suffix(".lock")):
+        with lock.held(copy.with_suffix(".lock")):
             if not _is_known(copy, attempt):
                 _clear_old(copy)
                 _provide(copy, image, sha256, attempt)
@@ -89,7 +87,7 @@ def place(folder: str, sha256: str) -> Path:
 
 def below(folder: str, sha256: str) -> Path:
     """Where the copy of an image lies below a folder, whose variables may still stand in it."""
-    return node_folder.own(folder) / f"{sha256[:16]}.sif"
+    return own_folder.own(folder) / f"{sha256[:16]}.sif"
 
 
 def sent(copy: Path, attempt: Path) -> Path:
@@ -182,16 +180,6 @@ def _clear_old(copy: Path) -> None:
                 path.unlink()
         except OSError:
             continue
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = private.open_regular(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ with what it said last. The files are safe to delete.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -26,6 +25,7 @@ from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
 from orchestrator.schedulers.client import Client
+from training.files import lock
 
 SCHEMA = 2
 LARGEST_BYTES = 64_000_000
@@ -227,13 +227,13 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
     """
     try:
         private.make(place.parent)
-        descriptor = private.open_regular(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        descriptor = lock.opened(place.with_suffix(".lock"))
     except (SiteError, OSError):  # a home folder that cannot be written to
         yield
         return
     until_s = time.monotonic() + wait_s
     try:
-        while (mine := private.lock(descriptor, fcntl.LOCK_EX, min(LOCK_S, wait_s))) is False:
+        while (mine := lock.take(descriptor, wait_s=min(LOCK_S, wait_s))) is False:
             if time.monotonic() >= until_s or _is_stopped(descriptor):
                 break
         if mine:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from training.collectives import chunks
 from training.collectives.all_reduce import build
+from training.collectives.cut_off import PeerLost
 from training.collectives.nccl_torus import NcclTorus
 from training.collectives.pipeline import Pipeline
 from training.collectives.wire import DTYPES
-from training.cut_off import PeerLost
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000

@@ -16,9 +16,9 @@ from training_runs import TRAIN, config
 from training.collectives import all_reduce
 from training.config import Config
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.optim.sgd import SGD
 from training.parts import Parts
-from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import SyncKeys
 from training.schedule.phases import Course

@@ -20,13 +20,13 @@ from training.collectives.all_reduce import build
 from training.collectives.torus import Torus
 from training.config import Config
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.optim import cpp, last_rates
 from training.optim.lars import LARS
 from training.optim.lars import build as build_lars
 from training.optim.sharded import FirstHalf, ShardedLARS
 from training.parts import Parts, settle
 from training.progress import Moment
-from training.ranks import Ranks
 from training.recipe.reading import record
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
 from training.schedule.phases import Course

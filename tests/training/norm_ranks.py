@@ -16,11 +16,11 @@ from training_runs import TRAIN, config
 from training.config import Config
 from training.data import order
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.norm.convert import convert
 from training.norm.statistics import layers, running
 from training.optim.sgd import SGD
 from training.parts import Parts
-from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
 from training.recipe.reading import record
 from training.recipe.train import NormKeys, SyncKeys

@@ -17,8 +17,8 @@ from training_runs import TRAIN, config
 from training.config import Config
 from training.data.view import View
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.parts import Parts, build_parts
-from training.ranks import Ranks
 from training.recipe.build import build
 from training.recipe.names import OPTIMIZERS
 from training.recipe.phases import PhaseKeys

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from training.cut_off import PeerLost, cut_off
+from training.collectives.cut_off import PeerLost, cut_off
 from training.meeting.addresses import RendezvousError
 from training.meeting.rendezvous import NotThere
 

@@ -14,7 +14,7 @@ MEASURE = ["sh", "-c", f"shift 3; exec {sys.executable} -m training.measure $1",
 
 
 def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
-    from training.files import put
+    from training.files.trusted import put
 
     (tmp_path / ".tmp-done.json").symlink_to("elsewhere")
     put(tmp_path / "done.json", b"{}")

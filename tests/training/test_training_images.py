@@ -368,7 +368,7 @@ def test_shards_that_cannot_be_copied_are_one_line(
     other = tmp_path / "disk" / f"torusrun-{os.geteuid()}"
     other.mkdir(parents=True)
     other.chmod(0o777)
-    with pytest.raises(ConfigError, match="is not a folder of this user alone") as raised:
+    with pytest.raises(ConfigError, match="so nothing is kept there") as raised:
         packed(shards, local=str(tmp_path / "disk"))
     assert str(raised.value).startswith(key)
     with pytest.raises(ConfigError, match="the shards cannot be copied there"):

@@ -11,7 +11,7 @@ from training_runs import ROOT
 WITHOUT_TORCH = [
     "training",
     "training.config",
-    "training.exits",
+    "training.reporting.exits",
     "training.reporting.metrics",
     "training.checkpoint.manifest",
     "training.data.order",

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests import compiler
+from tests.training.lars_loop import Loop
 from training.optim import cpp
 from training.optim.cpp import Cpp
 from training.optim.foreach import Foreach
 from training.optim.forms import Choice
 from training.optim.kernel import Kernel, Piece, Rule, Unavailable
 from training.optim.lars import LARS, build
-from training.optim.loop import Loop
 from training.optim.sgd import SGD
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, Train
@@ -52,7 +52,6 @@ def triton(rule: Rule) -> Kernel:
 
 
 KERNELS = [
-    Loop,
     Foreach,
     pytest.param(Cpp, marks=needs_compiler),
     pytest.param(
@@ -155,7 +154,7 @@ def optimizer(net: nn.Module, **keys: object) -> LARS:
 
 
 @needs_compiler
-@pytest.mark.parametrize("forms", [("fused", "loop"), ("loop", "fused")])
+@pytest.mark.parametrize("forms", [("fused", "foreach"), ("foreach", "fused")])
 def test_a_checkpoint_of_one_form_goes_on_in_another(forms: tuple[str, str]) -> None:
     straight, changed = network(), network()
     one, first = optimizer(straight, form=forms[0]), optimizer(changed, form=forms[0])
@@ -228,10 +227,10 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpp, "COMPILERS", ("no-such-compiler",))
 
 
-def test_without_a_compiler_auto_takes_the_loop_and_fused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_auto_takes_foreach_and_fused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     no_compiler(monkeypatch)
     choice = Choice([torch.ones(2, 2)], Rule(0.9, 0.01, LarsKeys()))
-    assert isinstance(choice.kernel, Loop)
+    assert isinstance(choice.kernel, Foreach)
     assert "no C++ compiler" in (choice.agree(lambda here: here) or "")
     with pytest.raises(
         ConfigError, match=r"train.optimizer.lars.form: 'fused' cannot be had: there is no C\+\+ compiler"
@@ -256,11 +255,11 @@ def test_one_rank_without_it_takes_the_fused_form_from_all() -> None:
     choice = Choice([torch.ones(2, 2)], Rule(0.9, 0.01, LarsKeys()))
     assert isinstance(choice.kernel, Cpp)
     assert choice.agree(lambda here: True) is None and isinstance(choice.kernel, Cpp)
-    assert "another rank" in (choice.agree(lambda here: False) or "") and isinstance(choice.kernel, Loop)
+    assert "another rank" in (choice.agree(lambda here: False) or "") and isinstance(choice.kernel, Foreach)
 
 
 @needs_compiler
-def test_auto_is_the_loop_where_it_is_named_and_for_other_dtypes() -> None:
+def test_it_is_foreach_where_that_is_named_and_for_other_dtypes() -> None:
     rule = Rule(0.9, 0.01, LarsKeys())
-    assert isinstance(Choice([torch.ones(2, 2)], replace(rule, keys=LarsKeys(form="loop"))).kernel, Loop)
-    assert isinstance(Choice([torch.ones(2, 2, dtype=torch.float64)], rule).kernel, Loop)
+    assert isinstance(Choice([torch.ones(2, 2)], replace(rule, keys=LarsKeys(form="foreach"))).kernel, Foreach)
+    assert isinstance(Choice([torch.ones(2, 2, dtype=torch.float64)], rule).kernel, Foreach)

@@ -63,7 +63,7 @@ def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
         ((2, 2), 3, {"clip": True, "nesterov": True}),
         ((3,), 2, {"ratio_decay": 0.2}),
         ((2, 2), 2, {"momentum_correction": True}),
-        ((4, 1), 10, {"form": "loop"}),
+        ((4, 1), 10, {"form": "foreach"}),
         ((2, 1, 2), 2, {"skip": "nothing"}),
     ],
 )
@@ -100,10 +100,10 @@ def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: dict[int, RankPoo
 
 
 @pytest.mark.skipif(compiler.is_missing(), reason="there is no C++ compiler on PATH")
-def test_ranks_take_the_loop_if_one_of_them_has_no_compiler(pools: dict[int, RankPool]) -> None:
+def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: dict[int, RankPool]) -> None:
     assert pool_of(pools, 3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
     found = pool_of(pools, 3).ask(lars_ranks.settled, 1)
-    assert [kernel for kernel, _ in found] == ["Loop"] * 3
+    assert [kernel for kernel, _ in found] == ["Foreach"] * 3
     assert "another rank cannot" in found[0][1] and [said for _, said in found[1:]] == ["", ""], "rank 0 alone says it"
     assert "no C++ compiler" in pool_of(pools, 3).ask(lars_ranks.settled, 0)[0][1]
 

@@ -12,7 +12,7 @@ import pytest
 from training_runs import config, launched
 
 from training.config import Config, load
-from training.ranks import Ranks
+from training.meeting.ranks import Ranks
 from training.recipe.train import ScheduleKeys
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched, read_lines
 
-from training.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
+from training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]

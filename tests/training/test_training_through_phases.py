@@ -15,8 +15,8 @@ from training_runs import TRAIN, assert_same_state, config, finish, launched, re
 from training.checkpoint.loading import load as load_state
 from training.checkpoint.store import CheckpointFolder
 from training.learner import Learner
+from training.meeting.ranks import Ranks
 from training.progress import Progress
-from training.ranks import Ranks
 from training.recipe.phases import PhaseKeys
 from training.recipe.reading import ConfigError
 from training.recipe.train import ScheduleKeys, SyncKeys

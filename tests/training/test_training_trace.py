@@ -13,10 +13,10 @@ from phased import group as group
 from training_runs import read_lines
 
 from training.collectives import all_reduce
-from training.exits import EXIT_DONE
-from training.ranks import Ranks
+from training.meeting.ranks import Ranks
 from training.recipe.phases import PhaseKeys
 from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
+from training.reporting.exits import EXIT_DONE
 from training.reporting.mllog import MLLog, hyper_parameters
 from training.reporting.problems import Problems
 from training.reporting.reporter import Reporter
@@ -63,7 +63,7 @@ def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) ->
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="loop"))}
+    keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="foreach"))}
     learning, _ = learner(tmp_path, evaluate=EvaluateKeys(every=2, first=2), **keys)
     reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
     reporter.start(None, CPU)

@@ -63,7 +63,7 @@ def test_a_reader_who_holds_a_lock_stops_nobody_from_writing(tmp_path: Path, mon
     monkeypatch.setattr(ledger, "LOCK_S", 0.1)
     path = tmp_path / "ledger.jsonl"
     ledger.append(path, Submitted(1, "7"))
-    hold = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH); print('held', flush=True)"
+    hold = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_SH); print('held', flush=True)"
     hold += "; sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

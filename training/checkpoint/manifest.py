@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.files import open_file, open_folder
+from training.files.trusted import open_folder, open_regular
 from training.progress import Progress
 
 SCHEMA = 2
@@ -139,7 +139,7 @@ def candidates(folder: Path) -> list[Path]:
 
 def _read_manifest(path: Path, folder: int) -> bytes:
     try:
-        with open(open_file(MANIFEST, folder), "rb") as file:
+        with open(open_regular(MANIFEST, folder=folder), "rb") as file:
             content = file.read(LARGEST_MANIFEST_BYTES + 1)
     except OSError as error:
         raise IncompleteCheckpoint(f"{path}: no manifest: {_reason(error)}") from error
@@ -196,7 +196,7 @@ def _finite(value: object) -> bool:
 def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str) -> None:
     digest = hashlib.sha256()
     try:
-        with open(open_file(path.name, folder), "rb") as file:
+        with open(open_regular(path.name, folder=folder), "rb") as file:
             found_bytes = os.fstat(file.fileno()).st_size
             if found_bytes != size_bytes:
                 raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")

@@ -13,8 +13,8 @@ from training.checkpoint.store import CheckpointFolder
 from training.config import Config
 from training.learner import Learner
 from training.meeting.agree import agreed
+from training.meeting.ranks import Ranks
 from training.meeting.signed_store import SignedStore
-from training.ranks import Ranks
 from training.reporting.reporter import Reporter
 
 

@@ -14,7 +14,7 @@ import torch
 
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
-from training.files import sync_folder
+from training.files.trusted import sync_folder
 from training.progress import Progress
 
 KEEP = 3

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from ..cut_off import PeerLost
+from .cut_off import PeerLost
 from .mesh import Mesh  # relative, as in all of this package: scripts load it under another name (for_scripts)
 
 NO_TAG = 2**31 - 1  # nobody sends under it

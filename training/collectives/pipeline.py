@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..cut_off import PeerLost
+from .cut_off import PeerLost
 from .groups import close_connections
 from .phases import Step, Way
 

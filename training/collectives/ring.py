@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..cut_off import PeerLost
+from .cut_off import PeerLost
 
 TAGS = 1024  # chunks that wait for messages at the same time are fewer by far
 

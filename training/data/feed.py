@@ -7,8 +7,8 @@ from torch import Tensor
 
 from training.data import order
 from training.data.view import View
+from training.meeting.ranks import Ranks
 from training.progress import Progress
-from training.ranks import Ranks
 from training.recipe.protocols import DataSet
 from training.schedule.phases import Course
 

@@ -49,8 +49,7 @@ class Members:
             self._start = None
         if after and after.collapse:
             self._before_keeping()
-            if gather := getattr(self._optimizer, "gather", None):
-                gather()
+            self._optimizer.gather()
             self._start = {
                 "model": _kept(self._model.state_dict()),
                 "optimizer": _kept(self._optimizer.state_dict()),

@@ -7,11 +7,11 @@ import sys
 
 import torch
 
-from training import files
 from training.config import Config
+from training.files.trusted import put
 from training.meeting.agree import agreed
+from training.meeting.ranks import Ranks
 from training.progress import Progress
-from training.ranks import Ranks
 
 SCHEMA = 1
 
@@ -28,7 +28,7 @@ def _write(config: Config, progress: Progress) -> bool:
     steps, samples = progress.steps, progress.samples
     content = {"schema": SCHEMA, "attempt": config.attempt, "step": steps, "total_steps": steps, "samples": samples}
     try:
-        files.put(config.done, json.dumps(content).encode(), mode=0o644)
+        put(config.done, json.dumps(content).encode(), mode=0o644)
     except OSError as error:
         where = f"all {steps} steps are done, but {config.done} could not be written: {error.strerror}"
         print(f"training: {where}; free space there and resume the run", file=sys.stderr, flush=True)

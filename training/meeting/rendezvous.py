@@ -18,13 +18,13 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
-from training import files
+from training.collectives.cut_off import PeerLost
 from training.config import Config
-from training.cut_off import PeerLost
+from training.files.trusted import put
 from training.meeting.addresses import NAME_INTERFACE, RendezvousError
 from training.meeting.listener import listen
+from training.meeting.ranks import Ranks
 from training.meeting.signed_store import Secret, SignedStore
-from training.ranks import Ranks
 
 ALL_HERE = "all here"
 NONCE_BYTES = 16
@@ -77,7 +77,7 @@ def _open_store(config: Config, ranks: Ranks) -> Store:
     except NotImplementedError:  # torch 2.6 takes a socket in its older server only
         store = serve(master_listen_fd=descriptor, use_libuv=False)
     config.rendezvous.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.put(config.rendezvous, json.dumps({"host": host, "port": port}).encode())
+    put(config.rendezvous, json.dumps({"host": host, "port": port}).encode())
     return store
 
 

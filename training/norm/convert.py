@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from training.collectives.groups import own_group
+from training.meeting.ranks import Ranks
 from training.norm.over_ranks import share_statistics
 from training.norm.statistics import layers, running
-from training.ranks import Ranks
 from training.recipe.reading import ConfigError
 from training.recipe.train import NormKeys
 

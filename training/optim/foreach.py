@@ -1,7 +1,7 @@
-"""LARS by torch's operations on lists of tensors: for a GPU where Triton cannot be used.
+"""LARS by torch's operations on lists of tensors: where neither Triton nor a C++ compiler can be used.
 
-Each operation is one launch for many tensors. On a CPU each streams the whole model through the cache: see loop.py
-and lars.cpp for that.
+On a GPU each operation is one launch for many tensors. On a CPU each would stream the whole model through the cache,
+so a list there has one tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from training.optim.kernel import Piece, Rule
 
 
 class Foreach:
-    """Nothing waits for the device."""
+    """Works on every device and dtype; nothing waits for the device."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -27,6 +27,12 @@ class Foreach:
 
     def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """As `Kernel.move`."""
+        at_once = len(pieces) if pieces[0].weight.is_cuda else 1
+        for first in range(0, len(pieces), at_once):
+            some = slice(first, first + at_once)
+            self._move(pieces[some], rate, None if squares is None else squares[some], change)
+
+    def _move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None, change: float) -> None:
         squares = self.squares(pieces) if squares is None else squares
         weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
         updates = [piece.gradient for piece in pieces]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from training.optim.foreach import Foreach
 from training.optim.kernel import Kernel, Rule, Unavailable, is_dense
-from training.optim.loop import Loop
 from training.recipe.reading import ConfigError
 
 KEY = "train.optimizer.lars.form"
@@ -19,10 +19,9 @@ class Choice:
 
     def __init__(self, weights: Sequence[Tensor], rule: Rule) -> None:
         """Raises ConfigError where the form that the recipe names cannot be had."""
-        self._weights, self._rule = weights, rule
-        self._missing = ""
-        self.kernel: Kernel = Loop(rule)
-        if rule.keys.form == "loop":
+        self._rule, self._missing = rule, ""
+        self.kernel: Kernel = Foreach(rule)
+        if rule.keys.form == "foreach":
             return
         try:
             self.kernel = _fused(weights, rule)
@@ -30,18 +29,17 @@ class Choice:
             if rule.keys.form == "fused":
                 raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
             self._missing = str(error)
-            self.kernel = _fallback(weights, rule)
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Take the fallback if any rank must. `all_ranks` tells whether something is true on all of them.
+        """Take foreach if any rank must. `all_ranks` tells whether something is true on all of them.
 
         Returns what to tell the user. All ranks must call it together.
         """
-        if self._rule.keys.form in ("loop", "fused") or all_ranks(not self._missing):
+        if self._rule.keys.form in ("foreach", "fused") or all_ranks(not self._missing):
             return None
-        self.kernel = _fallback(self._weights, self._rule)
+        self.kernel = Foreach(self._rule)
         why = self._missing or "another rank cannot"
-        return f"LARS moves the weights by {type(self.kernel).__name__.lower()}, since not all ranks can fuse: {why}"
+        return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
 
 
 def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
@@ -57,11 +55,3 @@ def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
     from training.optim.cpp import Cpp  # starts a compiler
 
     return Cpp(rule)
-
-
-def _fallback(weights: Sequence[Tensor], rule: Rule) -> Kernel:
-    if weights[0].is_cuda:
-        from training.optim.foreach import Foreach
-
-        return Foreach(rule)
-    return Loop(rule)

@@ -23,8 +23,7 @@ With momentum_correction the velocity of the form inside changes with the rate: 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
-loop.py computes this one tensor after the other, cpp.py in C++, triton_lars.py and foreach.py on a GPU; forms.py
-chooses.
+cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py where neither can be used; forms.py chooses.
 """
 
 from __future__ import annotations
@@ -41,11 +40,12 @@ from training.optim.last_rates import LastRates
 from training.optim.sharded import Halves, ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
+from training.recipe.protocols import Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
 
 
-class LARS:
+class LARS(Optimizer):
     """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
     def __init__(

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from training.progress import Moment
 from training.recipe.limits import Limits
+from training.recipe.protocols import Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
@@ -47,7 +48,7 @@ def sgd_share(epochs: float, centre: float, period: float) -> float:
     return min(1.0, 0.5 + (epochs - centre) / period)
 
 
-class RMSpropWarmup:
+class RMSpropWarmup(Optimizer):
     """The formulas above, one tensor after the other. Before the first `before_step` it is at epoch 0."""
 
     def __init__(

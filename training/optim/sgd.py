@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from training.optim.last_rates import LastRates
 from training.progress import Moment
+from training.recipe.protocols import Optimizer
 from training.recipe.train import Train
 
 
-class SGD:
+class SGD(Optimizer):
     """With u = g + weight_decay w, the rate outside the momentum, as in torch, or inside, as in Caffe and MXNet:
 
         outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))

@@ -18,6 +18,7 @@ from training.collectives.all_reduce import Pending
 from training.optim.kernel import Kernel, Piece, is_dense
 from training.optim.last_rates import LastRates
 from training.progress import Moment
+from training.recipe.protocols import Optimizer
 
 
 class Halves(Protocol):
@@ -124,7 +125,7 @@ class ShardedGroup:
                 yield number, slice(low - self._begin, high - self._begin), slice(low - begin, high - begin)
 
 
-class ShardedLARS:
+class ShardedLARS(Optimizer):
     """The optimizer of one rank of a row. All ranks call each of its methods together, except `load_state_dict`."""
 
     def __init__(self, scaled: set[nn.Parameter], kernel: Kernel, halves: Halves, last_rates: LastRates) -> None:

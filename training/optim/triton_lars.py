@@ -1,8 +1,8 @@
 """LARS on a GPU in three launches for all tensors, without a wait of the host.
 
 Each program of a launch takes BLOCK numbers of one tensor; a table on the device says of which. Sums are added in a
-fixed order, without atomics. Compiled for sm_70, sm_80 and sm_90, and compared with loop.py in Triton's interpreter;
-not run on a GPU yet.
+fixed order, without atomics. Compiled for sm_70, sm_80 and sm_90, and compared with a loop over the tensors in Triton's
+interpreter; not run on a GPU yet.
 """
 
 from __future__ import annotations

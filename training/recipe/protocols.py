@@ -12,13 +12,14 @@ schedule   `build(train: Train, **options) -> Schedule`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from training.progress import Moment
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Parameter
 
 Schedule = Callable[[Moment], float]
 """The learning rate at a point of the training. A pure function: a resumed run asks again from the middle."""
@@ -59,18 +60,7 @@ class DataSet(Protocol):
 class Optimizer(Protocol):
     """Moves the weights of the model it was built for, along the `.grad` of each, which it must leave in place.
 
-    It may also have:
-
-    `step_part(parameters: Sequence[Parameter], rate: float) -> None`: the step of these parameters alone. It is
-    called as their gradients arrive; in one step every parameter is in one of the calls.
-
-    `finish() -> None`: called on all ranks after the last `step_part` of a step.
-
-    `gather() -> None`: called on all ranks together before rank 0 asks for `state_dict`.
-
-    `agree(all_ranks: Callable[[bool], bool]) -> str | None`: called on all ranks once they have met, before the first
-    step, so that all compute alike. `all_ranks` tells whether something is true on all ranks; all must ask it
-    together. What is returned goes to rank 0's log.
+    It needs the first three methods. It has the others from here if it lacks them (`training.optim.complete`).
     """
 
     def step(self, rate: float) -> None:
@@ -81,3 +71,30 @@ class Optimizer(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict`."""
+
+    def before_step(self, moment: Moment, weight_decay: float) -> None:
+        """Called before every step with its moment and decay; without it a recipe may not change the decay."""
+        return None
+
+    def step_part(self, parameters: Sequence[Parameter], rate: float) -> None:
+        """The step of these parameters alone; without it `step` takes the whole step when all gradients are there.
+
+        It is called as their gradients arrive; in one step every parameter is in one of the calls.
+        """
+        return None
+
+    def finish(self) -> None:
+        """Called on all ranks after the last part of a step."""
+        return None
+
+    def gather(self) -> None:
+        """Called on all ranks together before rank 0 asks for `state_dict`."""
+        return None
+
+    def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
+        """Called on all ranks once they have met, before the first step, so that all compute alike.
+
+        `all_ranks` says whether something is true on all ranks; all must ask it together. The answer goes to rank 0's
+        log.
+        """
+        return None

@@ -71,7 +71,7 @@ class LarsKeys:
         "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm alone, or none",
         source="vectors: MLPerf's reference, verified",
     )
-    form: Literal["auto", "loop", "fused", "sharded"] = key(
+    form: Literal["auto", "foreach", "fused", "sharded"] = key(
         "auto",
         "fused: all tensors in one call, in C++ or Triton; auto takes it if all ranks can; sharded does so, and "
         "each rank of a row moves its share of the weights alone",

@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 import torch
 
-from training import device as devices
 from training.checkpoint.manifest import Checkpoint
+from training.collectives import device as devices
 from training.config import Config
 from training.evaluation.evaluate import Evaluation
-from training.exits import EXIT_DONE
 from training.learner import Learner
-from training.ranks import Ranks
+from training.meeting.ranks import Ranks
+from training.reporting.exits import EXIT_DONE
 from training.reporting.meter import Meter
 from training.reporting.metrics import Metrics
 from training.reporting.mllog import MLLog, hyper_parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -11,8 +11,9 @@ from torch.nn import Parameter
 
 from training.collectives import all_reduce
 from training.config import Config
+from training.meeting.ranks import Ranks
+from training.optim.complete import Complete
 from training.parts import Parts
-from training.ranks import Ranks
 from training.recipe.protocols import Optimizer
 from training.step.backward import Backward
 from training.step.local_sgd import StateAverage
@@ -39,25 +40,23 @@ class Steps(Protocol):
         """How long this rank waited for others since it was last asked; None where that is not known."""
 
 
-def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Optimizer]:
+def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Complete]:
     """As the recipe says, with the optimizer that moves the weights; all ranks must build it at the same time."""
     sync, planner = synchronization.build(config, ranks, parts.model)
     if config.train.sync.every == 1:
-        optimizer = synchronization.in_shards(parts.optimizer, sync)
+        optimizer = Complete(synchronization.in_shards(parts.optimizer, sync))
         return MeanGradient(backward, optimizer, sync, planner), optimizer
     keys = config.train.sync
     assert keys.all_reduce != "ddp", "recipe/fits.py refuses it"
     reduce = all_reduce.build(keys.all_reduce, config.grid, hybrid_bytes=keys.hybrid_bytes)
-    average = StateAverage(parts.model, parts.optimizer, reduce)
-    return OwnGradient(backward, parts.optimizer, sync, average), parts.optimizer
+    optimizer = Complete(parts.optimizer)
+    return OwnGradient(backward, optimizer, sync, StateAverage(parts.model, optimizer, reduce)), optimizer
 
 
 class MeanGradient:
     """Every step is by the mean gradient of all ranks."""
 
-    def __init__(
-        self, backward: Backward, optimizer: Optimizer, sync: Synchronization, planner: Planner | None
-    ) -> None:
+    def __init__(self, backward: Backward, optimizer: Complete, sync: Synchronization, planner: Planner | None) -> None:
         self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
         self._waiting = Waiting()
 
@@ -90,15 +89,13 @@ class MeanGradient:
         return self._waiting.arriving(self._sync.arriving())
 
     def _move_as_they_arrive(self, rate: float) -> None:
-        """Or all at the end, where the optimizer has no `step_part`."""
-        step_part = _step_part(self._optimizer)
+        """Or all at the end, if the optimizer does not step in parts."""
         for parameters in self._arriving():
-            if step_part:
-                step_part(parameters, rate)
-        if not step_part:
+            if self._optimizer.in_parts:
+                self._optimizer.step_part(parameters, rate)
+        if not self._optimizer.in_parts:
             self._optimizer.step(rate)
-        if finish := getattr(self._optimizer, "finish", None):
-            finish()
+        self._optimizer.finish()
 
 
 class OwnGradient:
@@ -123,13 +120,3 @@ class OwnGradient:
 
     def waited_s(self) -> float | None:
         return self._waiting.spent_s()
-
-
-def _step_part(optimizer: Optimizer) -> Callable[[Sequence[Parameter], float], None] | None:
-    """The optimizer's step of some parameters; None where a subclass has a `step` of its own, which is to be called."""
-    for kind in type(optimizer).__mro__:
-        if "step_part" in vars(kind):
-            return getattr(optimizer, "step_part", None)
-        if "step" in vars(kind):
-            return None
-    return None

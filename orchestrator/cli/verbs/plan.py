@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.errors import DONE, UserError, explained
 from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 from training.schedule.phases import Course, phases_of
@@ -76,10 +76,8 @@ def _predicted(forecast: Forecast) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with explained(f"--svg {path}: cannot be written", UserError):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None
 
 
 def _later(planned: Plan) -> str:

@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.errors import DONE, UserError, explained
 from orchestrator.cli.verbs import shared_arguments
 
 SCHEMA = 1
@@ -110,7 +110,5 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with explained(f"--svg {path}: cannot be written", UserError):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None

@@ -20,19 +20,19 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import damaged, read_object, required, write_json
-from orchestrator.images.builds import lock
+from orchestrator.base import lock, private, process
+from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.base.json_files import damaged, read_object, write_json
+from orchestrator.base.typed import kept_record
+from orchestrator.images.builds.lock import holder
 from orchestrator.images.definitions.inputs import stream_checksum
 
 SCHEMA = 1
 KEY_DIGITS = 64
-LARGEST_BYTES = 4 * 1024 * 1024  # of a sidecar, which holds a definition
 AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
 REMOVAL_TIMEOUT_S = 120.0
 
@@ -63,17 +63,10 @@ class CachedImage:
     def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
         """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
         kept = {"source": key, **kept}  # which older versions did not write
-        kinds = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name != "path"}
-        values = {name: required(sidecar, kept, name, *kind) for name, kind in kinds.items()}
-        for name in ("labels", "versions"):
-            if not all(isinstance(value, str) for value in values[name].values()):
-                raise damaged(sidecar, f"{name!r} holds something other than text")
-        if values["key"] != key:
+        found = kept_record(sidecar, cls, kept, path=image)
+        if found.key != key:
             raise damaged(sidecar, "its key is another image's")
-        return cls(**values, path=image)
-
-
-_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "dict[str, str]": (dict,)}
+        return found
 
 
 def warn(message: str) -> None:
@@ -136,7 +129,7 @@ class Cache:
         if not stat.S_ISREG(found.st_mode):
             why = private.NOT_FOLLOWED if stat.S_ISLNK(found.st_mode) else private.NOT_REGULAR
             raise SiteError(f"{self.image(key)}: {why}; remove it")
-        kept = read_object(self.sidecar(key), LARGEST_BYTES)
+        kept = read_object(self.sidecar(key))
         if kept is None or kept.get("schema") != SCHEMA:
             return None
         return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
@@ -184,14 +177,12 @@ class Cache:
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Give a finished image its name. The sidecar is written first, so that no image is without one."""
-        try:
+        with explained(f"{self.image(entry.key)}: cannot be put into the cache"):
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
             write_json(self.sidecar(entry.key), entry.as_json())
             finished.chmod(0o644)
             finished.replace(self.image(entry.key))
-        except OSError as error:
-            raise SiteError(f"{self.image(entry.key)}: cannot be put into the cache: {error.strerror}") from None
         return entry
 
     def verify(self, entry: CachedImage) -> str | None:
@@ -208,17 +199,15 @@ class Cache:
 
     def keep_checksum(self, entry: CachedImage) -> None:
         """Record the image's new checksum after its owner has signed it."""
-        try:
+        with explained(f"{entry.path}: cannot be read"):
             now = replace(entry, sha256=_checksum(entry.path), size_bytes=entry.path.lstat().st_size)
-        except OSError as error:
-            raise SiteError(f"{entry.path}: cannot be read: {error.strerror}") from None
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:
         """Remove an image, its sidecar and its log. Raises SiteError when it is being built or cannot be removed."""
-        with lock.held_if_free(self.lock(entry.key)) as free:
-            if not free:
-                raise SiteError(f"{entry.key[:12]} is in use by {lock.holder(self.lock(entry.key))}")
+        with lock.held(self.lock(entry.key), wait_s=0.0) as free:
+            if free is False:
+                raise SiteError(f"{entry.key[:12]} is in use by {holder(self.lock(entry.key))}")
             try:
                 for path in (entry.path, self.sidecar(entry.key), self.packages(entry.key), self.log(entry.key)):
                     path.unlink(missing_ok=True)
@@ -235,8 +224,8 @@ class Cache:
             if key == held_key:
                 yield path
             elif len(key) == KEY_DIGITS:
-                with lock.held_if_free(self.lock(key)) as free:
-                    if free:
+                with lock.held(self.lock(key), wait_s=0.0) as free:
+                    if free is not False:
                         yield path
 
 

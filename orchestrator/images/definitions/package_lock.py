@@ -16,7 +16,6 @@ from orchestrator.base.json_files import damaged, read_object, required
 from orchestrator.images.definitions.requirements import BUILD_ONLY
 
 SCHEMA = 1
-LARGEST_BYTES = 32 << 20
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 
@@ -69,7 +68,7 @@ class PackageLock:
 
 def read(path: Path) -> PackageLock:
     """The lock in `path`. Raises UserError where there is none, SiteError where it is damaged."""
-    kept = read_object(path, LARGEST_BYTES)
+    kept = read_object(path)
     if kept is None:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
     return from_json(kept, path)

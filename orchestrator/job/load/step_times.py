@@ -16,7 +16,8 @@ from collections.abc import Collection
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
-from orchestrator.runs.folder.node_load import RankSteps, typed
+from orchestrator.base.typed import record_of
+from orchestrator.runs.folder.node_load import RankSteps
 from orchestrator.runs.folder.run_folder import Attempt
 from training.reporting import step_times
 
@@ -67,6 +68,6 @@ class StepsTold:
             users = [CREDENTIALS.unpack(data)[1] for _, kind, data in more if kind == socket.SCM_CREDENTIALS]
             row = json.loads(told)
             if users == [os.geteuid()] and type(row) is dict:
-                steps = typed(RankSteps, row, told_s=time.time())
+                steps = record_of(RankSteps, row, told_s=time.time())
                 if steps.rank in self._ranks:
                     self._found[steps.rank] = steps

@@ -8,9 +8,10 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import in_hold, submit
+from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.seen import Look, Seen
-from orchestrator.runs.folder import allocation, claim, index, ledger, lock
+from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
@@ -43,7 +44,7 @@ def resume(
     scheduler.
     """
     index.own(run)
-    with lock.alone(run):
+    with alone(run):
         return _resume(run, look(run), changes, force, new_image, into)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.folder import ledger, lock
+from orchestrator.runs.attempts.alone import alone
+from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import CancelRequested, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -27,7 +28,7 @@ def submit_next(run: RunFolder, number: int) -> int:
     The number of the attempt that follows: another one than the next where its user has resumed the run meanwhile.
     Raises Cancelled, SiteError or UserError where none follows, NoAnswer where nobody knows.
     """
-    with lock.alone(run, LOCK_S):
+    with alone(run, LOCK_S):
         events = ledger.events(run.ledger)
         if ledger.last(events, CancelRequested, number):
             raise Cancelled("cancelled by its user")

@@ -16,13 +16,13 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object, required, write_json
+from orchestrator.base.typed import read_record
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Event, Started, Submitted, Submitting
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 ATTEMPT = 1  # the only attempt of a run that holds an allocation
 VARIABLE = "TORUSRUN_HELD"  # names the attempt of the held allocation to what its keeper starts
-LARGEST_BYTES = 65_536
 MOST_REQUESTS = 10_000
 HEARD_S = 30.0  # a keeper shows every 5 s that it lives, and a shared file system may show that later
 
@@ -66,19 +66,7 @@ class AskedOf:
 
 def keeper_state(attempt: Attempt) -> KeeperState | None:
     """What the keeper of this attempt last said; None before it holds. Raises SiteError where that is damaged."""
-    path = attempt.keeper
-    if (kept := read_object(path, LARGEST_BYTES)) is None:
-        return None
-    return KeeperState(
-        required(path, kept, "pid", int),
-        required(path, kept, "host", str),
-        float(required(path, kept, "until_s", float, int)),
-        float(required(path, kept, "idle_s", float, int)),
-        float(required(path, kept, "since_s", float, int)),
-        required(path, kept, "busy", str),
-        tuple(map(str, required(path, kept, "waiting", list))),
-        required(path, kept, "attempts", int),
-    )
+    return read_record(attempt.keeper, KeeperState)
 
 
 def make(run: RunFolder, idle_s: float) -> None:
@@ -89,7 +77,7 @@ def make(run: RunFolder, idle_s: float) -> None:
 
 def idle_limit_s(run: RunFolder) -> float:
     """After how long without an attempt the run gives its allocation back. Raises SiteError where it does not say."""
-    kept = read_object(run.hold, LARGEST_BYTES) or {}
+    kept = read_object(run.hold) or {}
     return float(required(run.hold, kept, "idle_s", float, int))
 
 
@@ -172,7 +160,7 @@ def _requests(inbox: Path) -> Iterator[tuple[Path, AskedOf | None]]:
 
 
 def _request(path: Path) -> AskedOf | None:
-    kept = read_object(path, LARGEST_BYTES) or {}
+    kept = read_object(path) or {}
     folder = Path(required(path, kept, "attempt", str))
     known = folder.is_absolute() and folder.name.isdigit() and private.is_mine(folder)
     return AskedOf(Attempt(folder), required(path, kept, "kill", bool)) if known else None

@@ -8,16 +8,14 @@ whichever of two attempts is first, one of them sees the other.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.private import open_regular, read_bytes
 from orchestrator.runs.folder.events import LARGEST_ATTEMPT
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from training.files import lock
 
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 LARGEST_BYTES = 100
 
 
@@ -27,10 +25,10 @@ class Superseded(SiteError):
 
 def take(run: RunFolder, number: int) -> None:
     """Make attempt `number` the run's current one. Raises Superseded where a newer one is, SiteError for a bad disk."""
-    try:
-        descriptor = open_regular(run.current, os.O_RDWR | os.O_CREAT)
+    with explained(f"{run.current}: cannot be written"):
+        descriptor = lock.opened(run.current)
         try:
-            _flock(descriptor, fcntl.LOCK_EX)
+            lock.take(descriptor)
             newest = _number(os.read(descriptor, LARGEST_BYTES))
             if newest > number:
                 raise _superseded(number, newest)
@@ -38,8 +36,6 @@ def take(run: RunFolder, number: int) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise SiteError(f"{run.current}: cannot be written: {error.strerror}") from None
 
 
 def check(run: RunFolder, number: int) -> None:
@@ -57,11 +53,9 @@ def hold(attempt: Attempt) -> int:
 
     On a file system without locks it holds nothing. Raises SiteError when the file cannot be opened.
     """
-    try:
-        descriptor = open_regular(attempt.alive, os.O_RDWR | os.O_CREAT)
-        _flock(descriptor, fcntl.LOCK_SH)
-    except OSError as error:
-        raise SiteError(f"{attempt.alive}: cannot be locked: {error.strerror}") from None
+    with explained(f"{attempt.alive}: cannot be locked"):
+        descriptor = lock.opened(attempt.alive)
+    lock.take(descriptor, shared=True)
     return descriptor
 
 
@@ -74,22 +68,10 @@ def held(attempt: Attempt) -> bool | None:
     except OSError:
         return None
     try:
-        return None if not _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB) else False
-    except BlockingIOError:
-        return True
+        free = lock.take(descriptor, wait_s=0.0)
     finally:
         os.close(descriptor)
-
-
-def _flock(descriptor: int, how: int) -> bool:
-    """Lock; False where the file system knows no locks. Raises BlockingIOError where another holds it."""
-    try:
-        fcntl.flock(descriptor, how)
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            return False
-        raise
-    return True
+    return None if free is None else not free
 
 
 def _number(content: bytes) -> int:

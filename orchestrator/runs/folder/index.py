@@ -7,15 +7,14 @@ place of the run. `runs` removes both. A lock tells it whether a client is at wo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base import lock, private
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.strangers import objection
 from orchestrator.runs.folder import settled
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -37,11 +36,9 @@ def place() -> Path:
 def announced(run: RunFolder) -> Iterator[None]:
     """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
     private.make(place())
-    with _locked(fcntl.LOCK_SH, LOCK_S):
-        try:
+    with _locked(LOCK_S, shared=True):
+        with explained(f"{place()}: the run cannot be written into this list"):
             (place() / run.run_id).symlink_to(run.folder)
-        except OSError as error:
-            raise SiteError(f"{place()}: the run cannot be written into this list: {error.strerror}") from None
         yield
 
 
@@ -134,10 +131,8 @@ def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder
 
 def own(run: RunFolder) -> None:
     """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
-    try:
+    with explained(f"{run.folder}: cannot be read"):
         found, others = run.folder.stat().st_uid, _replaceable(run)
-    except OSError as error:
-        raise SiteError(f"{run.folder}: cannot be read: {error.strerror}") from None
     if found != os.geteuid():
         raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
     if others:
@@ -189,25 +184,19 @@ def _clean(gone: list[RunFolder]) -> None:
     there = [run for run in gone if run.folder.parent.is_dir()]
     if not there:
         return
-    with contextlib.suppress(SiteError), _locked(fcntl.LOCK_EX, 0.0):
+    with contextlib.suppress(SiteError), _locked(0.0):
         for run in filter(is_gone, there):
             if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
                 forget(run)
 
 
 @contextmanager
-def _locked(how: int, wait_s: float) -> Iterator[None]:
-    """Hold the lock of the index, `how` as for flock. Raises SiteError where it cannot be had alone.
+def _locked(wait_s: float, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of the index. Raises SiteError where it cannot be had alone.
 
     Whoever makes a run goes on without: on a file system without locks nothing is cleaned.
     """
-    try:
-        descriptor = private.open_regular(place().with_name("lock"), os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise SiteError(f"{place().with_name('lock')}: cannot be opened: {error.strerror}") from None
-    try:
-        if not private.lock(descriptor, how, wait_s) and how == fcntl.LOCK_EX:
+    with lock.held(place().with_name("lock"), shared=shared, wait_s=wait_s) as mine:
+        if not mine and not shared:
             raise SiteError(f"{place()}: another process works on this list, or its file system has no locks")
         yield
-    finally:
-        os.close(descriptor)

@@ -7,24 +7,21 @@ on a shared file system that honours locks. A line that is not whole, or says wh
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import explained
 from orchestrator.base.json_files import parsed
 from orchestrator.base.private import READABLE, open_regular
 from orchestrator.base.whole_lines import last_lines
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
-from orchestrator.runs.folder.lock import TAKEN
+from training.files import lock
 
 LARGEST_BYTES = 4 * 1024 * 1024
-LOCK_S = 10.0  # a write takes milliseconds
-POLL_S = 0.02
+LOCK_S = 10.0  # a write takes milliseconds, but whoever may read the ledger can hold a lock on it, too
 MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
 E = TypeVar("E", bound=Event)
 
@@ -32,34 +29,16 @@ E = TypeVar("E", bound=Event)
 def append(ledger: Path, event: Event) -> None:
     """Add an event. Raises SiteError when the disk does not take it."""
     line = json.dumps(as_json(event)) + "\n"
-    try:
+    with explained(f"{ledger}: cannot be written"):
         descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
         try:
-            _lock(descriptor)
+            lock.take(descriptor, wait_s=LOCK_S)  # an append without it is still one write
             text = _after_torn(descriptor) + line.encode()
             if os.write(descriptor, text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise SiteError(f"{ledger}: cannot be written: {error.strerror}") from None
-
-
-def _lock(descriptor: int) -> None:
-    """Wait for other writers, but not for ever: whoever may read the ledger can hold a lock on it, too.
-
-    A file system without locks, or a lock that nobody gives back: an append is still one write.
-    """
-    until_s = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if error.errno not in TAKEN or time.monotonic() > until_s:
-                return
-        time.sleep(POLL_S)
 
 
 def _after_torn(descriptor: int) -> bytes:

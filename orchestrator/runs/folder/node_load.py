@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object, write_json
+from orchestrator.base.json_files import write_json
+from orchestrator.base.typed import read_record
+from training.recipe.limits import Limits, Pattern
 
-LARGEST_BYTES = 65_536
-LARGEST_NUMBER = 1e18
-MOST_ENTRIES = 1024  # GPUs, links or ranks of a node
-LONGEST_NAME = 64
-
-Kind = TypeVar("Kind")
+Amount = Annotated[float, Limits(at_least=0)]
+Count = Annotated[int, Limits(at_least=0)]
+Name = Annotated[str, Pattern("a name of at most 64 characters", r".{,64}")]
 
 
 @dataclass(frozen=True)
 class NetworkLoad:
     """What a network interface, or a port of an InfiniBand adapter, carried."""
 
-    name: str
-    in_bytes_per_s: float
-    out_bytes_per_s: float
+    name: Name
+    in_bytes_per_s: Amount
+    out_bytes_per_s: Amount
 
 
 @dataclass(frozen=True)
 class GpuLoad:
     """A GPU; `busy` is the share of the time in which a kernel ran on it. None where its driver does not say."""
 
-    number: int
-    busy: float | None = None
-    memory_bytes: float | None = None
-    memory_total_bytes: float | None = None
-    power_w: float | None = None
+    number: Count
+    busy: Amount | None = None
+    memory_bytes: Amount | None = None
+    memory_total_bytes: Amount | None = None
+    power_w: Amount | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,12 @@ class RankSteps:
     rank waited for others; None where that is known only by waiting for a GPU.
     """
 
-    rank: int
-    told_s: float
-    step: int
-    step_s: float
-    largest_s: float
-    waited: float | None = None
+    rank: Count
+    told_s: Amount
+    step: Count
+    step_s: Amount
+    largest_s: Amount
+    waited: Amount | None = None
 
     @property
     def computed_s(self) -> float | None:
@@ -67,13 +65,13 @@ class NodeLoad:
     limit, else that of the node, without files that are only cached. `load` is the node's load average of a minute.
     """
 
-    at_s: float
-    every_s: float
-    cores: int
-    busy: float | None = None
-    load: float | None = None
-    memory_bytes: float | None = None
-    memory_total_bytes: float | None = None
+    at_s: Amount
+    every_s: Amount
+    cores: Count
+    busy: Amount | None = None
+    load: Amount | None = None
+    memory_bytes: Amount | None = None
+    memory_total_bytes: Amount | None = None
     links: tuple[NetworkLoad, ...] = ()
     gpus: tuple[GpuLoad, ...] = ()
     ranks: tuple[RankSteps, ...] = ()
@@ -85,17 +83,7 @@ class NodeLoad:
     @classmethod
     def read(cls, path: Path) -> NodeLoad | None:
         """The record in `path`, None where there is none. Raises SiteError where it is damaged."""
-        kept = read_object(path, LARGEST_BYTES)
-        if kept is None:
-            return None
-        parts = {"links": NetworkLoad, "gpus": GpuLoad, "ranks": RankSteps}
-        try:
-            lists: dict[str, Any] = {
-                name: tuple(typed(kind, row) for row in _rows(kept, name)) for name, kind in parts.items()
-            }
-            return typed(cls, {name: value for name, value in kept.items() if name not in parts}, **lists)
-        except ValueError as error:
-            raise damaged(path, str(error)) from None
+        return read_record(path, cls)
 
 
 def read_or_none(path: Path) -> NodeLoad | None:
@@ -104,36 +92,3 @@ def read_or_none(path: Path) -> NodeLoad | None:
         return NodeLoad.read(path)
     except SiteError:
         return None
-
-
-def typed(kind: type[Kind], row: Mapping[str, Any], **known: Any) -> Kind:
-    """One of the records above, from values that anybody may have written, and those that are `known`.
-
-    Raises ValueError, in words, unless every value is a number that can be, or a name. Other keys are left out.
-    """
-    values = {
-        field.name: _value(field.name, str(field.type), row.get(field.name))
-        for field in fields(kind)  # type: ignore[arg-type]
-        if field.name not in known
-    }
-    return kind(**values, **known)
-
-
-def _value(name: str, wanted: str, value: Any) -> Any:
-    if value is None and wanted.endswith("None"):
-        return None
-    if wanted == "str":
-        if type(value) is str and len(value) <= LONGEST_NAME:
-            return value
-        raise ValueError(f"{name!r} must be text of at most {LONGEST_NAME} characters")
-    whole = wanted == "int"
-    if type(value) not in ((int,) if whole else (int, float)) or not 0 <= value < LARGEST_NUMBER:
-        raise ValueError(f"{name!r} must be a {'whole number' if whole else 'number'} from 0 to {LARGEST_NUMBER:g}")
-    return value if whole else float(value)
-
-
-def _rows(kept: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = kept.get(name)
-    if type(rows) is not list or len(rows) > MOST_ENTRIES or not all(type(row) is dict for row in rows):
-        raise ValueError(f"{name!r} is no list of objects")
-    return rows

@@ -7,7 +7,6 @@ runs. `attempts` forgets a run before it resumes it. The file is safe to delete.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import zlib
@@ -15,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.base import private
+from orchestrator.base import lock, private
 from orchestrator.base.errors import TorusrunError
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.spec.paths import state_folder
@@ -134,19 +133,15 @@ def _append(lines: list[str]) -> None:
     with contextlib.suppress(OSError, TorusrunError):
         path = _path()
         private.make(path.parent)
-        lock = private.open_regular(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            alone = private.lock(lock, fcntl.LOCK_EX, LOCK_S) is not False
+        with lock.held(path.with_suffix(".lock"), wait_s=LOCK_S) as mine:
             before = _lines(path)
             every = [*(before or []), *lines]
             latest = _latest(every)
-            if before is not None and (len(every) < FEW + MOST_UNUSED * len(latest) or not alone):
+            if before is not None and (len(every) < FEW + MOST_UNUSED * len(latest) or mine is False):
                 _add(path, lines)
             else:
                 text = "".join(f"{_line(row)}\n" for row in latest.values())
                 private.write_bytes(path, SCHEMA + b"\n" + text.encode())
-        finally:
-            os.close(lock)
 
 
 def _add(path: Path, lines: list[str]) -> None:

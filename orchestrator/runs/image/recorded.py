@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
+from orchestrator.base.errors import SiteError, explained
+from orchestrator.base.json_files import write_json, write_text
+from orchestrator.base.typed import read_record
 from orchestrator.runs.folder.run_folder import RunFolder
+from training.recipe.limits import Pattern
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Image:
     """An image that a run uses, as the run folder keeps it."""
 
     path: str
-    sha256: str
+    sha256: Annotated[str, Pattern("a SHA-256", "[0-9a-f]{64}")]
     name: str
     key: str = ""
     bound_training: bool = True
@@ -34,14 +36,7 @@ def keep(run: RunFolder, image: Image) -> None:
 
 def kept(run: RunFolder) -> Image | None:
     """The image that a run was submitted with; None for a run without one. Raises SiteError when that is damaged."""
-    value = read_object(run.image)
-    if value is None:
-        return None
-    words = {name: required(run.image, value, name, str) for name in ("path", "sha256", "name", "key", "definition")}
-    told = {name: required(run.image, value, name, dict) for name in ("labels", "versions")}
-    if not re.fullmatch("[0-9a-f]{64}", words["sha256"]):
-        raise damaged(run.image, "'sha256' is no SHA-256")
-    return Image(**words, **told, bound_training=required(run.image, value, "bound_training", bool))
+    return read_record(run.image, Image)
 
 
 def changed(image: Image) -> str | None:
@@ -49,10 +44,8 @@ def changed(image: Image) -> str | None:
     # It comes with all that makes images; jobs without one need not wait for that.
     from orchestrator.images.definitions.inputs import file_checksum
 
-    try:
+    with explained(f"{image.path}: the image of this run cannot be read"):
         found = file_checksum(Path(image.path))
-    except OSError as error:
-        raise SiteError(f"{image.path}: the image of this run cannot be read: {error.strerror}") from None
     return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images import mounts, runtime, source
 from orchestrator.images.builds import convert
 from orchestrator.images.builds.cache import CachedImage
@@ -56,10 +56,8 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
 
 
 def _own(path: Path) -> Image:
-    try:
+    with explained(f"{path}: the image cannot be read", UserError):
         return Image(str(path), file_checksum(path), path.stem)
-    except OSError as error:
-        raise UserError(f"{path}: the image cannot be read: {error.strerror}") from None
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:

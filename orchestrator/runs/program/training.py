@@ -12,17 +12,18 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.spec.write import as_written
 from training.config import SCHEMA as CONFIG_SCHEMA
+from training.reporting import exits
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 STAGING_TIMEOUT_S = 3600.0  # where nodes first copy shards to their own disks, each in its own time
 TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
 MODULES = {"train": "training", "measure": "training.measure"}
-EXIT_CODES = {  # training/exits.py
-    0: Meaning.DONE,
-    69: Meaning.CUT_OFF,
-    74: Meaning.UNSAVED,
-    75: Meaning.LATER,
-    76: Meaning.OTHER_NODES,
+EXIT_CODES = {
+    exits.EXIT_DONE: Meaning.DONE,
+    exits.EXIT_CUT_OFF: Meaning.CUT_OFF,
+    exits.EXIT_NO_CHECKPOINT: Meaning.UNSAVED,
+    exits.EXIT_STOPPED: Meaning.LATER,
+    exits.EXIT_OTHER_NODES: Meaning.OTHER_NODES,
 }
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object, required, write_json
+from orchestrator.base.json_files import read_object, write_json
+from orchestrator.base.typed import read_record
 
-LARGEST_BYTES = 1 << 20  # of a request: a command's arguments
 ENDING, FAILED = ".json", ".failed"
 MEND = "nodes must reach it, as for `qsub -I`; where there is ssh, set remote_shell: ssh"
 
@@ -52,18 +52,9 @@ class ShellRequest:
 
 def read(path: Path) -> ShellRequest:
     """The request in `path`. Raises SiteError where it is gone, damaged, or not this user's."""
-    if not private.is_mine(path) or (kept := read_object(path, LARGEST_BYTES)) is None:
+    if not private.is_mine(path) or not (request := read_record(path, ShellRequest)):
         raise SiteError(f"{path}: there is no such request of yours")
-    return ShellRequest(
-        required(path, kept, "host", str),
-        tuple(map(str, required(path, kept, "argv", list))),
-        tuple(map(str, required(path, kept, "addresses", list))),
-        required(path, kept, "network", str),
-        required(path, kept, "port", int),
-        required(path, kept, "secret", str),
-        required(path, kept, "rows", int),
-        required(path, kept, "columns", int),
-    )
+    return request
 
 
 def lying_in(folder: Path) -> list[Path]:
@@ -81,7 +72,7 @@ def fail(path: Path, why: str) -> None:
 
 def failure(path: Path) -> str:
     """Why nobody will come for the request in `path`; '' while somebody may."""
-    return str((read_object(path.with_suffix(FAILED), LARGEST_BYTES) or {}).get("why", ""))
+    return str((read_object(path.with_suffix(FAILED)) or {}).get("why", ""))
 
 
 @contextlib.contextmanager

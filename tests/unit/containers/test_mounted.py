@@ -12,6 +12,7 @@ from orchestrator.images.runtime import Runtime
 from orchestrator.job import mounted as mounts
 from orchestrator.job import node_folder
 from orchestrator.job.mounted import mounted
+from training.files import own_folder
 
 RANKS = 8
 
@@ -50,7 +51,7 @@ def test_many_ranks_start_one_and_the_last_stops_it(container: ContainerExec, tm
 
 
 def test_what_killed_ranks_left_is_stopped_first(container: ContainerExec, tmp_path: Path) -> None:
-    folder = node_folder.own(str(tmp_path))
+    folder = own_folder.own(str(tmp_path))
     node_folder.make(folder)
     for name, content in (("torusrun-r-1", b"1"), ("torusrun-other", b"1"), ("torusrun-ended", b"")):
         (folder / f"{name}{mounts.USED}").write_bytes(content)

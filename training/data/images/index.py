@@ -7,19 +7,19 @@ read if file and folder are the user's own, since it names files; the data set m
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import sys
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training import files
+from training.files import lock
+from training.files.trusted import open_own, open_own_folder, put
 
 SCHEMA = 2  # of the indexes of shards before, some lack samples: those of links, and of joined tar files
 
@@ -49,19 +49,19 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
     """The index of what is at `root`: the one that is there, or what `make` returns, which is then kept."""
     if found := known(kind, root, stamps):
         return found
-    try:
-        place = _place(kind, root)
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(files.open_own_folder(place.parent))
-        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except (OSError, RuntimeError) as error:
-        return _unkept(make(), error)
-    with _locked(lock):
+    with ExitStack() as locked:
+        try:
+            place = _place(kind, root)
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(open_own_folder(place.parent))
+            locked.enter_context(lock.held(place.with_suffix(".lock")))
+        except (OSError, RuntimeError) as error:
+            return _unkept(make(), error)
         if found := known(kind, root, stamps):
             return found
         made = make()
         try:
-            files.put(place, _written(made, _digest(stamps)))
+            put(place, _written(made, _digest(stamps)))
         except OSError as error:
             return _unkept(made, error)
         return made
@@ -96,7 +96,7 @@ def _written(index: Index, digest: str) -> bytes:
 
 def _read(place: Path, digest: str) -> Index | None:
     """None where it is of other files, or damaged."""
-    with open(files.open_own(place), "rb") as file:
+    with open(open_own(place), "rb") as file:
         head_line, _, content = file.read().partition(b"\n")
     head = json.loads(head_line)
     if head["stamps"] != digest or head["byteorder"] != sys.byteorder:
@@ -110,14 +110,3 @@ def _read(place: Path, digest: str) -> Index | None:
         numbers[name].frombytes(content[at : at + size])
         at += size
     return Index(head["names"], numbers)
-
-
-@contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    """One process at a time, where the file system knows locks. The descriptor is closed."""
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -12,20 +12,18 @@ those that nobody reads go, the longest unread first.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from training.data.images.shards import Stamps
+from training.files import lock, own_folder
 from training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
@@ -39,7 +37,7 @@ def staged(root: Path, stamps: Stamps, folder: str) -> Path:
     try:
         mine = _own(place)
         copies = mine / f"data-{hashlib.sha256(json.dumps([str(root), stamps]).encode()).hexdigest()[:16]}"
-        with _locked(copies.with_suffix(".lock")):
+        with lock.held(copies.with_suffix(".lock")):
             copies.mkdir(mode=0o700, exist_ok=True)
             _hold(copies)
             _fill(root, stamps, copies)
@@ -64,16 +62,13 @@ def _place(folder: str) -> Path:
 
 
 def _own(folder: Path) -> Path:
-    """This user's folder in one that others may write into, made for its user alone. Raises ConfigError, OSError."""
+    """This user's folder in one that others may write into. Raises ConfigError, OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    mine = folder / f"torusrun-{os.geteuid()}"
-    with suppress(FileExistsError):
-        mine.mkdir(mode=0o700)
-    found = mine.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    mine = own_folder.own(folder)
+    if wrong := own_folder.make(mine):
         raise ConfigError(
-            f"{KEY}: {mine} on {socket.gethostname()} is not a folder of this user alone, so nothing is kept there; "
-            "ask for it to be removed, or name another folder"
+            f"{KEY}: {mine} on {socket.gethostname()}: {wrong}, so nothing is kept there; ask for it to be removed, or "
+            "name another folder"
         )
     return mine
 
@@ -95,8 +90,8 @@ def _fill(root: Path, stamps: Stamps, copies: Path) -> None:
 
 def _hold(copies: Path) -> None:
     """Tell others that this process reads the copies, until it ends."""
-    used = _opened(copies.with_suffix(".used"))  # left open
-    fcntl.flock(used, fcntl.LOCK_SH)
+    used = lock.opened(copies.with_suffix(".used"))  # left open
+    lock.take(used, shared=True)
     os.utime(used)
 
 
@@ -106,8 +101,9 @@ def _room(copies: Path, needed: int) -> bool:
     for used in others:
         if shutil.disk_usage(copies).free >= needed:
             break
-        with suppress(BlockingIOError), _locked(used.with_suffix(".lock"), wait=False), _locked(used, wait=False):
-            shutil.rmtree(used.with_suffix(""), ignore_errors=True)
+        with lock.held(used.with_suffix(".lock"), wait_s=0.0) as turn, lock.held(used, wait_s=0.0) as unread:
+            if turn and unread:
+                shutil.rmtree(used.with_suffix(""), ignore_errors=True)
     return shutil.disk_usage(copies).free >= needed
 
 
@@ -132,18 +128,3 @@ def _size(path: Path) -> int:
     except FileNotFoundError:
         return -1
     return found.st_size if stat.S_ISREG(found.st_mode) else -1
-
-
-@contextmanager
-def _locked(place: Path, *, wait: bool = True) -> Iterator[None]:
-    """Raises BlockingIOError where another holds it and nobody is to wait."""
-    descriptor = _opened(place)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _opened(place: Path) -> int:
-    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

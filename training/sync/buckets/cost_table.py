@@ -8,7 +8,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from training import device as devices
+from training.collectives import device as devices
 from training.collectives.all_reduce import AllReduce
 
 SMALLEST_BYTES, GROWTH = 4096, 4

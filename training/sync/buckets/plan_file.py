@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training import files
+from training.files.trusted import put
 from training.sync.buckets.layout import Layout
 
 SCHEMA = 1
@@ -60,7 +60,7 @@ def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Map
         **measured,
     }
     try:
-        files.put(path, json.dumps(document).encode(), 0o644)
+        put(path, json.dumps(document).encode(), 0o644)
     except OSError as error:
         print(
             f"training: the plan of buckets could not be written to {path}: {error.strerror or error}; a resumed "

@@ -1,4 +1,4 @@
-"""LARS one tensor after the other: the form that all others are compared with."""
+"""LARS one tensor after the other: the reference with which every implementation is compared."""
 
 from __future__ import annotations
 

@@ -8,21 +8,33 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
+NOT_REGULAR = "this is no regular file"
+NOT_FOLLOWED = "this is a symbolic link, and is not followed"
+
 
 def open_folder(path: Path) -> int:
     """A descriptor of the folder `path`, which may not be a symbolic link. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def open_file(name: str, folder: int) -> int:
-    """A descriptor of the regular file `name` in the open `folder`. Raises OSError, also for links and pipes.
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = SECRET, folder: int | None = None) -> int:
+    """A descriptor of the regular file `path`, below the open `folder` if that is given.
 
-    Without O_NONBLOCK, opening a pipe would wait for someone who writes to it.
+    No link is followed at its end, and a FIFO is not waited for. Raises OSError, with `strerror` in words, for
+    anything else of that name.
     """
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, NOT_FOLLOWED, str(path)) from None
+        if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
+            raise OSError(errno.ENXIO, NOT_REGULAR, str(path)) from None
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", name)
+        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
     return descriptor
 
 
@@ -35,7 +47,7 @@ def open_own(path: Path) -> int:
     """A descriptor of a regular file of this user in a folder of this user. Raises OSError."""
     folder = open_own_folder(path.parent)
     try:
-        return _own(path, open_file(path.name, folder))
+        return _own(path, open_regular(path.name, folder=folder))
     finally:
         os.close(folder)
 
@@ -49,7 +61,7 @@ def _own(path: Path, descriptor: int) -> int:
     return descriptor
 
 
-def put(path: Path, content: bytes, mode: int = 0o600) -> None:
+def put(path: Path, content: bytes, mode: int = SECRET) -> None:
     """Write `path` with this mode, less the umask, on the disk before it has its name.
 
     Raises OSError, and then leaves nothing.
@@ -57,8 +69,7 @@ def put(path: Path, content: bytes, mode: int = 0o600) -> None:
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with open(descriptor, "wb") as file:
+        with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

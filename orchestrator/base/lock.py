@@ -1,0 +1,22 @@
+"""Locks of files as `training.files.lock` has them, with errors for users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from orchestrator.base.errors import explained
+from training.files import lock
+
+
+@contextmanager
+def held(
+    path: Path, *, shared: bool = False, wait_s: float = math.inf, waiting: Callable[[], None] = lambda: None
+) -> Iterator[bool | None]:
+    """As `training.files.lock.held`. Raises SiteError where the file cannot be opened."""
+    with ExitStack() as stack:
+        with explained(f"{path}: the lock cannot be opened"):
+            mine = stack.enter_context(lock.held(path, shared=shared, wait_s=wait_s, waiting=waiting))
+        yield mine
