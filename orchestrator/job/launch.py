@@ -9,7 +9,7 @@ from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.schedulers import launchers, query_on_host
+from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
@@ -56,5 +56,5 @@ def _remote_shell(plan: Plan, launcher: Launcher) -> tuple[str, ...] | None:
     if asked == "ssh":
         return ("ssh",)
     if asked or scheduler.lends_shell or (launcher.needs_shell and scheduler.has_remote_shell):
-        return query_on_host.agent(scheduler, plan.python)
+        return remote_shell.agent(scheduler, plan.python)
     return None

@@ -37,7 +37,7 @@ def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4], more: str = 
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
-    assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/remote.py pbs")
+    assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/remote_shell.py pbs")
     assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
 
 
@@ -49,7 +49,7 @@ def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
     words = launched(
         tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]\nremote_shell: scheduler'
     )
-    assert words[words.index("plm_rsh_agent") + 1].endswith("remote.py gridengine")
+    assert words[words.index("plm_rsh_agent") + 1].endswith("remote_shell.py gridengine")
 
 
 def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path
     words = launch.command(made, attempt, hydra)
     assert words[words.index("-launcher") + 1] == "rsh" and words[words.index("-launcher-exec") + 1] == "/opt/py"
     rest = launch.environment(made, attempt, hydra, {})["HYDRA_LAUNCHER_EXTRA_ARGS"]
-    assert rest.endswith("/orchestrator/schedulers/remote.py gridengine")
+    assert rest.endswith("/orchestrator/schedulers/remote_shell.py gridengine")
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpiexec.hydra\nremote_shell: ssh")
     assert words[words.index("-launcher") + 1] == "ssh" and "-launcher-exec" not in words
 

@@ -21,7 +21,7 @@ from orchestrator import schedulers
 from orchestrator.base import private, process
 from orchestrator.base.environment import safe, which
 from orchestrator.base.render.environment import Text, render
-from orchestrator.schedulers import query_on_host
+from orchestrator.schedulers import remote_shell
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.for_submitit.cluster_job import ClusterJob
 from orchestrator.schedulers.for_submitit.environments import CONTINUES
@@ -203,7 +203,7 @@ class ClusterExecutor(core.PicklingExecutor):
         if not self.scheduler.lends_shell:
             return "mpirun"
         return (
-            shlex.join(["mpirun", *remote_words(query_on_host.agent(self.scheduler, self.python))])
+            shlex.join(["mpirun", *remote_words(remote_shell.agent(self.scheduler, self.python))])
             + ' --hostfile "$PBS_NODEFILE"'
         )
 

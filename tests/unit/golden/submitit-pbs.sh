@@ -47,7 +47,7 @@ rm -f "$again.sh"
 # A warning is ignored until there is a function to take it: submitit takes one, and those after it are ignored.
 trap '' USR2
 trap told_to_end TERM
-mpirun --mca plm_rsh_agent '/opt/env/bin/python /opt/torusrun/orchestrator/schedulers/remote.py pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.for_submitit.task "$folder" &
+mpirun --mca plm_rsh_agent '/opt/env/bin/python /opt/torusrun/orchestrator/schedulers/remote_shell.py pbs' --mca plm_rsh_no_tree_spawn 1 --mca routed direct --leave-session-attached --hostfile "$PBS_NODEFILE" --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.schedulers.for_submitit.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
