@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.base.errors import UserError
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
 from orchestrator.schedulers.interface import clock
+from orchestrator.schedulers.launchers import ASKED
 from orchestrator.sites import nodes
 from orchestrator.sites.choices import Choices, Chosen
 from orchestrator.sites.clusters import KnownCluster
@@ -142,7 +143,7 @@ def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:
 def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
     """The modules that bring what is not on PATH here: MPI, where the launcher is mpirun, and a container runtime."""
     launcher = surest(settings)["launcher"].value
-    mpi = preferred(machine.modules, MPI_MODULES) if launcher == "mpirun" and not machine.mpi else None
+    mpi = preferred(machine.modules, MPI_MODULES) if launcher in ASKED and not machine.mpi else None
     runtime = preferred(machine.modules, RUNTIME_MODULES) if not machine.runtime else None
     if named := [module for module in (mpi, runtime) if module]:
         why = "module -t avail: the default, else the last that is listed"

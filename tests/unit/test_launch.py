@@ -16,7 +16,7 @@ from orchestrator.job.witness import words
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.schedulers import launchers
-from orchestrator.schedulers.launchers.launcher import Launch
+from orchestrator.schedulers.launchers.launcher import Launch, Pmi
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
 MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"
@@ -32,6 +32,18 @@ def planned(tmp_path: Path, site: str, more: str = "") -> Plan:
 def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4], more: str = "") -> list[str]:
     made = planned(tmp_path, site, more)
     return launch.command(made, RunFolder(tmp_path).attempt(1), launchers.named(made.site.launcher, version))
+
+
+@pytest.mark.parametrize(
+    ("program", "pmi", "one_node"),
+    [
+        ("srun", Pmi.SLURM, False), ("mpirun", Pmi.MPI, False), ("mpiexec.hydra", Pmi.MPI, False),
+        ("spawn", Pmi.NOBODY, True),
+    ],
+)  # fmt: skip
+def test_what_the_name_of_a_launcher_says(program: str, pmi: Pmi, one_node: bool) -> None:
+    found = launchers.family(program)
+    assert (found.pmi, found.one_node, found.built_in) == (pmi, one_node, program == "spawn")
 
 
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
