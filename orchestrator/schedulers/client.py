@@ -16,7 +16,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import Finished, NoAnswer
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
-from orchestrator.schedulers.cluster_facts import ClusterFacts
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, ssh
 from orchestrator.spec.site import Site
 
@@ -24,6 +24,11 @@ from orchestrator.spec.site import Site
 def of(site: Site) -> Client:
     """The client of a site's scheduler."""
     return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
+
+
+def asking(timeout_s: float) -> Ask:
+    """What runs a command that describes a cluster."""
+    return lambda argv: process.run(argv, timeout_s=timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
 
 
 @dataclass(frozen=True)
@@ -145,10 +150,7 @@ class Client:
 
     def describe(self) -> ClusterFacts:
         """What the scheduler's commands tell of its cluster. Raises SiteError where they do not."""
-        return self.scheduler.cluster_facts(self._told)
-
-    def _told(self, argv: Sequence[str]) -> str:
-        return process.run(argv, timeout_s=self.timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
+        return self.scheduler.cluster_facts(asking(self.timeout_s))
 
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.

@@ -15,6 +15,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from orchestrator.schedulers.switch_source import SwitchSource
 from orchestrator.spec.kinds import CONTROL
 from orchestrator.spec.problems import shown
 
@@ -122,6 +123,7 @@ class Scheduler(ABC):
 
     name: ClassVar[str]
     programs: ClassVar[tuple[str, ...]] = ()  # any of these on PATH says that the scheduler may be there
+    switches: ClassVar[SwitchSource | None] = None  # above its nodes
     job_variable: ClassVar[str]  # what holds the job's id in the job's environment
     head: ClassVar[tuple[str, ...]] = ()  # shell lines of a job's script below its directives
     silent: ClassVar[str] = ""  # a pattern of what the submit command writes when its server took the job or did not

@@ -16,7 +16,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.gridengine import facts
+from orchestrator.schedulers.gridengine import facts, topology
 from orchestrator.schedulers.gridengine.records import READ, Record, ended
 from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
 from training.counted import counted
@@ -44,6 +44,7 @@ class GridEngine(Scheduler):
     name = "gridengine"
     tells_all_jobs = True
     programs = ("qconf", "qhost")
+    switches = topology.SWITCHES
     own_output = True  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     job_variable = "JOB_ID"
     cancels_many = True

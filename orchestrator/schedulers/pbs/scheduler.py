@@ -21,7 +21,7 @@ from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
-from orchestrator.schedulers.pbs import facts
+from orchestrator.schedulers.pbs import facts, topology
 from orchestrator.schedulers.pbs.ends import exit_words, server_ended
 from orchestrator.schedulers.pbs.topology import records
 
@@ -54,6 +54,7 @@ class PBS(Scheduler):
 
     name = "pbs"
     programs = ("pbsnodes",)
+    switches = topology.SWITCHES
     head = (OWN_COMMANDS,)
     own_output = True  # which PBS keeps on the job's node until the end: so it can be read while the job runs
     job_variable = "PBS_JOBID"

@@ -13,7 +13,7 @@ from orchestrator.base.states import State, Status, never_starts
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler, directives
-from orchestrator.schedulers.slurm import facts, reasons
+from orchestrator.schedulers.slurm import facts, reasons, topology
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)
 
@@ -53,6 +53,7 @@ class Slurm(Scheduler):
     name = "slurm"
     tells_all_jobs = True
     programs = ("sinfo",)
+    switches = topology.SWITCHES
     silent = r"timed out on send/recv|Zero Bytes were transmitted or received"  # slurm_errno.c
     job_variable = "SLURM_JOB_ID"
     cancels_many = True

@@ -12,7 +12,7 @@ from orchestrator.runs.plan.job_request import in_its_words
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.topology import tree_of
+from orchestrator.schedulers.switches import DESCRIBED, tree_of
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
@@ -48,7 +48,7 @@ def checks(site: Site) -> Iterator[Check]:
     if not asked.scheduler.one_machine:
         yield _request(site)
     yield from _nodes(site, facts)
-    if site.topology and site.topology.source not in ("names", "switches"):
+    if site.topology and site.topology.source not in DESCRIBED:
         yield _topology(site)
 
 
