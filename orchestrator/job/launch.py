@@ -55,6 +55,6 @@ def _remote_shell(plan: Plan, launcher: Launcher) -> tuple[str, ...] | None:
     scheduler, asked = schedulers.get(plan.site.scheduler), plan.site.remote_shell
     if asked == "ssh":
         return ("ssh",)
-    if asked or scheduler.lends_shell or (launcher.needs_shell and scheduler.has_remote_shell):
+    if asked or scheduler.reach.for_every_mpi or (launcher.needs_shell and scheduler.reach.remote_command):
         return remote_shell.agent(scheduler, plan.python)
     return None

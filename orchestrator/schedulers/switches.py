@@ -38,7 +38,7 @@ def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
     """The tree of the source; one that knows names only has no hosts but `hosts`. Raises SiteError."""
     if topology.source in DESCRIBED:
         return DESCRIBED[topology.source](topology, hosts)
-    source = FILES.get(topology.source) or schedulers.get(topology.source).switches
+    source = FILES.get(topology.source) or schedulers.get(topology.source).cluster.switches
     if source is None:
         raise SiteError(f"topology.source: {topology.source} reports no switches")
     attribute = topology.attribute or source.attribute

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import schedulers
 from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
+from orchestrator.schedulers import launchers
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +25,7 @@ PACKAGES = [
     "base", "spec", "network", "schedulers", "images", "runs", "report", "job", "sites", "remote", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
-    "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",
+    "submit_command", "status_query", "accounting_query", "find_query", "cancel_command", "query_facts",
     "shell_command",
 }  # fmt: skip
 GATEWAY = {"process.module", "process.program", "process.script"}
@@ -113,9 +115,19 @@ def test_no_two_classes_have_the_same_name(name: str) -> None:
 def test_only_the_client_asks_for_a_schedulers_commands() -> None:
     """What runs them has their time limits and knows what their failures mean."""
     for path in FILES:
-        if path.name != "client.py" or package(path) != "schedulers":
+        if path.name not in ("client.py", "reach.py") or package(path) != "schedulers":
             called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
             assert not called & SCHEDULERS_COMMANDS, f"{path}: go through schedulers.client.Client"
+
+
+def test_nothing_asks_which_scheduler_or_launcher_it_is() -> None:
+    """All that differs between them is in their own folders, as attributes and functions."""
+    names = {*schedulers.KNOWN, *launchers.KNOWN, *launchers.ASKED}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+                assert not words & names, f"{path}:{node.lineno}: give the interface an attribute for it"
 
 
 def is_python(node: ast.AST) -> bool:

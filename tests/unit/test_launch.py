@@ -15,7 +15,7 @@ from orchestrator.job.rank import identity
 from orchestrator.job.witness import words
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.schedulers import launchers
+from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import Launch, Pmi
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
@@ -193,9 +193,9 @@ def test_the_last_words_of_a_launcher(text: str, last: str) -> None:
     ],
 )
 def test_the_schedulers_own_remote_shells(name: str, argv: list[str]) -> None:
-    assert schedulers.get(name).remote_command("n2", "a; b 'c d'") == argv
+    assert remote_shell.command(schedulers.get(name), "n2", "a; b 'c d'") == argv
 
 
 def test_a_scheduler_without_a_remote_shell_says_so() -> None:
     with pytest.raises(SiteError, match="local has no remote shell of its own"):
-        schedulers.get("local").remote_command("n2", "a")
+        remote_shell.command(schedulers.get("local"), "n2", "a")

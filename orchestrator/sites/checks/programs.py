@@ -59,7 +59,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
         yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
     else:
         yield ok("python", f"{said}, with PyTorch")
-    if not job and not schedulers.get(site.scheduler).one_machine and (own := _own_disk(python)):
+    if not job and not schedulers.get(site.scheduler).traits.one_machine and (own := _own_disk(python)):
         said = f"{own} lies on a disk that only this machine may have"
         yield warning("python", said, "try it by doctor --job; if the nodes lack it, install torusrun on a shared disk")
 

@@ -45,7 +45,7 @@ def checks(site: Site) -> Iterator[Check]:
         yield _account(site.account, facts)
     elif facts.needs_account and not site.account:
         yield failed("account", "the scheduler refuses jobs without one", f"write account: {_words(facts.accounts)}")
-    if not asked.scheduler.one_machine:
+    if not asked.scheduler.traits.one_machine:
         yield _request(site)
     yield from _nodes(site, facts)
     if site.topology and site.topology.source not in DESCRIBED:
@@ -79,7 +79,7 @@ def _account(name: str, facts: ClusterFacts) -> Check:
 def _request(site: Site) -> Check:
     """Whether the site says enough to ask for two nodes, or for the one that there is."""
     node, scheduler = site.node, schedulers.get(site.scheduler)
-    nodes = 1 if scheduler.one_machine else 2
+    nodes = 1 if scheduler.traits.one_machine else 2
     try:
         words = in_its_words(site, nodes, node.ranks, site.account)
         asked = Request(
@@ -129,7 +129,7 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
 
 def _counts(site: Site) -> bool:
     """Whether the scheduler gives out CPUs: this machine does not, and an `ask` may count something else."""
-    return not schedulers.get(site.scheduler).one_machine and not site.ask
+    return not schedulers.get(site.scheduler).traits.one_machine and not site.ask
 
 
 def _has(site: Site, queues: list[Queue]) -> str:
