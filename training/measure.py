@@ -23,6 +23,7 @@ from training.meeting import done, rendezvous
 from training.meeting.ranks import Ranks
 from training.parts import Parts, build_parts, settle
 from training.progress import Progress
+from training.reporting import events
 from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.reporting.metrics import Metrics
 from training.schedule.phases import Course
@@ -44,12 +45,12 @@ def main(arguments: list[str]) -> int:
     rendezvous.join(config, ranks, devices.backend(device))
     settle(parts.optimizer, device)
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
-    metrics.write("start", step=0, total_steps=1, world=ranks.world, device=device.type)
+    metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     for found in (*_compute(config, ranks, device, parts), *_links(ranks, device)):
-        metrics.write("measured", step=0, **found)
+        metrics.write(events.MEASURED, step=0, **found)
     recorded = done.record(config, ranks, device, Progress(steps=1))
     if recorded:
-        metrics.write("done", step=1, total_steps=1)
+        metrics.write(events.DONE, step=1, total_steps=1)
     rendezvous.leave()
     return EXIT_DONE if recorded else EXIT_NO_CHECKPOINT
 

@@ -30,7 +30,7 @@ def main() -> None:
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
     os.umask(site.umask)
-    job = os.environ.get(scheduler.job_variable, "unknown")
+    job = os.environ.get(scheduler.variables.job, "unknown")
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     end = supervise(run, attempt.number, job)
     if end.state is not State.COMPLETED:

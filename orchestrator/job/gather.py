@@ -17,6 +17,7 @@ from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
 LARGEST_TAIL_BYTES = 65_536
@@ -101,7 +102,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
 
 def progress(run: RunFolder, attempt: Attempt) -> str:
     """' after step 57', or nothing before the first."""
-    row = metrics.newest(metrics.read(run.metrics, LARGEST_TAIL_BYTES), "step")
+    row = metrics.newest(metrics.read(run.metrics, LARGEST_TAIL_BYTES), STEP)
     return f" after step {row['step']}" if row and row["attempt"] == attempt.number and "step" in row else ""
 
 

@@ -50,7 +50,7 @@ def main() -> None:
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
     os.umask(plan.site.umask)
-    job = os.environ.get(scheduler.job_variable, "unknown")
+    job = os.environ.get(scheduler.variables.job, "unknown")
     print(f"torusrun: {run.run_id} holds job {job} from {socket.gethostname()}", flush=True)
 
     def work() -> End:

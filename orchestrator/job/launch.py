@@ -9,7 +9,7 @@ from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.schedulers import launchers, start_on_host
+from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
@@ -55,6 +55,6 @@ def _remote_shell(plan: Plan, launcher: Launcher) -> tuple[str, ...] | None:
     scheduler, asked = schedulers.get(plan.site.scheduler), plan.site.remote_shell
     if asked == "ssh":
         return ("ssh",)
-    if asked or scheduler.lends_shell or (launcher.needs_shell and scheduler.has_remote_shell):
-        return start_on_host.agent(scheduler, plan.python)
+    if asked or scheduler.reach.for_every_mpi or (launcher.needs_shell and scheduler.reach.remote_command):
+        return remote_shell.agent(scheduler, plan.python)
     return None

@@ -16,6 +16,7 @@ from orchestrator.runs.program.sources.jsonlines import JsonLines
 from orchestrator.runs.program.sources.pattern import PatternSource
 from orchestrator.runs.program.sources.tensorboard import TensorBoard
 from orchestrator.runs.program.what_runs import Program
+from training.reporting import events
 from training.reporting.metrics import Metrics
 
 LONGEST_S = 2.0  # for one source, once; the supervisor has other things to do
@@ -52,7 +53,7 @@ class Relay:
                 print(f"torusrun: progress is not read any more: {name} took over {LONGEST_S:g} s", file=sys.stderr)
                 continue
             for row in rows:
-                self._metrics.write("step", **row)
+                self._metrics.write(events.STEP, **row)
 
 
 @contextlib.contextmanager

@@ -46,8 +46,9 @@ def broadcast(scheduler: Scheduler, image: Image, folder: str, python: str, atte
     """
     ready = process.module(python, "orchestrator.job.stage", folder, image.sha256, attempt)
     destination = sent(place(folder, image.sha256), attempt)
-    for command in scheduler.broadcast_commands(os.environ, ready, Path(image.path), destination):
-        process.run(command, timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
+    if make := scheduler.reach.broadcast_commands:
+        for command in make(os.environ, ready, Path(image.path), destination):
+            process.run(command, timeout_s=BROADCAST_S, environment=os.environ).check("staging the image")
 
 
 def main() -> int:

@@ -162,7 +162,7 @@ class Supervisor:
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
-        return end if schedulers.get(self.plan.site.scheduler).one_machine else self.daemon.blamed(end)
+        return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks

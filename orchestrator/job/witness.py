@@ -9,7 +9,7 @@ import re
 
 from orchestrator.schedulers.launchers import FAMILIES
 from orchestrator.schedulers.launchers.launcher import Words
-from orchestrator.schedulers.start_on_host import FAILED
+from orchestrator.schedulers.remote_shell import FAILED
 
 __all__ = ["Words", "words"]
 

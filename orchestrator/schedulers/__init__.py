@@ -30,6 +30,9 @@ def get(name: str) -> Scheduler:
         raise UserError(f"the scheduler {name!r} cannot be imported by {sys.executable}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Scheduler)):
         raise UserError(f"{name!r} is no class made from orchestrator.schedulers.interface.Scheduler")
+    declared = {one for one in ("name", "variables") if hasattr(found, one)}
+    if lacking := sorted({"name", "variables", *found.__abstractmethods__} - declared):
+        raise UserError(f"the scheduler {name!r} lacks {', '.join(lacking)}")
     return found()
 
 

@@ -68,7 +68,7 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
     """
     if not jobs:
         return Answer(time.time(), {})
-    if interval_s <= 0 or client.scheduler.one_machine:
+    if interval_s <= 0 or client.scheduler.traits.one_machine:
         return Answer(time.time(), client.poll(jobs))
     place = last_action.place(client.scheduler)
     kept = _read(place)
@@ -105,7 +105,7 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
 
     Raises SiteError when the scheduler did not answer.
     """
-    if interval_s <= 0 or client.scheduler.one_machine:
+    if interval_s <= 0 or client.scheduler.traits.one_machine:
         return client.find(token)
     place = last_action.place(client.scheduler)
     with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
@@ -129,7 +129,7 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
     missing = [job for job in jobs if job not in kept.jobs]
     if fresh and kept.failed:
         return _failed(kept, jobs, kept.failed, now_s)
-    if fresh and client.scheduler.tells_all_jobs:
+    if fresh and client.scheduler.traits.reports_all_jobs:
         return _with(kept, client.recorded(missing), missing, now_s, kept.asked_s)
     open_jobs = [
         job

@@ -9,21 +9,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished, NoAnswer
+from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
-from orchestrator.schedulers.cluster_facts import ClusterFacts
-from orchestrator.schedulers.interface import Request, Scheduler, ssh
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.reach import ssh
+from orchestrator.schedulers.traits import Query
 from orchestrator.spec.site import Site
+
+T = TypeVar("T")
 
 
 def of(site: Site) -> Client:
     """The client of a site's scheduler."""
     return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
+
+
+def asking(timeout_s: float) -> Ask:
+    """What runs a command that describes a cluster."""
+    return lambda argv: process.run(argv, timeout_s=timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
 
 
 @dataclass(frozen=True)
@@ -43,11 +53,11 @@ class Client:
         """How long a question may take now; 0 if its time is over."""
         return max(min(self.timeout_s, self.until_s - monotonic()), 0.0)
 
-    def _ask(self, command: Sequence[str]) -> Finished:
+    def _ask(self, query: Query[T]) -> T:
         if not self.left_s:
             raise NoAnswer(f"there was no time left to ask {self.scheduler.name}")
         half_seconds = math.ceil(2 * self.left_s)  # so that an error can name the time
-        return process.run(command, timeout_s=min(half_seconds / 2, self.timeout_s))
+        return query.read(process.run(query.command, timeout_s=min(half_seconds / 2, self.timeout_s)))
 
     def submit(self, script: Path, request: Request, cwd: Path | None = None) -> str:
         """Submit `script` from the folder `cwd`; the job's id.
@@ -58,7 +68,7 @@ class Client:
         command, job = self.submit_argv(script, request), ""
         try:
             said = process.run(command, timeout_s=self.timeout_s, cwd=cwd)
-            silent = self.scheduler.silent
+            silent = self.scheduler.traits.silent
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
             except SiteError as error:
@@ -103,16 +113,16 @@ class Client:
 
     def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """As `poll`, with all other jobs of the same command's output. Raises SiteError if it did not answer."""
-        found = self.scheduler.parse_status(self._ask(self.scheduler.status_command(job_ids)))
+        found = self._ask(self.scheduler.status_query(job_ids))
         return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
 
     def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """What the scheduler's records say of jobs that its queue knows nothing of."""
-        command = self.scheduler.accounting_command(job_ids) if job_ids else None
-        if command is None:
+        query = self.scheduler.accounting_query(job_ids) if job_ids else None
+        if query is None:
             return {job_id: Status(State.LOST, "it has left the queue") for job_id in job_ids}
         try:
-            records = self.scheduler.parse_accounting(self._ask(command))
+            records = self._ask(query)
         except SiteError as error:
             reason = f"it has left the queue, and accounting did not answer ({error})"
             return {job_id: Status(State.UNKNOWN, reason) for job_id in job_ids}
@@ -124,10 +134,8 @@ class Client:
 
         Raises SiteError when it did not answer.
         """
-        command = self.scheduler.find_command(token)
-        if command is None:
-            return None
-        return self.scheduler.parse_found(self._ask(command), token)
+        query = self.scheduler.find_query(token)
+        return self._ask(query) if query else None
 
     def cancel(self, job_id: str, *others: str) -> None:
         """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError when it could not be asked to."""
@@ -141,14 +149,13 @@ class Client:
     @property
     def can_describe(self) -> bool:
         """Whether the scheduler can be asked about its cluster at all."""
-        return type(self.scheduler).cluster_facts is not Scheduler.cluster_facts
+        return self.scheduler.cluster.query_facts is not None
 
     def describe(self) -> ClusterFacts:
-        """What the scheduler's commands tell of its cluster. Raises SiteError where they do not."""
-        return self.scheduler.cluster_facts(self._told)
-
-    def _told(self, argv: Sequence[str]) -> str:
-        return process.run(argv, timeout_s=self.timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
+        """What the scheduler's commands report of its cluster. Raises SiteError if they do not."""
+        if query := self.scheduler.cluster.query_facts:
+            return query(asking(self.timeout_s))
+        raise SiteError(f"torusrun has no query for the cluster of {self.scheduler.name}")
 
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.
@@ -156,17 +163,21 @@ class Client:
         Where `makes_terminal` is False the program has to make a terminal over there itself. Raises SiteError
         where the scheduler has no way there.
         """
-        if self.by_ssh and not self.scheduler.one_machine:
+        if self.by_ssh and not self.scheduler.traits.one_machine:
             return process.interact(ssh(host, argv, terminal=terminal))
-        command, variables = self.scheduler.shell_command(job_id, host, argv, terminal=terminal)
+        make = self.scheduler.reach.shell_command
+        if make is None:
+            why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
+            raise SiteError(f"{self.scheduler.name} {why}")
+        command, variables = make(job_id, host, argv, terminal=terminal)
         return process.interact(command, variables, raw=terminal and not self.makes_terminal)
 
     @property
     def shell_from_inside(self) -> bool:
         """Whether the job has to start the program of a shell (orchestrator.runs.shells), and `shell` cannot."""
-        return self.scheduler.shell_from_inside and not self.by_ssh
+        return self.scheduler.reach.from_inside and not self.by_ssh
 
     @property
     def makes_terminal(self) -> bool:
         """Whether `shell` gives its program a terminal if it is asked to."""
-        return self.by_ssh or self.scheduler.shell_has_terminal
+        return self.by_ssh or self.scheduler.reach.has_terminal

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
-from orchestrator.schedulers.topology import node_type, of_tree, tree_of
+from orchestrator.schedulers.switches import tree_of
+from orchestrator.schedulers.topology import node_type, of_tree
 from orchestrator.spec.site import Site
 from training.counted import counted
 
@@ -36,7 +37,7 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
     topology = site.topology
     if topology is None:
         return on_one_switch(site, made_up, "the site has no topology")
-    if topology.source == "names":
+    if topology.by_name:
         size = topology.rack_nodes
         if not size:
             return on_one_switch(site, made_up, "the names of hosts tell their rack, but not how large racks are")

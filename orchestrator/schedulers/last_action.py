@@ -14,13 +14,10 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.schedulers.interface import Scheduler
 from orchestrator.spec.paths import state_folder
 
-# What says which cluster a scheduler's commands talk to.
-CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "SGE_ROOT", "SGE_CELL")
-
 
 def place(scheduler: Scheduler) -> Path:
     """The file of a cluster's answers. Login nodes of several clusters may share a home folder: each has its own."""
-    told = [socket.gethostname(), *(os.environ.get(name, "") for name in CLUSTER)]
+    told = [socket.gethostname(), *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
     name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
     return state_folder() / "answers" / f"{name}-{key}.json"
@@ -34,13 +31,13 @@ def note(scheduler: Scheduler, job: str = "") -> None:
 
     A `job` that was submitted is asked about with the next jobs, where the scheduler tells only of those named.
     """
-    if scheduler.one_machine:
+    if scheduler.traits.one_machine:
         return
     with contextlib.suppress(TorusrunError, OSError):
         path = _path(place(scheduler))
         private.make(path.parent)
         private.write_bytes(path, repr(time.time()).encode())
-        if job and not scheduler.tells_all_jobs:
+        if job and not scheduler.traits.reports_all_jobs:
             _append(_new(place(scheduler)), f"{job}\n".encode())
 
 

@@ -35,8 +35,8 @@ def job_script(
     return render(
         "job/script.sh.j2",
         title=Text(title),
-        head=[] if held else [Text(line) for line in scheduler.head],
-        own_output=scheduler.own_output or held,
+        head=[] if held else [Text(line) for line in scheduler.script.head],
+        own_output=scheduler.script.sends_output or held,
         directives=[] if held else [Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
         stdout=request.stdout,
@@ -66,6 +66,6 @@ def loading(modules: Sequence[str], purge_modules: bool) -> list[str]:
 def scratch(scheduler: Scheduler) -> str:
     """The shell's words for a folder of the job's own on each node, where the site has one."""
     found = "${TMPDIR:-/tmp}"
-    for name in reversed(scheduler.scratch_variables):
+    for name in reversed(scheduler.variables.scratch):
         found = f"${{{name}:-{found}}}"
     return f'"{found}"'

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts import by_name, infiniband, nvidia
-from orchestrator.network.hosts.hostlist import expand
+from orchestrator.network.hosts import nvidia
 from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
 from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
-from orchestrator.schedulers.gridengine import topology as gridengine
-from orchestrator.schedulers.pbs import topology as pbs
-from orchestrator.schedulers.slurm import topology as slurm
-from orchestrator.spec.paths import expanded, read_bytes
+from orchestrator.schedulers.switches import tree_of
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.topology import Topology
-
-LARGEST_BYTES = 100_000_000  # of a file that tells a topology
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
@@ -41,14 +33,14 @@ def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
     share = site.topology.uplink
-    if site.topology.source == "names" and site.topology.rack_nodes:
+    if site.topology.by_name and site.topology.rack_nodes:
         return _whole_racks(tree, site, faults, share)
     return cluster_of(tree, node_type(site.node), share, faults, f"the topology ({site.topology.source})")
 
 
 def _matters(name: str, topology: Topology, wanted: dict[str, None]) -> bool:
     """By names alone only the hosts of this allocation are known; faults of others are none of its business."""
-    return topology.source != "names" or name in wanted
+    return not topology.by_name or name in wanted
 
 
 def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluster:
@@ -80,42 +72,3 @@ def node_type(node: Node) -> NodeType:
         Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
         tuple(nvidia.numbered(text) for text in node.gpu_cores),
     )
-
-
-def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
-    """What the source says; `hosts` are all that a source that knows names only can tell of. Raises SiteError."""
-    if topology.source == "names":
-        return by_name.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
-    if topology.source == "switches":
-        return Tree({name: expand(text) for name, text in topology.switches.items()})
-    if topology.source == "slurm":
-        return slurm.tree(_told(topology, slurm.COMMAND, timeout_s))
-    if topology.source == "pbs":
-        return pbs.tree(_told(topology, pbs.COMMAND, timeout_s), topology.attribute or "switch")
-    if topology.source == "gridengine":
-        return gridengine.tree(_told(topology, None, timeout_s) if topology.file else _groups(topology, timeout_s))
-    if not topology.file:
-        raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
-    return infiniband.fabric(_told(topology, None, timeout_s)).tree
-
-
-def _told(topology: Topology, command: Sequence[str] | None, timeout_s: float) -> str:
-    """What the site's file holds, or what the command says."""
-    if topology.file:
-        path = expanded(topology.file)
-        try:
-            return read_bytes(path, LARGEST_BYTES).decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SiteError(f"topology.file {path} cannot be read: {error}") from None
-    assert command
-    return process.run(list(command), timeout_s=timeout_s).check("asking for the topology").stdout
-
-
-def _groups(topology: Topology, timeout_s: float) -> str:
-    """What Grid Engine says of all racks' host groups."""
-    listed = process.run(list(gridengine.GROUPS), timeout_s=timeout_s).check("asking for the host groups").stdout
-    said = []
-    for group in gridengine.group_names(listed, topology.attribute or "@rack"):
-        answer = process.run(list(gridengine.show(group)), timeout_s=timeout_s).check(f"asking for {group}").stdout
-        said.append(answer if answer.startswith("group_name") else f"group_name {group}\nhostlist {answer}")
-    return "\n".join(said)

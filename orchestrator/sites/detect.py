@@ -22,6 +22,11 @@ class Reached:
     name: str
     facts: ClusterFacts
 
+    @property
+    def one_machine(self) -> bool:
+        """Whether this machine is the whole cluster."""
+        return schedulers.get(self.name).traits.one_machine
+
 
 def named(name: str) -> Reached:
     """The scheduler that the user named. Raises SiteError where it does not answer, UserError for an unknown name."""
@@ -38,7 +43,7 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
     """
     found, silent = [], []
     for name in schedulers.KNOWN:
-        if not which(*schedulers.get(name).programs):
+        if not which(*schedulers.get(name).cluster.programs):
             continue
         say(f"asking {name} about its queues and nodes")
         try:

@@ -73,7 +73,7 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
 
 def _size(site: Site) -> tuple[int, float]:
     """(nodes, time limit in seconds) of the job: two nodes and a few minutes, or what the queue has of each."""
-    if (asked := client.of(site)).scheduler.one_machine:
+    if (asked := client.of(site)).scheduler.traits.one_machine:
         return 1, LIMIT_S
     try:
         queues = asked.describe().queues

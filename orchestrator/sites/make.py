@@ -12,7 +12,7 @@ from orchestrator.base.json_files import write_text
 from orchestrator.sites import clusters, detect, machine
 from orchestrator.sites.choices import Choices
 from orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
-from orchestrator.sites.detect import LOCAL, Reached
+from orchestrator.sites.detect import Reached
 from orchestrator.sites.propose import propose
 from orchestrator.sites.text import text
 from orchestrator.spec.kinds import NAME
@@ -89,7 +89,7 @@ def _name(found: Reached, known: KnownCluster | None) -> str:
     """A name for a site that was given none: the cluster's, or that of the kind of scheduler."""
     if known:
         return known.name
-    if found.name == LOCAL:
+    if found.one_machine:
         return "here"
     cluster = (found.facts.cluster or found.name).lower()
     try:
@@ -99,7 +99,7 @@ def _name(found: Reached, known: KnownCluster | None) -> str:
 
 
 def _title(found: Reached) -> str:
-    if found.name == LOCAL:
+    if found.one_machine:
         return "This machine"
     return f"Cluster {found.facts.cluster} ({found.name})" if found.facts.cluster else f"A cluster ({found.name})"
 

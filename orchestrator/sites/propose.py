@@ -8,11 +8,12 @@ from pathlib import Path
 
 from orchestrator.base.errors import UserError
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
-from orchestrator.schedulers.interface import clock
+from orchestrator.schedulers.launchers import ASKED
+from orchestrator.schedulers.words import clock
 from orchestrator.sites import nodes
 from orchestrator.sites.choices import Choices, Chosen
 from orchestrator.sites.clusters import KnownCluster
-from orchestrator.sites.detect import LOCAL, Reached
+from orchestrator.sites.detect import Reached
 from orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
 from orchestrator.sites.setting import Certainty, Setting, surest
 from orchestrator.spec.paths import absolute, expanded
@@ -42,11 +43,11 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *([Setting("queue", chosen.value, chosen.how)] if chosen and chosen.value else []),
         *_launcher(facts, machine),
         *([environment[0]] if environment else []),
-        *nodes.settings(facts, kind, environment[1] if environment else None, machine, local=found.name == LOCAL),
+        *nodes.settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
         *_account(found, known, choices),
         *([Setting("topology", dict(facts.topology), facts.commands["topology"])] if facts.topology else []),
-        *_folders(found.name, choices),
-        *_container(found.name, machine),
+        *_folders(found, choices),
+        *_container(found, machine),
         *(known.settings() if known else ()),
     ]
     proposal = Proposal(surest([*every, *_modules(every, machine)]), facts)
@@ -90,7 +91,7 @@ def _scheduler(found: Reached) -> str:
 def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tuple[Queue | None, Chosen | None]:
     """The queue, and how it was chosen; no answer where the site needs none."""
     queues = {queue.name: queue for queue in found.facts.queues}
-    if found.name == LOCAL:
+    if found.one_machine:
         return found.facts.queues[0], None
     told, known = found.facts.commands["queues"], values.get("queue")
     if isinstance(known, str) and known in queues and not choices.options.get("queue"):
@@ -142,7 +143,7 @@ def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:
 def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
     """The modules that bring what is not on PATH here: MPI, where the launcher is mpirun, and a container runtime."""
     launcher = surest(settings)["launcher"].value
-    mpi = preferred(machine.modules, MPI_MODULES) if launcher == "mpirun" and not machine.mpi else None
+    mpi = preferred(machine.modules, MPI_MODULES) if launcher in ASKED and not machine.mpi else None
     runtime = preferred(machine.modules, RUNTIME_MODULES) if not machine.runtime else None
     if named := [module for module in (mpi, runtime) if module]:
         why = "module -t avail: the default, else the last that is listed"
@@ -165,12 +166,12 @@ def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> It
         yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
 
 
-def _folders(scheduler: str, choices: Choices) -> Iterator[Setting]:
+def _folders(found: Reached, choices: Choices) -> Iterator[Setting]:
     runs = choices.options.get("runs") or RUNS
     kind = file_system(expanded(runs))
     if choices.options.get("runs"):
         yield Setting("runs", runs if runs.startswith(("~", "$")) else str(absolute(runs)), "--runs", Certainty.CHOSEN)
-    elif scheduler == LOCAL:
+    elif found.one_machine:
         yield Setting("runs", runs, "in your home folder")
     elif is_shared(kind):
         yield Setting("runs", runs, f"stat -f: {kind}, which other machines see")
@@ -179,7 +180,7 @@ def _folders(scheduler: str, choices: Choices) -> Iterator[Setting]:
         yield Setting("runs", runs, why, Certainty.ASSUMED)
 
 
-def _container(scheduler: str, machine: Machine) -> Iterator[Setting]:
+def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
     if machine.runtime:
         yield Setting("container.runtime", Path(machine.runtime.command).name, f"{machine.runtime}, on PATH")
     if not machine.runtime and not preferred(machine.modules, RUNTIME_MODULES):
@@ -188,6 +189,6 @@ def _container(scheduler: str, machine: Machine) -> Iterator[Setting]:
         yield Setting("container.build", "fakeroot", "/etc/subuid has a range of yours, and newuidmap is there")
     elif machine.user_namespaces:
         yield Setting("container.build", "userns", "unshare --user works; /etc/subuid has no range of yours")
-    if scheduler != LOCAL:
+    if not found.one_machine:
         why = "the job's own folder on a node, else TMPDIR or /tmp"
         yield Setting("container.stage", SCRATCH, why, Certainty.ASSUMED)

@@ -51,3 +51,8 @@ class Topology:
     dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = field(
         default_factory=dict, metadata=about("hosts with broken GPUs: how many")
     )
+
+    @property
+    def by_name(self) -> bool:
+        """Whether racks follow from the names of hosts, so that no source lists the other hosts."""
+        return self.source == "names"

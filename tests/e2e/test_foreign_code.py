@@ -17,7 +17,7 @@ from orchestrator.images.checks import probe
 from orchestrator.images.definitions import lint, prepare
 from orchestrator.images.definitions.definition import PYTHON, Variant, render
 from orchestrator.images.definitions.image_file import find, load
-from orchestrator.schedulers import start_on_host
+from orchestrator.schedulers import remote_shell
 from tests.e2e.places import ROOT, Local
 
 PACKAGES = ("training", "orchestrator", "submitit")
@@ -116,14 +116,14 @@ def test_a_module_is_started_without_the_working_directory(shared: Path) -> None
 
 
 def test_files_that_are_started_as_programs_run_nothing_of_the_shared_folder(shared: Path) -> None:
-    for file, arguments in ((start_on_host.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
+    for file, arguments in ((remote_shell.__file__, ["pbs", "nowhere", "true"]), (probe.__file__, ["--host"])):
         said = process.run([sys.executable, file, *arguments], timeout_s=30, cwd=shared,
                            environment={"PYTHONPATH": f"{ROOT}:.:", "PATH": str(shared)})  # fmt: skip
         assert "'pmix'" in said.stdout or "pbs_tmrsh cannot be run" in said.stderr, said.stderr
     assert not pwned(shared)
 
 
-@pytest.mark.parametrize("file", [start_on_host.__file__, probe.__file__])
+@pytest.mark.parametrize("file", [remote_shell.__file__, probe.__file__])
 def test_no_neighbour_of_such_a_file_has_the_name_of_a_module_of_pythons(file: str) -> None:
     """Python looks into a program's own folder first."""
     assert not {path.stem for path in Path(file).parent.iterdir()} & sys.stdlib_module_names

@@ -33,7 +33,7 @@ from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View, read_record
-from orchestrator.schedulers.local.scheduler import job_id_of
+from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.run_folders import make, write_specs
 
 ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'

@@ -27,17 +27,23 @@ from orchestrator.runs.state.poll import views
 from orchestrator.schedulers import answers, last_action
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.traits import Query, Traits, Variables
 
 HOUR_S = 3600.0
 NOT_IN_TIME = "sh did not answer within 0.5 s"
+
+
+def rows(said: Finished) -> dict[str, Status]:
+    found = [line.split() for line in said.check("asking").stdout.splitlines()]
+    return {job: Status(State(state), f"{state} it is", ("n1",)) for job, state in found}
 
 
 class Noting(Scheduler):
     """A queue and records in two files, `ID STATE` in each line; each command adds its name to a third."""
 
     name = "noting"
-    tells_all_jobs = True
-    job_variable = "NOTING_JOB"
+    variables = Variables("NOTING_JOB")
+    traits = Traits(reports_all_jobs=True)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,25 +57,15 @@ class Noting(Scheduler):
     def job_id(self, stdout: str) -> str:
         return stdout.strip()
 
-    def status_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["sh", "-c", f"echo queue >> {self.folder}/asked; cat {self.folder}/queue"]
+    def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
+        return Query(["sh", "-c", f"echo queue >> {self.folder}/asked; cat {self.folder}/queue"], rows)
 
-    def parse_status(self, said: Finished) -> dict[str, Status]:
-        rows = [line.split() for line in said.check("asking").stdout.splitlines()]
-        return {job: Status(State(state), f"{state} it is", ("n1",)) for job, state in rows}
+    def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
+        asked = f"echo records {' '.join(sorted(job_ids))} >> {self.folder}/asked"
+        return Query(["sh", "-c", f"{asked}; cat {self.folder}/records"], rows)
 
-    def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        return [
-            "sh",
-            "-c",
-            f"echo records {' '.join(sorted(job_ids))} >> {self.folder}/asked; cat {self.folder}/records",
-        ]
-
-    def parse_accounting(self, said: Finished) -> dict[str, Status]:
-        return self.parse_status(said)
-
-    def find_command(self, token: str) -> list[str]:
-        return ["sh", "-c", f"cat {self.folder}/queue"]
+    def find_query(self, token: str) -> Query[list[str]]:
+        return Query(["sh", "-c", f"cat {self.folder}/queue"], lambda said: [])
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["sh", "-c", f"echo cancel >> {self.folder}/asked"]
@@ -81,11 +77,11 @@ class Noting(Scheduler):
 class Naming(Noting):
     """One that tells only of the jobs that it is asked about."""
 
-    tells_all_jobs = False
+    traits = Traits()
 
-    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+    def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         wanted = f"grep -E '^({'|'.join(job_ids)}) ' {self.folder}/queue || true"
-        return ["sh", "-c", f"echo queue {' '.join(sorted(job_ids))} >> {self.folder}/asked; {wanted}"]
+        return Query(["sh", "-c", f"echo queue {' '.join(sorted(job_ids))} >> {self.folder}/asked; {wanted}"], rows)
 
 
 @pytest.fixture

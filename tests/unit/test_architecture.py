@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import schedulers
 from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
+from orchestrator.schedulers import launchers
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,10 +26,10 @@ PACKAGES = [
     "base", "spec", "network", "schedulers", "images", "runs", "report", "job", "sites", "remote", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
-    "submit_command", "status_command", "accounting_command", "find_command", "cancel_command", "cluster_facts",
+    "submit_command", "status_query", "accounting_query", "find_query", "cancel_command", "query_facts",
     "shell_command",
 }  # fmt: skip
-CLIENT = ROOT / "orchestrator/schedulers/client.py"
+CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "reach.py")]
 GATEWAY = {"process.module", "process.program", "process.script"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
@@ -121,8 +123,20 @@ def test_no_two_classes_have_the_same_name(name: str) -> None:
 def test_only_the_client_asks_for_a_schedulers_commands() -> None:
     """What runs them has their time limits and knows what their failures mean."""
     called = {path: {node.attr for node in nodes(path) if isinstance(node, ast.Attribute)} for path in FILES}
-    wrong = [path for path in FILES if called[path] & SCHEDULERS_COMMANDS and path != CLIENT]
+    wrong = [path for path in FILES if called[path] & SCHEDULERS_COMMANDS and path not in CLIENTS]
     assert not wrong, f"{wrong}: go through schedulers.client.Client"
+
+
+def test_nothing_asks_which_scheduler_or_launcher_it_is() -> None:
+    """All that differs between them is in their own folders, as attributes and functions."""
+    names = {*schedulers.KNOWN, *launchers.KNOWN, *launchers.ASKED}
+    wrong = [
+        f"{path}:{node.lineno}: give the interface an attribute for it"
+        for path in FILES
+        for node in nodes(path)
+        if isinstance(node, ast.Compare) and {o.value for o in ast.walk(node) if isinstance(o, ast.Constant)} & names
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def is_python(node: ast.AST) -> bool:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 MODULES = {*sys.stdlib_module_names, *metadata.packages_distributions(), "orchestrator", "training",
            "sitecustomize", "usercustomize"}  # fmt: skip
-PROGRAMS = {*COMMANDS, *(program for name in schedulers.KNOWN for program in schedulers.get(name).programs),
+PROGRAMS = {*COMMANDS, *(program for name in schedulers.KNOWN for program in schedulers.get(name).cluster.programs),
             *(name for folder in SYSTEM if os.path.isdir(folder) for name in os.listdir(folder)),
             "git", "mpirun", "nvidia-smi", "python", "python3", "sbatch", "ssh"}  # fmt: skip
 COMMAND = """name: command

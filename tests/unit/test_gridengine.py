@@ -52,14 +52,14 @@ def test_grid_engine_numbers_tasks_from_1() -> None:
 
 
 def test_the_recordings_are_of_the_commands_in_use() -> None:
-    assert list(recorded("qstat").argv) == ENGINE.status_command(IDS)
-    assert list(recorded("qacct").argv) == ENGINE.accounting_command(IDS)
-    assert list(recorded("qacct_one").argv) == ENGINE.accounting_command(["2"])
+    assert list(recorded("qstat").argv) == ENGINE.status_query(IDS).command
+    assert list(recorded("qacct").argv) == ENGINE.accounting_query(IDS).command
+    assert list(recorded("qacct_one").argv) == ENGINE.accounting_query(["2"]).command
 
 
 def test_a_thousand_jobs_are_one_command_and_the_tasks_of_an_array_one_job() -> None:
-    assert len(ENGINE.status_command(IDS)) < 12 and len(ENGINE.accounting_command(IDS)) < 12
-    assert ENGINE.accounting_command(["12.1", "12.2"]) == ["qacct", "-o", "labuser", "-j", "12"]
+    assert len(ENGINE.status_query(IDS).command) < 12 and len(ENGINE.accounting_query(IDS).command) < 12
+    assert ENGINE.accounting_query(["12.1", "12.2"]).command == ["qacct", "-o", "labuser", "-j", "12"]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_thousand_jobs_are_one_command_and_the_tasks_of_an_array_one_job() -> 
     ],
 )  # fmt: skip
 def test_qstat(job: str, state: State, says: str) -> None:
-    status = ENGINE.parse_status(recorded("qstat"))[job]
+    status = ENGINE.status_query([]).read(recorded("qstat"))[job]
     assert status.state is state and says in status.reason and bool(says) == bool(status.reason)
 
 
 def test_qstat_tells_the_hosts_and_no_task_that_is_not_one() -> None:
-    found = ENGINE.parse_status(recorded("qstat"))
+    found = ENGINE.status_query([]).read(recorded("qstat"))
     assert found["19"].hosts == ("node2", "node3", "node4") and found["20.3"].hosts == ()
     assert "20" not in found
 
@@ -89,12 +89,12 @@ def test_qstat_tells_the_hosts_and_no_task_that_is_not_one() -> None:
     [("30", "node3 does not answer"), ("31", "being deleted; node3 does not"), ("33", "node3 does not answer")],
 )
 def test_a_job_on_a_host_that_went_down_is_shown_as_running(job: str, says: str) -> None:
-    status = ENGINE.parse_status(recorded("qstat_silent"))[job]
+    status = ENGINE.status_query([]).read(recorded("qstat_silent"))[job]
     assert status.state is State.RUNNING and says in status.reason
 
 
 def test_a_parallel_job_that_lost_a_host_says_so_though_grid_engine_calls_it_running() -> None:
-    found = ENGINE.parse_status(recorded("qstat_silent"))
+    found = ENGINE.status_query([]).read(recorded("qstat_silent"))
     assert found["19"].reason == "node3 does not answer Grid Engine" and found["18"].reason == ""
 
 
@@ -106,31 +106,31 @@ def test_a_parallel_job_that_lost_a_host_says_so_though_grid_engine_calls_it_run
     ],
 )
 def test_every_state_that_grid_engine_documents_is_known(letters: str, state: State) -> None:
-    assert ENGINE.parse_status(qstat(letters))["5"].state is state
+    assert ENGINE.status_query([]).read(qstat(letters))["5"].state is state
 
 
 @pytest.mark.parametrize("letters", ["P", "", "zz"])
 def test_an_unknown_state_is_shown_as_unknown_with_its_letters(letters: str) -> None:
-    status = ENGINE.parse_status(qstat(letters))["5"]
+    status = ENGINE.status_query([]).read(qstat(letters))["5"]
     assert status.state is State.UNKNOWN and repr(letters) in status.reason
 
 
 def test_a_rescheduled_job_on_its_way_to_its_hosts_has_not_begun_again() -> None:
     """It can hang there, and what its first start did says nothing of its progress."""
-    status = ENGINE.parse_status(qstat("Rt"))["5"]
+    status = ENGINE.status_query([]).read(qstat("Rt"))["5"]
     assert status.reason == "rescheduled; being sent to its hosts (Grid Engine: Rt)"
 
 
 def test_no_jobs_is_an_answer_but_a_failed_qstat_is_not() -> None:
-    assert ENGINE.parse_status(recorded("qstat_nothing")) == {}
+    assert ENGINE.status_query([]).read(recorded("qstat_nothing")) == {}
     with pytest.raises(SiteError, match="unable to send message to qmaster"):
-        ENGINE.parse_status(recorded("qstat_down"))
+        ENGINE.status_query([]).read(recorded("qstat_down"))
 
 
 @pytest.mark.parametrize("cut", [0, 300])
 def test_xml_that_is_cut_off_says_nothing_about_jobs(cut: int) -> None:
     with pytest.raises(SiteError, match="XML cannot be read"):
-        ENGINE.parse_status(Finished(("qstat",), 0, recorded("qstat").stdout[:cut], ""))
+        ENGINE.status_query([]).read(Finished(("qstat",), 0, recorded("qstat").stdout[:cut], ""))
 
 
 @pytest.mark.parametrize(
@@ -146,31 +146,31 @@ def test_xml_that_is_cut_off_says_nothing_about_jobs(cut: int) -> None:
     ],
 )  # fmt: skip
 def test_qacct(job: str, state: State, says: str) -> None:
-    status = ENGINE.parse_accounting(recorded("qacct"))[job]
+    status = ENGINE.accounting_query([]).read(recorded("qacct"))[job]
     assert status.state is state and says in status.reason
     assert " (Grid Engine: failed " in status.reason or " (Grid Engine: exit status " in status.reason
 
 
 def test_the_record_of_a_parallel_job_is_its_own_and_not_that_of_a_task() -> None:
     """The task on ge3 was ended by a signal; the job went well."""
-    status = ENGINE.parse_accounting(recorded("qacct_parallel"))["1"]
+    status = ENGINE.accounting_query([]).read(recorded("qacct_parallel"))["1"]
     assert status.state is State.COMPLETED and status.hosts == ("ge4", "ge1", "ge2", "ge3")
 
 
 def test_of_several_records_of_a_job_the_last_is_used() -> None:
     assert recorded("qacct").stdout.count("jobnumber    11 ") > 1
-    assert "ended by SIGKILL" in ENGINE.parse_accounting(recorded("qacct"))["11"].reason
+    assert "ended by SIGKILL" in ENGINE.accounting_query([]).read(recorded("qacct"))["11"].reason
 
 
 @pytest.mark.parametrize("name", ["qacct_unknown", "qacct_no_file"])
 def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed(name: str) -> None:
-    assert ENGINE.parse_accounting(recorded(name)) == {}
+    assert ENGINE.accounting_query([]).read(recorded(name)) == {}
 
 
 def test_accounting_that_fails_says_nothing_about_jobs() -> None:
     said = Finished(("qacct",), 1, "no jobs running since startup\n", "/sge/common/accounting: Permission denied\n")
     with pytest.raises(SiteError, match="Permission denied"):
-        ENGINE.parse_accounting(said)
+        ENGINE.accounting_query([]).read(said)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_accounting_that_fails_says_nothing_about_jobs() -> None:
     ],
 )  # fmt: skip
 def test_the_end_of_a_job_by_its_record(values: dict[str, str], state: State, says: str) -> None:
-    status = ENGINE.parse_accounting(qacct(**values))["5"]
+    status = ENGINE.accounting_query([]).read(qacct(**values))["5"]
     assert status.state is state and says in status.reason
 
 

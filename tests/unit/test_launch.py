@@ -15,8 +15,8 @@ from orchestrator.job.rank import identity
 from orchestrator.job.witness import words
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.schedulers import launchers
-from orchestrator.schedulers.launchers.launcher import Launch
+from orchestrator.schedulers import launchers, remote_shell
+from orchestrator.schedulers.launchers.launcher import Launch, Pmi
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
 MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"
@@ -34,10 +34,22 @@ def launched(tmp_path: Path, site: str, version: str = OPEN_MPI[4], more: str = 
     return launch.command(made, RunFolder(tmp_path).attempt(1), launchers.named(made.site.launcher, version))
 
 
+@pytest.mark.parametrize(
+    ("program", "pmi", "one_node"),
+    [
+        ("srun", Pmi.SLURM, False), ("mpirun", Pmi.MPI, False), ("mpiexec.hydra", Pmi.MPI, False),
+        ("spawn", Pmi.NOBODY, True),
+    ],
+)  # fmt: skip
+def test_what_the_name_of_a_launcher_says(program: str, pmi: Pmi, one_node: bool) -> None:
+    found = launchers.family(program)
+    assert (found.pmi, found.one_node, found.built_in) == (pmi, one_node, program == "spawn")
+
+
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
-    assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/start_on_host.py pbs")
+    assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/remote_shell.py pbs")
     assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
 
 
@@ -49,7 +61,7 @@ def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
     words = launched(
         tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]\nremote_shell: scheduler'
     )
-    assert words[words.index("plm_rsh_agent") + 1].endswith("start_on_host.py gridengine")
+    assert words[words.index("plm_rsh_agent") + 1].endswith("remote_shell.py gridengine")
 
 
 def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path) -> None:
@@ -58,7 +70,7 @@ def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path
     words = launch.command(made, attempt, hydra)
     assert words[words.index("-launcher") + 1] == "rsh" and words[words.index("-launcher-exec") + 1] == "/opt/py"
     rest = launch.environment(made, attempt, hydra, {})["HYDRA_LAUNCHER_EXTRA_ARGS"]
-    assert rest.endswith("/orchestrator/schedulers/start_on_host.py gridengine")
+    assert rest.endswith("/orchestrator/schedulers/remote_shell.py gridengine")
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpiexec.hydra\nremote_shell: ssh")
     assert words[words.index("-launcher") + 1] == "ssh" and "-launcher-exec" not in words
 
@@ -181,9 +193,9 @@ def test_the_last_words_of_a_launcher(text: str, last: str) -> None:
     ],
 )
 def test_the_schedulers_own_remote_shells(name: str, argv: list[str]) -> None:
-    assert schedulers.get(name).remote_command("n2", "a; b 'c d'") == argv
+    assert remote_shell.command(schedulers.get(name), "n2", "a; b 'c d'") == argv
 
 
 def test_a_scheduler_without_a_remote_shell_says_so() -> None:
     with pytest.raises(SiteError, match="local has no remote shell of its own"):
-        schedulers.get("local").remote_command("n2", "a")
+        remote_shell.command(schedulers.get("local"), "n2", "a")

@@ -13,7 +13,8 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.local.scheduler import Local, found, job_id_of
+from orchestrator.schedulers.local.scheduler import Local
+from orchestrator.schedulers.local.sessions import found, job_id_of
 from tests.waiting import until
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))

@@ -93,5 +93,5 @@ def test_on_this_machine_a_job_is_looked_for_among_the_processes(tmp_path: Path)
 def test_names_of_jobs_are_read_from_the_xml_of_grid_engine() -> None:
     recorded = (RECORDED / "qstat.txt").read_text()
     xml = recorded[recorded.index("<?xml") : recorded.rindex("</job_info>")] + "</job_info>"
-    assert GridEngine("u").parse_found(Finished(("qstat",), 0, xml, ""), "run") == ["18"]
-    assert GridEngine("u").parse_found(Finished(("qstat",), 0, xml, ""), "nosuch") == []
+    assert GridEngine("u").find_query("run").read(Finished(("qstat",), 0, xml, "")) == ["18"]
+    assert GridEngine("u").find_query("nosuch").read(Finished(("qstat",), 0, xml, "")) == []

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import schedulers
+from orchestrator.base.errors import UserError
+from orchestrator.schedulers.interface import Scheduler
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "add-a-scheduler.md").read_text()
 SPOOLER = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
@@ -44,3 +48,14 @@ def test_an_unusable_scheduler_class_is_refused_with_file_and_line(scheduler: st
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
     said = dry_run(tmp_path, "spooler:Spooler", tmp_path)
     assert said.returncode == 2 and "No module named 'spooler'" in said.stderr, said.stderr
+
+
+class Half(Scheduler):
+    """A scheduler that is not written to its end."""
+
+    name = "half"
+
+
+def test_a_class_that_is_not_whole_is_refused_with_what_it_lacks() -> None:
+    with pytest.raises(UserError, match="'tests.unit.test_own_scheduler:Half' lacks cancel_command, .*, variables$"):
+        schedulers.get("tests.unit.test_own_scheduler:Half")

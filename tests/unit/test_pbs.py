@@ -42,7 +42,7 @@ def kept(name: str) -> Finished:
 
 
 def told(name: str) -> dict[str, Status]:
-    return PBS().parse_status(kept(name))
+    return PBS().status_query([]).read(kept(name))
 
 
 def only(found: dict[str, Status]) -> Status:
@@ -126,7 +126,7 @@ def test_a_forged_record_in_a_jobs_variables_is_not_read() -> None:
     assert {job_id: status.state for job_id, status in found.items()} == dict.fromkeys(
         ("6.pbs1", "18.pbs1"), State.RUNNING
     )
-    for command in (PBS().status_command(["6.pbs1"]), PBS().accounting_command(["6.pbs1"])):
+    for command in (PBS().status_query(["6.pbs1"]).command, PBS().accounting_query(["6.pbs1"]).command):
         assert {"-f", "-w", "-E", "6.pbs1"} <= set(command), (
             "every job is asked for by name, in lines that cannot be forged"
         )
@@ -136,7 +136,7 @@ def test_of_repeated_attributes_and_jobs_the_first_is_used() -> None:
     forged = (
         "Job Id: 1.s\n    job_state = R\n    job_state = F\n    Exit_status = 0\n\nJob Id: 1.s\n    job_state = F\n"
     )
-    assert PBS().parse_status(Finished(("qstat",), 0, forged, "")) == {"1.s": Status(State.RUNNING)}
+    assert PBS().status_query([]).read(Finished(("qstat",), 0, forged, "")) == {"1.s": Status(State.RUNNING)}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_of_repeated_attributes_and_jobs_the_first_is_used() -> None:
 )
 def test_only_lines_of_four_blanks_and_a_name_are_attributes(line: str) -> None:
     text = f"Job Id: 1.s\n    Variable_List = A=x\n{line}\n    job_state = R\n"
-    assert PBS().parse_status(Finished(("qstat",), 0, text, "")) == {"1.s": Status(State.RUNNING)}
+    assert PBS().status_query([]).read(Finished(("qstat",), 0, text, "")) == {"1.s": Status(State.RUNNING)}
 
 
 @pytest.mark.parametrize("letter", ["Q", "H", "F", "M"])
@@ -153,7 +153,7 @@ def test_a_reason_is_one_line_whatever_people_wrote(letter: str) -> None:
     text = f"Job Id: 1.s\n    job_state = {letter}\n    Exit_status = -99\n    Hold_Types = s\n"
     for written in ("a\\nb", "a\u2028b", "a\x85b", "a\rb"):
         said = Finished(("qstat",), 0, f"{text}    comment = {written}\n    depend = {written}\n", "")
-        reason = PBS().parse_status(said)["1.s"].reason
+        reason = PBS().status_query([]).read(said)["1.s"].reason
         assert "a b" in reason and reason.isprintable(), reason
 
 
@@ -174,14 +174,14 @@ def test_a_reason_is_one_line_whatever_people_wrote(letter: str) -> None:
     ],
 )
 def test_the_end_of_a_job_by_its_record(job: str, state: State, says: str) -> None:
-    status = PBS().parse_accounting(said("04", f"qstat -xf {job}"))[job]
+    status = PBS().accounting_query([]).read(said("04", f"qstat -xf {job}"))[job]
     assert status.state is state and says in status.reason, status
 
 
 def test_lines_that_are_wrapped_are_joined() -> None:
     text = said("01", "qstat -x -f 0.pbs1")
     assert "\n\t" in text.stdout, "the recording has wrapped lines"
-    assert PBS().parse_accounting(text)["0.pbs1"].state is State.COMPLETED
+    assert PBS().accounting_query([]).read(text)["0.pbs1"].state is State.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_lines_that_are_wrapped_are_joined() -> None:
 def test_a_job_whose_node_died(job: str, state: State, says: str) -> None:
     shown = said("08", f"qstat -xf {job}")
     whole = replace(shown, stdout=f"Job Id: {job}\n{shown.stdout}")  # the recording left the first line out
-    status = PBS().parse_accounting(whole)[job]
+    status = PBS().accounting_query([]).read(whole)[job]
     assert status.state is state and says in status.reason, status
 
 
@@ -216,26 +216,26 @@ def test_a_job_whose_node_died(job: str, state: State, says: str) -> None:
 )
 def test_an_exit_status_has_a_meaning(code: int, state: State, says: str) -> None:
     text = f"Job Id: 1.s\n    job_state = F\n    Exit_status = {code}\n"
-    status = PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"]
+    status = PBS().accounting_query([]).read(Finished(("qstat",), 0, text, ""))["1.s"]
     assert status.state is state and says in status.reason, status
 
 
 def test_an_administrator_is_told_from_the_user() -> None:
     text = "Job Id: 1.s\n    Job_Owner = a@h\n    job_state = F\n    Exit_status = 271\n"
     text += "    comment = Job run at Fri and terminated by root@h\n"
-    status = PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"]
+    status = PBS().accounting_query([]).read(Finished(("qstat",), 0, text, ""))["1.s"]
     assert (status.state, status.reason) == (State.CANCELLED, "deleted by root@h, who is not its user")
 
 
 def test_a_deleted_job_that_never_ran_is_no_failure() -> None:
-    status = PBS().parse_accounting(said("02", "qstat -xf 37.pbs1"))["37.pbs1"]
+    status = PBS().accounting_query([]).read(said("02", "qstat -xf 37.pbs1"))["37.pbs1"]
     assert (status.state, "never ran" in status.reason) == (State.CANCELLED, True), status
 
 
 @pytest.mark.parametrize("letter", ["M", "Z", ""])
 def test_an_unknown_state_is_shown_as_unknown(letter: str) -> None:
     text = f"Job Id: 1.s\n    job_state = {letter}\n"
-    assert PBS().parse_accounting(Finished(("qstat",), 0, text, ""))["1.s"].state is State.UNKNOWN
+    assert PBS().accounting_query([]).read(Finished(("qstat",), 0, text, ""))["1.s"].state is State.UNKNOWN
 
 
 # What PBS answers when it does not know, and when it is not there.
@@ -244,16 +244,16 @@ def test_an_unknown_state_is_shown_as_unknown(letter: str) -> None:
 def test_an_unknown_job_does_not_hide_the_others() -> None:
     assert kept("mixed_unknown").exit_code == 0 and list(told("mixed_unknown")) == ["4.pbs1"]
     assert told("one_finished_without_x") == {} and kept("one_finished_without_x").exit_code == 35
-    assert PBS().parse_status(Finished(("qstat",), 153, "", "qstat: Unknown Job Id 1.s")) == {}
+    assert PBS().status_query([]).read(Finished(("qstat",), 153, "", "qstat: Unknown Job Id 1.s")) == {}
 
 
 @pytest.mark.parametrize("command", ["qstat", "qsub", "qdel"])
 def test_a_server_that_is_down_does_not_mean_no_jobs(command: str) -> None:
     for answer in (s for s in transcripts("10") if s.argv[0] == command and "cannot connect" in s.stderr):
         with pytest.raises(SiteError, match="cannot connect to server"):
-            PBS().parse_status(answer)
+            PBS().status_query([]).read(answer)
         with pytest.raises(SiteError, match="cannot connect to server"):
-            PBS().parse_accounting(answer)
+            PBS().accounting_query([]).read(answer)
 
 
 def test_a_server_without_history_answers_all_the_same() -> None:

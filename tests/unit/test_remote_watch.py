@@ -16,7 +16,7 @@ from orchestrator.remote.values import record_of
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.schedulers.local.scheduler import job_id_of
+from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare

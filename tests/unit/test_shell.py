@@ -24,29 +24,29 @@ from orchestrator.job.beside_rank import beside
 from orchestrator.runs.folder.allocation import KeeperState
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.schedulers.interface import ssh
+from orchestrator.schedulers.reach import ssh
 from tests.unit.run_folders import make, write_specs
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), min_size=1)
-BY_COMMAND = [name for name in schedulers.KNOWN if not schedulers.get(name).shell_from_inside]
+BY_COMMAND = [name for name in schedulers.KNOWN if not schedulers.get(name).reach.from_inside]
 
 
 @given(WORDS)
 def test_a_command_stays_the_words_that_it_was(words: list[str]) -> None:
-    slurm, _ = schedulers.get("slurm").shell_command("7", "n3", words, terminal=False)
+    slurm, _ = schedulers.get("slurm").reach.shell_command("7", "n3", words, terminal=False)
     assert slurm[-len(words) :] == words
-    engine, variables = schedulers.get("gridengine").shell_command("7", "n3", words, terminal=False)
+    engine, variables = schedulers.get("gridengine").reach.shell_command("7", "n3", words, terminal=False)
     assert shlex.split(engine[-1]) == words and variables == {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}
     assert shlex.split(ssh("n3", words, terminal=False)[-1]) == words
-    local, _ = schedulers.get("local").shell_command("7.1", "here", words, terminal=True)
+    local, _ = schedulers.get("local").reach.shell_command("7.1", "here", words, terminal=True)
     assert local == words
 
 
 def test_a_terminal_is_asked_for_in_each_schedulers_way() -> None:
-    told = {name: schedulers.get(name).shell_command("7", "n3", ["w"], terminal=True)[0] for name in BY_COMMAND}
+    told = {name: schedulers.get(name).reach.shell_command("7", "n3", ["w"], terminal=True)[0] for name in BY_COMMAND}
     assert "--pty" in told["slurm"] and "--overlap" in told["slurm"] and "--nodelist=n3" in told["slurm"]
-    assert schedulers.get("pbs").shell_from_inside
-    assert "terminal" in told["gridengine"] and not schedulers.get("gridengine").shell_has_terminal
+    assert schedulers.get("pbs").reach.from_inside
+    assert "terminal" in told["gridengine"] and not schedulers.get("gridengine").reach.has_terminal
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from orchestrator.runs.shells.addresses import network
 from orchestrator.runs.shells.request import ShellRequest
 from orchestrator.runs.shells.starting import ShellStarter
 from orchestrator.schedulers.local.scheduler import Local
+from orchestrator.schedulers.reach import Reach
 from tests.unit.terminals import Terminal
 from tests.waiting import until
 
@@ -29,8 +30,7 @@ OPEN = (
 class HereBySh(Local):
     """This machine as a host of a job whose remote shell is /bin/sh."""
 
-    def remote_command(self, host: str, command: str) -> list[str]:
-        return ["/bin/sh", "-c", command]
+    reach = Reach(remote_command=lambda host, command: ["/bin/sh", "-c", command])
 
 
 @pytest.fixture
@@ -87,8 +87,7 @@ def test_what_it_started_ends_with_the_user(folder: Path) -> None:
 
 def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
     class NoShell(HereBySh):
-        def remote_command(self, host: str, command: str) -> list[str]:
-            return ["/no/such/pbs_tmrsh", host]
+        reach = Reach(remote_command=lambda host, command: ["/no/such/pbs_tmrsh", host])
 
     asked = ShellRequest("n3", ("true",), (), network(), 1, "00", 0, 0)
     with request.left(asked, folder) as path:

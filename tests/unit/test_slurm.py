@@ -9,8 +9,10 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request, filled
-from orchestrator.schedulers.slurm.scheduler import STATES, Slurm
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.slurm.scheduler import Slurm
+from orchestrator.schedulers.slurm.states import STATES
+from orchestrator.schedulers.words import filled
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm"
 IDS = [str(n) for n in range(1, 18)]
@@ -33,8 +35,8 @@ def request(**changes: object) -> Request:
 
 
 def test_the_recordings_are_of_the_commands_in_use() -> None:
-    assert list(recorded("squeue_early").argv) == Slurm().status_command(IDS)
-    assert list(recorded("sacct_early").argv)[:-1] == Slurm().accounting_command(IDS)[:-1]
+    assert list(recorded("squeue_early").argv) == Slurm().status_query(IDS).command
+    assert list(recorded("sacct_early").argv)[:-1] == Slurm().accounting_query(IDS).command[:-1]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +58,16 @@ def test_the_recordings_are_of_the_commands_in_use() -> None:
     ],
 )  # fmt: skip
 def test_squeue(job: str, state: State, says: str) -> None:
-    status = Slurm().parse_status(recorded("squeue_early"))[job]
+    status = Slurm().status_query([]).read(recorded("squeue_early"))[job]
     assert status.state is state and says in status.reason
 
 
 def test_squeue_tells_the_hosts() -> None:
-    assert Slurm().parse_status(recorded("squeue_early"))["4"].hosts == ("node1", "node2")
+    assert Slurm().status_query([]).read(recorded("squeue_early"))["4"].hosts == ("node1", "node2")
 
 
 def test_squeue_after_a_node_was_lost_and_a_limit_reached() -> None:
-    late = Slurm().parse_status(recorded("squeue_late"))
+    late = Slurm().status_query([]).read(recorded("squeue_late"))
     assert (late["9"].state, late["9"].reason) == (State.NODE_FAIL, "Slurm lost node4 (Slurm: NODE_FAIL, NodeDown)")
     assert late["7"].state is State.TIMEOUT and late["7"].reason.startswith("it reached its time limit (Slurm: TIME")
     assert late["17"].reason.startswith("nodes that it needs are down, drained or reserved, as for")
@@ -85,24 +87,24 @@ def test_squeue_after_a_node_was_lost_and_a_limit_reached() -> None:
     ],
 )  # fmt: skip
 def test_sacct(job: str, state: State, says: str) -> None:
-    status = Slurm().parse_accounting(recorded("sacct_late"))[job]
+    status = Slurm().accounting_query([]).read(recorded("sacct_late"))[job]
     assert status.state is state and says in status.reason
 
 
 def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed() -> None:
-    assert Slurm().parse_accounting(recorded("sacct_unknown_only")) == {}
+    assert Slurm().accounting_query([]).read(recorded("sacct_unknown_only")) == {}
 
 
 @pytest.mark.parametrize("name", ["squeue_controller_down", "sacct_database_down"])
 def test_a_scheduler_that_is_down_says_nothing_about_jobs(name: str) -> None:
-    parse = Slurm().parse_status if name.startswith("squeue") else Slurm().parse_accounting
+    parse = Slurm().status_query([]).read if name.startswith("squeue") else Slurm().accounting_query([]).read
     with pytest.raises(SiteError, match=r"Unable to contact slurm controller|Connection refused"):
         parse(recorded(name))
 
 
 def test_an_unknown_state_is_shown_as_unknown() -> None:
     said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
-    status = Slurm().parse_status(said)["5"]
+    status = Slurm().status_query([]).read(said)["5"]
     assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason
 
 
@@ -172,7 +174,7 @@ def test_the_hosts_of_a_job_come_in_its_order() -> None:
 
 def test_a_site_that_keeps_no_records_has_none() -> None:
     said = Finished(("sacct",), 1, "", "Slurm accounting storage is disabled\n")
-    assert Slurm().parse_accounting(said) == {}
+    assert Slurm().accounting_query([]).read(said) == {}
 
 
 def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

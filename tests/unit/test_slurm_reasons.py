@@ -9,7 +9,7 @@ from orchestrator.schedulers.slurm.scheduler import Slurm
 
 def said_by_squeue(state: str, reason: str, nodes: str = "") -> Status:
     """The status of a job that squeue shows so."""
-    return Slurm().parse_status(Finished(("squeue",), 0, f"5|{state}|{reason}|{nodes}\n", ""))["5"]
+    return Slurm().status_query([]).read(Finished(("squeue",), 0, f"5|{state}|{reason}|{nodes}\n", ""))["5"]
 
 
 def test_of_several_nodes_none_is_named_as_the_lost_one() -> None:
@@ -93,5 +93,5 @@ def test_every_reason_that_the_manual_lists_means_something() -> None:
     ],
 )
 def test_how_a_job_ended_by_accounting(row: str, says: str) -> None:
-    status = Slurm().parse_accounting(Finished(("sacct",), 0, f"5|{row}\n", ""))["5"]
+    status = Slurm().accounting_query([]).read(Finished(("sacct",), 0, f"5|{row}\n", ""))["5"]
     assert status.state.over and says in status.reason

@@ -217,3 +217,14 @@ def test_a_file_stands_in_for_the_scheduler(tmp_path: Path) -> None:
     assert made and len(made.hosts) == 14 + 39 + 20 + 14
     with pytest.raises(SiteError, match="cannot be read"):
         profile.cluster(site("{source: pbs, file: /nowhere}"), [])
+
+
+def test_a_fabric_is_read_from_a_file_alone() -> None:
+    with pytest.raises(SiteError, match="needs topology.file"):
+        profile.cluster(site("{source: infiniband}"), [])
+
+
+def test_grid_engine_prints_the_groups_that_are_racks() -> None:
+    answers = {"-shgrpl": "@all\n@rack1\n@rack2\n", "@rack1": "n1 n2\n", "@rack2": "group_name @rack2\nhostlist n3\n"}
+    printed = gridengine.printed(lambda argv: answers[argv[-1]], gridengine.RACK)
+    assert gridengine.tree(printed).leaves == {"@rack1": ["n1", "n2"], "@rack2": ["n3"]}

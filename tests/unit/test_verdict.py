@@ -22,7 +22,7 @@ from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.training import EXIT_CODES
-from orchestrator.schedulers import start_on_host
+from orchestrator.schedulers import remote_shell
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)
@@ -214,7 +214,7 @@ def test_a_launcher_that_fails_before_any_rank_is_quoted() -> None:
 
 def test_why_our_remote_shell_failed_comes_before_what_the_launcher_guesses(tmp_path: Path) -> None:
     failed = subprocess.run(
-        [sys.executable, start_on_host.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
+        [sys.executable, remote_shell.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     said = judged([], launcher=words(f"{failed.stderr}{'-' * 74}\nORTE was unable to\n{'-' * 74}\n"), launcher_code=1)

@@ -14,6 +14,7 @@ from training.config import Config
 from training.evaluation.evaluate import Evaluation
 from training.learner import Learner
 from training.meeting.ranks import Ranks
+from training.reporting import events
 from training.reporting.exits import EXIT_DONE
 from training.reporting.meter import Meter
 from training.reporting.metrics import Metrics
@@ -42,7 +43,7 @@ class Reporter:
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
-            "start",
+            events.START,
             resumed_from=resumed_from,
             world=self._ranks.world,
             grid=list(self._config.grid),
@@ -62,7 +63,7 @@ class Reporter:
     def step(self, meter: Meter) -> None:
         learner = self._learner
         self._write(
-            "step",
+            events.STEP,
             total_steps=self._total_steps,
             total_samples=learner.course.total_samples,
             epoch=round(learner.epochs, 4),
@@ -95,14 +96,14 @@ class Reporter:
             raise self._problems.none_tested(test_samples)
         self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
         self._mllog.stop("eval_stop", epoch_num=epoch)
-        self._write("eval", epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
+        self._write(events.EVAL, epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
         return found
 
     def checkpoint(self, name: str, spent_s: float) -> None:
-        self._write("checkpoint", path=name, seconds=round(spent_s, 4))
+        self._write(events.CHECKPOINT, path=name, seconds=round(spent_s, 4))
 
     def failed_checkpoint(self, error: OSError) -> None:
-        self._write("checkpoint_failed", error=error.strerror or str(error))
+        self._write(events.CHECKPOINT_FAILED, error=error.strerror or str(error))
 
     def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
         """The last checkpoint of the attempt failed: say so where the user looks."""
@@ -113,10 +114,10 @@ class Reporter:
         print(f"training: {where}: {error.strerror or error}; {todo}", file=sys.stderr, flush=True)
 
     def stop(self, reason: str) -> None:
-        self._write("stop", reason=reason)
+        self._write(events.STOP, reason=reason)
 
     def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
-        self._write("done", **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+        self._write(events.DONE, **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
     def end(self, code: int) -> None:
         """The attempt is over, with this exit code."""
@@ -129,6 +130,6 @@ class Reporter:
 
     def _write(self, event: str, **values: object) -> None:
         progress = self._learner.progress
-        if event != "step":
+        if event != events.STEP:
             self._learner.trace.flush()
         self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)

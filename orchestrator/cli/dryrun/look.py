@@ -115,7 +115,7 @@ def _runtime(plan: Plan, notes: list[str]) -> Runtime:
 
 def _hosts(plan: Plan) -> list[str]:
     """The hosts of the job: this one, or words that stand for hosts that are not known yet."""
-    if schedulers.get(plan.site.scheduler).one_machine:
+    if schedulers.get(plan.site.scheduler).traits.one_machine:
         return [socket.gethostname()]
     return [f"<host {number}>" for number in range(1, plan.run.nodes + 1)]
 

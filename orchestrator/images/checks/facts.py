@@ -27,6 +27,8 @@ from orchestrator.images.checks.answers import (
 from orchestrator.images.checks.image_facts import image
 from orchestrator.images.checks.sourced_facts import HostFacts
 from orchestrator.images.runtime import PREFIXES, Runtime
+from orchestrator.schedulers import launchers
+from orchestrator.schedulers.launchers.launcher import Pmi
 
 __all__ = ["host", "image"]
 
@@ -67,8 +69,9 @@ def host(
     `environment` is the one in which programs are looked for and asked: with the site's modules; default: one's own.
     """
     asking = Asking(environment)
-    offers = asking.said("slurm_pmi", "srun", "--mpi=list") if launcher == "srun" else ""
-    mpi = None if launcher in ("srun", "spawn") else _mpi(asking, launcher)
+    pmi = launchers.family(launcher).pmi
+    offers = asking.said("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
+    mpi = _mpi(asking, launcher) if pmi is Pmi.MPI else None
     served = parse_slurm_pmix(offers)
     if mpi and mpi.pmix:
         served = frozenset({mpi.pmix})

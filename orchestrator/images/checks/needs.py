@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.schedulers import launchers
+from orchestrator.schedulers.launchers.launcher import Pmi
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -28,3 +31,8 @@ class Wanted:
     hcas: tuple[str, ...] = ()  # the site's InfiniBand adapters
     builds: bool = False  # the image is still to be built on this machine
     fakeroot: bool = True  # by --fakeroot
+
+    @property
+    def pmi(self) -> Pmi:
+        """Who connects the ranks of an MPI program."""
+        return launchers.family(self.launcher).pmi

@@ -111,7 +111,7 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
     """Have these attempts ended: each by its keeper, or by its scheduler, which may end many jobs at once."""
     together: dict[tuple[str, object], list[_Ending]] = defaultdict(list)
     for ending in endings:
-        many = not ending.in_held and client.of(ending.site).scheduler.cancels_many
+        many = not ending.in_held and client.of(ending.site).scheduler.traits.cancels_many
         together[(ending.site.scheduler, None if many else ending.run)].append(ending)
     for group in together.values():
         try:

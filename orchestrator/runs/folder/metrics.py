@@ -8,15 +8,9 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
 from orchestrator.base.whole_lines import last_lines
+from training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, STEP
 
 LARGEST_BYTES = 64 * 1024 * 1024
-LARGEST = 1e15
-WHOLE = ("step", "total_steps", "samples", "total_samples", "attempt")
-NUMBERS = (
-    "t", "loss", "lr", "epoch", "images_per_s", "accuracy", "top5", "test_loss", "ensemble", "best_member", "time_s",
-    "batch", "bytes", "ranks",
-)  # fmt: skip
-LISTS = ("members",)
 
 
 def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
@@ -48,9 +42,9 @@ def row_of(line: bytes) -> dict[str, Any] | None:
         return None
     if type(row) is not dict or type(row.get("event")) is not str:
         return None
-    if row["event"] == "step" and "attempt" not in row:
+    if row["event"] == STEP and "attempt" not in row:
         return None
-    whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in WHOLE if key in row)
+    whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in COUNTS if key in row)
     lists = all(type(row[key]) is list and all(map(_is_number, row[key])) for key in LISTS if key in row)
     return row if whole and lists and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
 

@@ -81,7 +81,7 @@ def _wanted(plan: Plan) -> Wanted:
         host_mpi=HOST_MPI if site.container.mpi == "host" else None,
         launcher=site.launcher,
         srun_mpi=next((value for name, _, value in options if name == "--mpi"), ""),
-        cluster=not schedulers.get(site.scheduler).one_machine,
+        cluster=not schedulers.get(site.scheduler).traits.one_machine,
         nodes=plan.run.nodes,
         ranks=plan.ranks,
         uses_gpus=node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu"),

@@ -127,7 +127,7 @@ def _check(derived: AttemptPlan) -> None:
     """Raise UserError with all that does not fit once the attempt's changes are made."""
     plan = derived.plan
     wrong = list(dict.fromkeys(_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)))
-    if derived.exclude and (reason := schedulers.get(plan.site.scheduler).cannot_exclude):
+    if derived.exclude and (reason := schedulers.get(plan.site.scheduler).traits.cannot_exclude):
         wrong.append(f"--exclude: {reason}")
     if wrong:
         raise UserError("\n".join(wrong))

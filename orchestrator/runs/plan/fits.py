@@ -12,7 +12,8 @@ from orchestrator.images import source
 from orchestrator.network.placement.grid import asked
 from orchestrator.runs.plan import fits_command, fits_files, fits_mpi
 from orchestrator.runs.plan.phase_groups import Stretch, stretches
-from orchestrator.schedulers.interface import not_plain
+from orchestrator.schedulers.launchers import family
+from orchestrator.schedulers.words import not_plain
 from orchestrator.spec.load import Loaded
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.problems import SpecError
@@ -89,10 +90,10 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
     key, why = _named(run, stretch), f", for {stretch.phases}" if stretch else ""
     ranks_per_node = run.ranks_per_node or site.node.ranks
     ranks = run.nodes * ranks_per_node
-    if schedulers.get(site.scheduler).one_machine and run.nodes != 1:
+    if schedulers.get(site.scheduler).traits.one_machine and run.nodes != 1:
         yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
-    elif site.launcher == "spawn" and run.nodes != 1:
-        yield Misfit(key, f"'{key}' must be 1 with the launcher 'spawn'; several nodes take srun or mpirun")
+    elif family(site.launcher).one_node and run.nodes != 1:
+        yield Misfit(key, f"'{key}' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun")
     if ranks > MOST_RANKS:
         most = (
             f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"

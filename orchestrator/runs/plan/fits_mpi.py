@@ -1,4 +1,4 @@
-"""MPI programs under the launcher 'spawn', which does not connect them: each would be rank 0 of 1, and COMPLETED."""
+"""MPI programs under a launcher that does not connect them: each would be rank 0 of 1, and COMPLETED."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.architecture import of_program
 from orchestrator.images.checks.answers import family_of, parse_ldd
 from orchestrator.runs.plan.named_files import PYTHON, NamedFile, named_files
+from orchestrator.schedulers.launchers import family
+from orchestrator.schedulers.launchers.launcher import Pmi
 from orchestrator.spec.paths import read_bytes
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
@@ -23,11 +25,11 @@ LARGEST_BYTES = 1_000_000  # of a script that is read
 def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
     """(key, what is wrong with it). The arguments are those of `seen.named_files`."""
     ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
-    if not run.command or site.launcher != "spawn" or ranks == 1:
+    if not run.command or family(site.launcher).pmi is not Pmi.NOBODY or ranks == 1:
         return
     for named in named_files(run, site, folder, later=later):
         if why := _calls_mpi(named):
-            single = f"the launcher 'spawn' would start {ranks} programs of one rank each"
+            single = f"the launcher {site.launcher!r} would start {ranks} programs of one rank each"
             yield named.key, f"'command': {named.word} {why}: {single}; name a site with 'launcher: mpirun'"
 
 

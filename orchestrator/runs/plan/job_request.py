@@ -9,7 +9,8 @@ from orchestrator.base.errors import UserError
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.fits import names_account
-from orchestrator.schedulers.interface import Request, filled
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.words import filled
 from orchestrator.spec.site import Site
 
 

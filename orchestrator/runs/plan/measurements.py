@@ -16,6 +16,7 @@ from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
 from training.counted import counted
+from training.reporting.events import MEASURED
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[s
 
 def of(folder: RunFolder) -> Found:
     """Fit what a measuring run has written. Raises UserError where that is not enough."""
-    rows = [row for row in metrics.read(folder.metrics) if row.get("event") == "measured"]
+    rows = [row for row in metrics.read(folder.metrics) if row.get("event") == MEASURED]
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
     computed = [row for row in newest if "model" in row]
     if len(computed) != 2:

@@ -56,7 +56,7 @@ def sees(path: Path, run: RunSpec, site: Site, *, later: bool = False) -> bool:
     """Whether the ranks will find at the absolute `path` what this machine sees there now."""
     if later or site.host or run.image or run.setup or site.setup:
         return False
-    if schedulers.get(site.scheduler).one_machine:
+    if schedulers.get(site.scheduler).traits.one_machine:
         return True
     there = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
     point, kind = file_system(Path(os.path.realpath(there)), MOUNTINFO.read_text(errors="surrogateescape"))
@@ -100,5 +100,5 @@ def _has_our_path(run: RunSpec, site: Site) -> bool:
     """Whether the ranks look for programs in the same folders as this process."""
     changed = run.setup or site.setup or site.modules or site.purge_modules or "PATH" in {**site.env, **run.env}
     ours = all(map(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
-    one_machine = schedulers.get(site.scheduler).one_machine
+    one_machine = schedulers.get(site.scheduler).traits.one_machine
     return one_machine and ours and not (changed or site.host or run.image)

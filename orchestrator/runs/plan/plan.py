@@ -16,6 +16,7 @@ from orchestrator.network.placement.grid import Grid, asked
 from orchestrator.runs.plan.fits import check
 from orchestrator.runs.plan.phase_groups import for_first_attempt
 from orchestrator.runs.plan.recipe import filled_in
+from orchestrator.schedulers.launchers import family
 from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import NO_CODE, RunSpec
@@ -158,7 +159,7 @@ def _with_nodes(loaded: Loaded) -> Loaded:
     """The run on as many nodes as its grid fills, where it names a grid and no nodes."""
     run, site = loaded.run, loaded.site
     several, left = divmod(math.prod(run.grid or ()), run.ranks_per_node or site.node.ranks)
-    if "nodes" in loaded.marks or not run.grid or not several or left or site.launcher == "spawn":
+    if "nodes" in loaded.marks or not run.grid or not several or left or family(site.launcher).one_node:
         return loaded
     return replace(loaded, run=replace(run, nodes=several))
 

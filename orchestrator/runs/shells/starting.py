@@ -13,7 +13,7 @@ from orchestrator.base import process
 from orchestrator.base.environment import safe
 from orchestrator.base.errors import SiteError
 from orchestrator.runs.shells import request as requests
-from orchestrator.schedulers import client
+from orchestrator.schedulers import client, remote_shell
 from orchestrator.schedulers.interface import Scheduler
 from orchestrator.spec.site import Site
 
@@ -49,7 +49,7 @@ class ShellStarter:
         words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.runs.shells.program", path)]
         try:
             host = requests.read(path).host
-            argv = self.scheduler.remote_command(host, shlex.join(words))
+            argv = remote_shell.command(self.scheduler, host, shlex.join(words))
             return process.start(argv, environment=os.environ, parent_death=signal.SIGTERM)
         except SiteError as error:
             requests.fail(path, str(error))

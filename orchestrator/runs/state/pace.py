@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.runs.folder import metrics
+from training.reporting import events
 
 # A pause is told of when it is longer than both. An evaluation or a checkpoint is one such pause, and an honest one.
 LEAST_PAUSE_S = 10.0
@@ -34,7 +35,7 @@ def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, 
     Both are seconds of time.time(), perhaps of hosts whose clocks differ: no age is negative.
     """
     rows = [row for row in rows if row.get("attempt") == attempt]
-    times = [row["t"] for row in rows if row["event"] == "step" and row.get("t") is not None]
+    times = [row["t"] for row in rows if row["event"] == events.STEP and row.get("t") is not None]
     gaps = sorted(max(later - earlier, 0.0) for earlier, later in zip(times, times[1:], strict=False))
     age_s = max(now_s - times[-1], 0.0) if times else None
     usual_s = gaps[len(gaps) // 2] if gaps else None
@@ -51,7 +52,7 @@ def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
     timed = [
         (row["step"], row["t"])
         for row in rows
-        if row["event"] == "step" and "step" in row and row.get("attempt") == attempt and row.get("t") is not None
+        if row["event"] == events.STEP and "step" in row and row.get("attempt") == attempt and row.get("t") is not None
     ]
     if not timed:
         return None
@@ -61,10 +62,10 @@ def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
 
 def _at_its_end(rows: Sequence[dict[str, Any]]) -> bool:
     """Whether an attempt takes no more steps: it has stopped, is done, or has taken its last."""
-    newest = metrics.newest(list(rows), "start", "step", "stop", "done")
+    newest = metrics.newest(list(rows), *events.ALONG)
     if newest is None:
         return False
-    return newest["event"] in ("stop", "done") or newest.get("step") == newest.get("total_steps", -1)
+    return newest["event"] in (events.STOP, events.DONE) or newest.get("step") == newest.get("total_steps", -1)
 
 
 def _pause(age_s: float | None, usual_s: float | None, since_start_s: float | None) -> str:

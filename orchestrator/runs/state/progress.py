@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.state.pace import Pace, pace, step_s
+from training.reporting import events
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
 
     `now_s` (of time.time()) is None unless the attempt is running: then it has neither a pace nor an ETA.
     """
-    at = metrics.newest([row for row in rows if "step" in row], "start", "step", "stop", "done") or {}
+    at = metrics.newest([row for row in rows if "step" in row], *events.ALONG) or {}
     paced = Pace() if now_s is None else pace(rows, attempt, started_s, now_s)
     step, total = at.get("step"), _newest(rows, "total_steps")
-    stands = paced.pause or at.get("event") == "stop"
+    stands = paced.pause or at.get("event") == events.STOP
     per_step_s = None if now_s is None or stands else step_s(rows, attempt)
     eta_s = None
     if per_step_s is not None and step is not None and total is not None and total > step:
@@ -44,7 +45,7 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
     return RunProgress(
         step,
         total,
-        _newest([row for row in rows if row["event"] == "step"], "images_per_s"),
+        _newest([row for row in rows if row["event"] == events.STEP], "images_per_s"),
         _newest(rows, "loss"),
         _newest(rows, "accuracy"),
         next((key for row in reversed(rows) for key in ("accuracy", "loss") if row.get(key) is not None), ""),

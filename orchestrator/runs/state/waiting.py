@@ -17,8 +17,9 @@ from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state.evidence import MOST_ENTRIES
 from training.counted import counted
+from training.reporting.events import START
 
-START = re.compile(r"\d{4,8}\.start\.json")
+START_RECORD = re.compile(r"\d{4,8}\.start\.json")
 NO_REASON = "in the queue; the scheduler gives no reason"
 
 
@@ -29,7 +30,7 @@ def waiting(
 
     `rows` are the metrics of this attempt alone. A `command` need not record steps: once it runs, its log says more.
     """
-    if any(row["event"] != "start" for row in rows):
+    if any(row["event"] != START for row in rows):
         return ""
     if status.state is State.RUNNING:
         waits = _at_work(attempt, last(events, Started, attempt.number), bool(rows), command)
@@ -62,7 +63,7 @@ def _started(attempt: Attempt) -> int:
     """How many ranks have started their program."""
     try:
         with os.scandir(attempt.ranks) as entries:
-            return sum(START.fullmatch(entry.name) is not None for entry in islice(entries, MOST_ENTRIES))
+            return sum(START_RECORD.fullmatch(entry.name) is not None for entry in islice(entries, MOST_ENTRIES))
     except OSError:
         return 0
 

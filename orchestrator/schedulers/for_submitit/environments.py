@@ -118,6 +118,6 @@ def here() -> ClusterEnvironment:
         return PBSEnvironment()
     if (name not in schedulers.KNOWN and ":" not in name) or name in (*OF_SUBMITIT, GridEngineEnvironment.scheduler):
         return GridEngineEnvironment()
-    variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).job_variable}
+    variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).variables.job}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
     return other()

@@ -21,16 +21,17 @@ from orchestrator import schedulers
 from orchestrator.base import private, process
 from orchestrator.base.environment import safe, which
 from orchestrator.base.render.environment import Text, render
-from orchestrator.schedulers import start_on_host
+from orchestrator.schedulers import remote_shell
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.for_submitit.cluster_job import ClusterJob
 from orchestrator.schedulers.for_submitit.environments import CONTINUES
 from orchestrator.schedulers.for_submitit.executors import Watcher
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.interface import Request, filled
+from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.launchers.openmpi import remote_words
 from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.pbs.scheduler import PBS
+from orchestrator.schedulers.words import filled
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -182,11 +183,11 @@ class ClusterExecutor(core.PicklingExecutor):
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
-            head=[Text(line) for line in self.scheduler.head],
+            head=[Text(line) for line in self.scheduler.script.head],
             scheduler=self.cluster,
             nodes=request.nodes,
             tasks=self._num_tasks(),
-            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.told_variables, CONTINUES]))),
+            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.variables.first_host, CONTINUES]))),
             submit=Text(self.client.submit_words(request)),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
@@ -200,10 +201,10 @@ class ClusterExecutor(core.PicklingExecutor):
         )
 
     def _mpirun(self) -> str:
-        if not self.scheduler.lends_shell:
+        if not self.scheduler.reach.for_every_mpi:
             return "mpirun"
         return (
-            shlex.join(["mpirun", *remote_words(start_on_host.agent(self.scheduler, self.python))])
+            shlex.join(["mpirun", *remote_words(remote_shell.agent(self.scheduler, self.python))])
             + ' --hostfile "$PBS_NODEFILE"'
         )
 

@@ -138,8 +138,8 @@ def _first_words(text: str) -> list[str]:
 
 
 def _has_racks(ask: Ask) -> bool:
-    """Whether there are host groups that are named as racks, as `cluster.profile` reads them by default."""
+    """Whether there are host groups that are named as racks, as the site's topology reads them by default."""
     try:
-        return bool(topology.group_names(ask(topology.GROUPS), "@rack"))
+        return bool(topology.group_names(ask(topology.GROUPS), topology.RACK))
     except SiteError:
         return False

@@ -6,8 +6,11 @@ import re
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.tree import Tree
+from orchestrator.schedulers.cluster_facts import Ask
+from orchestrator.schedulers.switch_source import SwitchSource
 
 GROUPS = ("qconf", "-shgrpl")
+RACK = "@rack"  # how the names of racks' host groups begin, unless topology.attribute says otherwise
 
 
 def show(group: str) -> tuple[str, ...]:
@@ -22,6 +25,15 @@ def group_names(text: str, prefix: str) -> list[str]:
     if not chosen:
         raise SiteError(f"Grid Engine has no host group whose name begins with {prefix!r} (it has {', '.join(named)})")
     return chosen
+
+
+def printed(ask: Ask, prefix: str) -> str:
+    """All host groups whose names begin with `prefix`, as Grid Engine prints them."""
+    answers = {group: ask(show(group)) for group in group_names(ask(GROUPS), prefix)}
+    return "\n".join(
+        answer if answer.startswith("group_name") else f"group_name {group}\nhostlist {answer}"
+        for group, answer in answers.items()
+    )
 
 
 def tree(text: str) -> Tree:
@@ -48,3 +60,6 @@ def hosts(text: str) -> list[str]:
         raise SiteError(f"this is not what qhost says: {text.strip()[:80]!r}")
     names = [line.split()[0] for line in lines[1:] if re.match(r"[A-Za-z0-9]", line)]
     return [name for name in names if name != "global"]
+
+
+SWITCHES = SwitchSource(lambda text, _: tree(text), printed, RACK)

@@ -15,6 +15,11 @@ KNOWN: dict[str, type[Launcher]] = {"srun": Srun, "spawn": Spawn, "mpiexec.hydra
 ASKED = ("mpirun", "mpiexec")
 
 
+def family(program: str) -> type[Launcher]:
+    """The launcher's class, as far as the name of its program says: for a program of several MPIs, what all share."""
+    return KNOWN.get(program, Launcher)
+
+
 def named(program: str, version: str = "") -> Launcher:
     """The launcher that `program` is, by what `program --version` says where several MPIs have one of that name.
 

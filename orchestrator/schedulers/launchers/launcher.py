@@ -6,11 +6,20 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
 # What a rank's wrapper needs before it has read anything; ssh and the like pass no variables on.
 PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
+
+
+class Pmi(Enum):
+    """Who connects the ranks of an MPI program."""
+
+    NOBODY = "nobody"  # each would be rank 0 of 1
+    MPI = "mpi"  # the MPI that the launcher belongs to
+    SLURM = "slurm"  # a plug-in of Slurm's, one of those that `srun --mpi=list` lists
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,9 @@ class Launcher(ABC):
     numbers: ClassVar[tuple[str, str]]  # the variables that tell a rank its number, and its number on its host
     needs_shell: ClassVar[bool] = False  # whether it reaches other hosts by a remote shell only
     stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # passed on to the ranks; SIGUSR1 must be, too
+    pmi: ClassVar[Pmi] = Pmi.MPI
+    one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
+    built_in: ClassVar[bool] = False  # whether it is a part of torusrun, and no program on PATH
 
     def __init__(self, program: str) -> None:
         self.program = program

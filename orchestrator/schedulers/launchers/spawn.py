@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from orchestrator.base import process
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 KILLED = re.compile(r"spawn noticed that process rank (\d+) exited on signal (\d+)")
 
@@ -14,6 +14,9 @@ class Spawn(Launcher):
     """Starts spawner.py as the launcher."""
 
     numbers = ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK")
+    pmi = Pmi.NOBODY
+    one_node = True
+    built_in = True
 
     def command(self, launch: Launch) -> list[str]:
         return process.module(launch.python, "orchestrator.schedulers.launchers.spawner", str(launch.ranks))

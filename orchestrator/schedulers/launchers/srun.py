@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 LOST = re.compile(r"srun: error: Node failure on (\S+)")
 KILLED = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): ([A-Z][A-Za-z ]+?)(?: \(core dumped\))?$", re.MULTILINE)
@@ -17,6 +17,7 @@ class Srun(Launcher):
     """Starts the ranks as one step of the job."""
 
     numbers = ("SLURM_PROCID", "SLURM_LOCALID")
+    pmi = Pmi.SLURM
 
     def command(self, launch: Launch) -> list[str]:
         # Slurm lists hosts alphabetically; only a host file with arbitrary distribution keeps an order.

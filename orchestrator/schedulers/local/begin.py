@@ -1,7 +1,7 @@
 """Wait for other local jobs to be gone, then become the script: what a dependency is on this machine.
 
 `orchestrator.schedulers.local.begin SCRIPT TOKEN JOB_ID...`. The process keeps its pid and so its job id. While it
-waits it has the name by which `scheduler.py` recognises a pending job.
+waits it has the name by which `sessions.py` recognises a pending job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.schedulers.local.scheduler import WAITING, found
+from orchestrator.schedulers.local.sessions import WAITING, found
 
 POLL_S = 0.2
 PR_SET_NAME = 15  # <linux/prctl.h>

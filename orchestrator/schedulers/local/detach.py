@@ -15,7 +15,7 @@ from typing import IO
 
 from orchestrator.base import private, process
 from orchestrator.base.environment import safe
-from orchestrator.schedulers.local.scheduler import job_id_of
+from orchestrator.schedulers.local.sessions import job_id_of
 
 
 def main() -> None:

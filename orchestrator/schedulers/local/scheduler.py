@@ -1,8 +1,4 @@
-"""This machine as a scheduler: a job is a session of processes, its id the first one's pid and start time.
-
-A job lives as long as any process of its session does. The start time (clock ticks since boot, field 22 of
-/proc/PID/stat) keeps a reused pid from being taken for the job.
-"""
+"""This machine as a scheduler: a job is a session of processes, its id the first one's pid and start time."""
 
 from __future__ import annotations
 
@@ -11,30 +7,45 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from orchestrator.base.states import Status
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.local import facts
+from orchestrator.schedulers.local.sessions import found
+from orchestrator.schedulers.reach import Reach
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
 
-WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins
+
+def _shell(job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> tuple[list[str], dict[str, str]]:
+    return [*argv], {}
+
+
+def _working(said: Finished) -> list[str]:
+    """No ids: what pgrep finds will say soon which job it is."""
+    if said.exit_code > 1:  # 1: there is none
+        said.check("looking for a process by its name")
+    if said.stdout.split():
+        raise SiteError(f"process {said.stdout.split()[0]} works for it, and will record its state soon")
+    return []
 
 
 class Local(Scheduler):
     """Processes of this machine."""
 
     name = "local"
-    head = (
-        'read -r -a torusrun_stat < "/proc/$$/stat"',
-        'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
+    variables = Variables("SUBMITIT_LOCAL_JOB_ID")
+    traits = Traits(one_machine=True, cannot_exclude="a local run has this machine alone")
+    script = JobScript(
+        (
+            'read -r -a torusrun_stat < "/proc/$$/stat"',
+            'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
+        )
     )
-    job_variable = "SUBMITIT_LOCAL_JOB_ID"
-    one_machine = True
-    cannot_exclude = "a local run has this machine alone"
+    cluster = ClusterQueries(query_facts=facts.describe)
+    reach = Reach(_shell)
 
     def directives(self, request: Request) -> list[str]:
         return []
@@ -54,87 +65,16 @@ class Local(Scheduler):
             raise SiteError(f"the local job did not start: it printed {stdout!r} in place of its id")
         return stdout.strip()
 
-    def status_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["sh", "-c", "cat /proc/[0-9]*/stat 2> /dev/null", "torusrun", *job_ids]
+    def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
+        command = ["sh", "-c", "cat /proc/[0-9]*/stat 2> /dev/null", "torusrun", *job_ids]
+        return Query(command, lambda said: found(said.stdout, job_ids))
 
-    def parse_status(self, said: Finished) -> dict[str, Status]:
-        """The jobs that the command named and that have a process: a session outlives the process it began with."""
-        return found(said.stdout, said.argv[4:])
-
-    def find_command(self, token: str) -> list[str]:
-        return ["pgrep", "--full", "--euid", str(os.geteuid()), f"/job[.]sh {re.escape(token)}( |$)"]
-
-    def parse_found(self, said: Finished, token: str) -> list[str]:
-        if said.exit_code > 1:  # 1: there is none
-            said.check("looking for a process by its name")
-        if said.stdout.split():
-            raise SiteError(f"process {said.stdout.split()[0]} works for it, and will record its state soon")
-        return []
+    def find_query(self, token: str) -> Query[list[str]]:
+        command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/job[.]sh {re.escape(token)}( |$)"]
+        return Query(command, _working)
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["kill", "-TERM", "--", f"-{job_id.partition('.')[0]}"]
 
-    def cluster_facts(self, ask: Ask) -> ClusterFacts:
-        return facts.describe(ask)
-
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         return [this_host]
-
-    def shell_command(
-        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
-    ) -> tuple[list[str], dict[str, str]]:
-        return [*argv], {}
-
-
-def job_id_of(stat: str) -> str:
-    """The id of the job that began with the process that a line of /proc/PID/stat describes."""
-    process = _read(stat)
-    if process is None:
-        raise SiteError(f"/proc says {stat!r} of a process, which does not follow proc(5)")
-    return f"{process.pid}.{process.start_ticks}"
-
-
-def found(stats: str, job_ids: Sequence[str]) -> dict[str, Status]:
-    """Those of the jobs that live, from the lines of /proc/PID/stat of all processes."""
-    sessions: dict[str, list[_Process]] = {}
-    for one in map(_read, stats.splitlines()):
-        if one and one.state not in "ZX":
-            sessions.setdefault(one.session, []).append(one)
-    told = {job_id: _status(job_id, sessions.get(job_id.partition(".")[0], [])) for job_id in job_ids}
-    return {job_id: status for job_id, status in told.items() if status}
-
-
-def _status(job_id: str, processes: Sequence[_Process]) -> Status | None:
-    """A job's state from the processes of its session, None where it has none.
-
-    The kernel gives no process the number of a session that lives. So if its first process is there, its start tells
-    whose session it is, and if it is not, the session is still the job's, or that of a job which began as it did.
-    """
-    pid, _, start_ticks = job_id.partition(".")
-    first = next((process for process in processes if process.pid == pid), None)
-    if not processes or (first and first.start_ticks != start_ticks):
-        return None
-    if first is None:
-        if min(int(process.start_ticks) for process in processes) < int(start_ticks):
-            return None
-        return Status(State.RUNNING, "its first process, the shell of the job, is gone; others of it are still at work")
-    if first.name == WAITING:
-        return Status(State.PENDING, "it waits for other jobs to end")
-    return Status(State.RUNNING)
-
-
-class _Process(NamedTuple):
-    pid: str
-    name: str
-    state: str
-    session: str
-    start_ticks: str
-
-
-# proc(5): pid (name) state ppid pgrp session, 15 others, start time. The name may hold anything, line breaks too.
-STAT = re.compile(r"(\d+) \((.*)\) (\S) \S+ \S+ (\d+)(?: \S+){15} (\d+)(?= |$)")
-
-
-def _read(line: str) -> _Process | None:
-    match = STAT.match(line)
-    return _Process(*match.groups()) if match else None

@@ -13,7 +13,6 @@ from orchestrator.schedulers.pbs import topology
 QUEUES = ("qstat", "-Q", "-f")
 SERVER = ("qstat", "-B", "-f")
 NODES = topology.COMMAND
-SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 UNITS = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "": 1}
 CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
 Record = Mapping[str, str]
@@ -31,7 +30,7 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
         Queues(listed, vnodes, server, user, groups).all(),
         server.get("server_host"),
         resources=resources,
-        topology={"source": "pbs"} if SWITCH in resources else None,
+        topology={"source": "pbs"} if topology.SWITCH in resources else None,
         asks_memory=True,  # PBS's hook for cgroups gives a job that asks for none 256 MB
         commands={
             "scheduler": " ".join(SERVER),

@@ -1,47 +1,22 @@
-"""PBS Pro and OpenPBS.
-
-States are read from one form of qstat's answer: `-f -w`, one line for each attribute, its line breaks written as `\\n`.
-JSON is invalid for values such as `.5` and `nan`, and plain text prints line breaks in a job's variables as they are:
-anybody's job can write lines that look like another's. `-E` asks for all named jobs at once. Both came in PBS 18.
-"""
+"""PBS Pro and OpenPBS."""
 
 from __future__ import annotations
 
-import contextlib
-import grp
 import math
-import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
+from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.interface import Request, Scheduler, clock, directives, listed_hosts
-from orchestrator.schedulers.pbs import facts
-from orchestrator.schedulers.pbs.ends import exit_words, server_ended
-from orchestrator.schedulers.pbs.topology import records
+from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.pbs import facts, states, topology, user
+from orchestrator.schedulers.reach import Reach
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.words import clock, directives, listed_hosts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
-UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
-NO_HISTORY = "not configured to maintain job history"
-DELETED = "91"  # substate of a job that somebody deleted: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
-
-WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
-GOING_ON = {
-    "R": "",
-    "B": "",
-    "E": "ending",
-    "S": "suspended",
-    "U": "suspended: its node is in use by its owner",
-}
-HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
-
-Attributes = Mapping[str, str]
-
 # PBS sets PATH by /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
 OWN_COMMANDS = (
     "command -v pbs_tmrsh > /dev/null || "
@@ -49,22 +24,35 @@ OWN_COMMANDS = (
 )
 
 
+def _facts(ask: Ask) -> ClusterFacts:
+    return facts.describe(ask, user.name(), user.groups())
+
+
+def _remote(host: str, command: str) -> list[str]:
+    return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
+
+
 class PBS(Scheduler):
-    """PBS's commands and their output."""
+    """PBS's commands."""
 
     name = "pbs"
-    programs = ("pbsnodes",)
-    head = (OWN_COMMANDS,)
-    own_output = True  # which PBS keeps on the job's node until the end: so it can be read while the job runs
-    job_variable = "PBS_JOBID"
-    cancels_many = True
-    scratch_variables = ("PBS_LOCALDIR",)
-    told_variables = (
-        "PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST", "PBS_O_WORKDIR",
+    variables = Variables(
+        "PBS_JOBID",
+        scratch=("PBS_LOCALDIR",),
+        first_host=("PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST",
+                    "PBS_O_WORKDIR"),
+        cluster=("PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),
     )  # fmt: skip
-    cannot_exclude = "PBS knows no request for any hosts but some; write what your site has for it in the site's 'ask'"
-    shell_from_inside = True  # pbs_tmrsh asks the MOM of its own host, as a process of the job
-    lends_shell = True  # few builds of Open MPI know PBS, and few sites let ssh in
+    traits = Traits(
+        cancels_many=True,
+        cannot_exclude="PBS knows no request for any hosts but some; write what your site has for it in the site's "
+        "'ask'",
+    )
+    # PBS keeps a job's output on its node until the end: so it can be read while the job runs.
+    script = JobScript((OWN_COMMANDS,), sends_output=True)
+    cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
+    # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI know PBS, and few sites let ssh in.
+    reach = Reach(remote_command=_remote, for_every_mpi=True)
 
     def directives(self, request: Request) -> list[str]:
         options = [
@@ -118,57 +106,25 @@ class PBS(Scheduler):
     def task_id(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]", 1)
 
-    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+    def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # Without -x, for which a server that keeps no history (the default) tells nothing, not even of running jobs.
-        return ["qstat", "-f", "-w", "-E", *job_ids]
+        return Query(["qstat", "-f", "-w", "-E", *job_ids], states.listed)
 
-    def parse_status(self, said: Finished) -> dict[str, Status]:
-        _checked(said)
-        return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
+    def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
+        return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 
-    def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        return ["qstat", "-x", "-f", "-w", "-E", *job_ids]
-
-    def parse_accounting(self, said: Finished) -> dict[str, Status]:
-        return self.parse_status(said)
-
-    def find_command(self, token: str) -> list[str]:
-        return ["qselect", "-u", _user(), "-N", token]  # without -u it tells everybody's
-
-    def parse_found(self, said: Finished, token: str) -> list[str]:
-        return said.check("asking PBS for a job by its name").stdout.split()
+    def find_query(self, token: str) -> Query[list[str]]:
+        command = ["qselect", "-u", user.name(), "-N", token]  # without -u it tells everybody's
+        return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
-
-    def cluster_facts(self, ask: Ask) -> ClusterFacts:
-        return facts.describe(ask, _user(), _groups())
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         path = environment.get("PBS_NODEFILE")
         if not path:
             raise SiteError("PBS_NODEFILE is not set: this is not inside a PBS job")
         return listed_hosts(path)
-
-    def remote_command(self, host: str, command: str) -> list[str]:
-        return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
-
-
-def _user() -> str:
-    """Who submits from here, by the name that PBS knows. Raises SiteError where there is no name."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
-
-
-def _groups() -> list[str]:
-    """The names of this user's groups; a group without a name here has none for PBS either."""
-    found, user = [], pwd.getpwuid(os.geteuid())
-    for number in os.getgrouplist(user.pw_name, user.pw_gid):
-        with contextlib.suppress(KeyError):
-            found.append(grp.getgrgid(number).gr_name)
-    return found
 
 
 def _chunks(request: Request) -> tuple[str, ...]:
@@ -181,89 +137,3 @@ def _chunks(request: Request) -> tuple[str, ...]:
         chunk += f":mem={math.ceil(request.memory_bytes / 2**20)}mb"
     placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second one
     return (f"-l select={chunk}", *(() if placed else ("-l place=scatter",)))
-
-
-def _checked(said: Finished) -> None:
-    """Raises SiteError unless PBS answered; that it knows no such job, or keeps no ended ones, is an answer."""
-    answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
-    if not answered:
-        said.check("asking PBS for the states of jobs")
-
-
-def _status(job: Attributes) -> Status:
-    letter, comment = job.get("job_state", ""), _one_line(job.get("comment", ""))
-    hosts = _hosts(job.get("exec_host", ""))
-    if letter in WAITING:
-        if comment.startswith("Can Never Run"):
-            return never_starts(comment)
-        return Status(State.PENDING, comment or WAITING[letter])
-    if letter == "H":
-        return _held(job)
-    if letter in GOING_ON:
-        return Status(State.RUNNING, GOING_ON[letter], hosts)
-    if letter in ("F", "X"):  # X: a task of an array that still goes on
-        return _task_of_the_past(comment) or _ended(job, comment, hosts)
-    if letter == "M":
-        return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
-    return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
-
-
-def _held(job: Attributes) -> Status:
-    holders = [HELD_BY.get(letter, letter) for letter in _one_line(job.get("Hold_Types", ""))]
-    awaited = _awaited(job)
-    if awaited and "s" in job.get("Hold_Types", ""):
-        return Status(State.PENDING, f"it waits for other jobs ({awaited})", held=True)
-    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls releases it")
-
-
-def _awaited(job: Attributes) -> str:
-    """What the job waits for. In the same list stand those that wait for it, as `beforeok:ID`."""
-    listed = _one_line(job.get("depend", "")).split(",")
-    return ",".join(part for part in listed if not part.startswith("before"))
-
-
-def _task_of_the_past(comment: str) -> Status | None:
-    """A task whose own record PBS no longer has. What it tells is the array's, exit status included; None for others.
-
-    "Subjob finished" is said of tasks that never ran, too (status_subjob in OpenPBS's stat_job.c).
-    """
-    return {
-        "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer reports how it ended"),
-        "Subjob failed": Status(State.FAILED, "PBS says that the task failed, and no longer reports how"),
-        "Subjob terminated": Status(
-            State.CANCELLED, "PBS says that the task was deleted, and no longer reports by whom"
-        ),
-    }.get(comment)
-
-
-def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
-    """The end of a job. Its exit status counts now; in a job that runs again an old one would still stand."""
-    if "Exit_status" not in job:
-        awaited = _awaited(job) if job.get("substate") != DELETED else ""
-        why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
-        return Status(State.CANCELLED, f"{why}: it never ran")
-    if not re.fullmatch(r"-?\d+", job["Exit_status"]):
-        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
-    code = int(job["Exit_status"])
-    by = re.search(r"terminated by (\S+)", comment)
-    if by:
-        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
-    if code < 0:
-        return server_ended(code, comment, hosts)
-    if code == 0:
-        return Status(State.COMPLETED, "", hosts)
-    return Status(State.FAILED, f"PBS says {exit_words(code)}", hosts)
-
-
-def _who(name: str, owner: str) -> str:
-    return f"its user, {name}" if name == owner else f"{name}, who is not its user"
-
-
-def _hosts(exec_host: str) -> tuple[str, ...]:
-    """'n1/0*4+n2/0*4' as n1, n2."""
-    return tuple(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
-
-
-def _one_line(value: str) -> str:
-    """A value that people wrote, as words of one line: qstat writes a line break as a backslash and an n."""
-    return "".join(char if char.isprintable() else " " for char in value.replace("\\n", " ")).strip()

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.tree import Tree
+from orchestrator.schedulers.switch_source import SwitchSource
 
 COMMAND = ("pbsnodes", "-av")  # without -v it sums up the vnodes of a host, and not all of their resources
 RESOURCE = "resources_available."
+SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
 
 def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, str]]:
@@ -83,3 +85,6 @@ def _from_json(text: str) -> dict[str, dict[str, str]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         command = " ".join(COMMAND)
         raise SiteError(f"this is not JSON of pbsnodes: {error!r}; save what `{command}` prints instead") from None
+
+
+SWITCHES = SwitchSource(tree, lambda ask, _: ask(COMMAND), SWITCH)

@@ -8,55 +8,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
+from orchestrator.base.states import Status
 from orchestrator.network.hosts.hostlist import expand
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.interface import Request, Scheduler, directives
-from orchestrator.schedulers.slurm import facts, reasons
+from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.slurm import facts, states, topology
+from orchestrator.schedulers.slurm.reach import REACH
+from orchestrator.schedulers.traits import ClusterQueries, Query, Traits, Variables
+from orchestrator.schedulers.words import directives
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)
 
-STATES = {
-    "PENDING": State.PENDING,
-    "CONFIGURING": State.PENDING,
-    "REQUEUED": State.PENDING,
-    "REQUEUE_FED": State.PENDING,
-    "REQUEUE_HOLD": State.PENDING,
-    "SPECIAL_EXIT": State.PENDING,
-    "RESV_DEL_HOLD": State.PENDING,
-    "RUNNING": State.RUNNING,
-    "COMPLETING": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "STOPPED": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SIGNALING": State.RUNNING,
-    "STAGE_OUT": State.RUNNING,
-    "COMPLETED": State.COMPLETED,
-    "FAILED": State.FAILED,
-    "TIMEOUT": State.TIMEOUT,
-    "DEADLINE": State.TIMEOUT,
-    "PREEMPTED": State.PREEMPTED,
-    "NODE_FAIL": State.NODE_FAIL,
-    "BOOT_FAIL": State.NODE_FAIL,
-    "LAUNCH_FAILED": State.FAILED,
-    "RECONFIG_FAIL": State.FAILED,
-    "OUT_OF_MEMORY": State.OOM,
-    "CANCELLED": State.CANCELLED,
-    "REVOKED": State.CANCELLED,
-}
-
 
 class Slurm(Scheduler):
-    """Slurm's commands and their output."""
+    """Slurm's commands."""
 
     name = "slurm"
-    tells_all_jobs = True
-    programs = ("sinfo",)
-    silent = r"timed out on send/recv|Zero Bytes were transmitted or received"  # slurm_errno.c
-    job_variable = "SLURM_JOB_ID"
-    cancels_many = True
-    cannot_exclude = ""
+    variables = Variables("SLURM_JOB_ID", cluster=("SLURM_CONF", "SLURM_CLUSTERS"))
+    traits = Traits(
+        reports_all_jobs=True,
+        cancels_many=True,
+        cannot_exclude="",
+        silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
+    )
+    cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES)
+    reach = REACH
 
     def directives(self, request: Request) -> list[str]:
         options = [
@@ -102,37 +77,18 @@ class Slurm(Scheduler):
             )
         return match[1]
 
-    def status_command(self, job_ids: Sequence[str]) -> list[str]:
+    def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # Naming ids makes squeue fail as a whole when one is too old; all of the user's jobs are one answer.
-        return ["squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%r|%N"]
+        return Query(["squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%r|%N"], states.queued)
 
-    def parse_status(self, said: Finished) -> dict[str, Status]:
-        said.check("asking Slurm for the states of jobs")
-        rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
-        return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may hold anything
+    def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
+        columns = "--format=JobID,State,ExitCode,NodeList"
+        jobs = f"--jobs={','.join(job_ids)}"
+        return Query(["sacct", "--allocations", "--noheader", "--parsable2", columns, jobs], states.recorded)
 
-    def accounting_command(self, job_ids: Sequence[str]) -> list[str]:
-        return [
-            "sacct",
-            "--allocations",
-            "--noheader",
-            "--parsable2",
-            "--format=JobID,State,ExitCode,NodeList",
-            f"--jobs={','.join(job_ids)}",
-        ]
-
-    def parse_accounting(self, said: Finished) -> dict[str, Status]:
-        if "accounting storage is disabled" in said.stderr:  # src/sacct/options.c: this site keeps no records
-            return {}
-        said.check("asking Slurm's accounting")
-        rows = [line.split("|") for line in said.stdout.splitlines()]
-        return {row[0]: _ended(*row) for row in rows if len(row) == 4}
-
-    def find_command(self, token: str) -> list[str]:
-        return ["squeue", "--me", "--states=all", "--noheader", f"--name={token}", "--format=%i"]
-
-    def parse_found(self, said: Finished, token: str) -> list[str]:
-        return said.check("asking Slurm for a job by its name").stdout.split()
+    def find_query(self, token: str) -> Query[list[str]]:
+        command = ["squeue", "--me", "--states=all", "--noheader", f"--name={token}", "--format=%i"]
+        return Query(command, lambda said: said.check("asking Slurm for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["scancel", job_id]
@@ -142,52 +98,6 @@ class Slurm(Scheduler):
         if not text:
             raise SiteError("SLURM_JOB_NODELIST is not set: this is not inside a Slurm job")
         return expand(text)
-
-    def cluster_facts(self, ask: Ask) -> ClusterFacts:
-        return facts.describe(ask)
-
-    def broadcast_commands(
-        self, environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
-    ) -> list[list[str]]:
-        nodes = f"--ntasks={environment.get('SLURM_JOB_NUM_NODES', '1')}"
-        once = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
-        # In a tree. Without --force, sbcast writes into no file that exists.
-        return [once, ["sbcast", str(source), str(destination)]]
-
-    def remote_command(self, host: str, command: str) -> list[str]:
-        one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
-        return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
-
-    def shell_command(
-        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
-    ) -> tuple[list[str], dict[str, str]]:
-        one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
-        return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv], {}
-
-
-def _status(job: str, word: str, reason: str, nodes: str) -> Status:
-    """One row of squeue."""
-    state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
-    if state is State.UNKNOWN:
-        return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
-    if state is State.PENDING:
-        meant, starts = reasons.pending(word, reason, job)
-        return Status(state, meant, hosts) if starts else never_starts(meant, hosts)
-    if state is State.RUNNING:
-        return Status(state, reasons.running(word, reason), hosts)
-    return Status(state, reasons.ended(word, reason, hosts), hosts)
-
-
-def _ended(job: str, words: str, exit_code: str, nodes: str) -> Status:
-    """One row of sacct, whose state may be 'CANCELLED by 1001'."""
-    word = words.split()[0] if words.split() else ""
-    state = STATES.get(word, State.UNKNOWN)
-    hosts = tuple(expand(nodes)) if nodes and nodes != "None assigned" else ()
-    if state.over:
-        return Status(state, reasons.accounted(words, exit_code, hosts), hosts)
-    if state is State.UNKNOWN:
-        return Status(state, f"Slurm's accounting says {words!r}, which this torusrun does not know", hosts)
-    return Status(state, f"squeue does not show it, but Slurm's accounting says {words}", hosts)
 
 
 def _literal(path: Path) -> str:

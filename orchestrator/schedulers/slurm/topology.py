@@ -11,6 +11,7 @@ import re
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.hosts.tree import Tree
+from orchestrator.schedulers.switch_source import SwitchSource
 
 COMMAND = ("scontrol", "show", "topology")
 
@@ -50,3 +51,6 @@ def _lines(text: str) -> list[str]:
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     lines = (line.partition("#")[0].strip() for line in joined.splitlines())
     return [line for line in lines if line]
+
+
+SWITCHES = SwitchSource(lambda text, _: tree(text), lambda ask, _: ask(COMMAND))

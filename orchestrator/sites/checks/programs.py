@@ -13,7 +13,7 @@ from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
 from orchestrator.base.version import __version__
 from orchestrator.runs.image.login import Login
-from orchestrator.schedulers.launchers import ASKED, KNOWN, named
+from orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.machine import file_system, is_shared
 from orchestrator.spec.site import Site
@@ -59,7 +59,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
         yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
     else:
         yield ok("python", f"{said}, with PyTorch")
-    if not job and not schedulers.get(site.scheduler).one_machine and (own := _own_disk(python)):
+    if not job and not schedulers.get(site.scheduler).traits.one_machine and (own := _own_disk(python)):
         said = f"{own} lies on a disk that only this machine may have"
         yield warning("python", said, "try it by doctor --job; if the nodes lack it, install torusrun on a shared disk")
 
@@ -72,8 +72,8 @@ def _own_disk(python: str) -> Path | None:
 
 def _launcher(site: Site, login: Login) -> Check:
     program = site.launcher
-    if program == "spawn":
-        return ok("launcher", "spawn starts the ranks itself")
+    if family(program).built_in:
+        return ok("launcher", f"{program} starts the ranks itself")
     path = which(program, environment=login.environment)
     mend = "write into the site the module that brings it (modules), or another launcher"
     if path is None:

@@ -12,7 +12,7 @@ from orchestrator.runs.plan.job_request import in_its_words
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.topology import tree_of
+from orchestrator.schedulers.switches import DESCRIBED, tree_of
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
@@ -45,10 +45,10 @@ def checks(site: Site) -> Iterator[Check]:
         yield _account(site.account, facts)
     elif facts.needs_account and not site.account:
         yield failed("account", "the scheduler refuses jobs without one", f"write account: {_words(facts.accounts)}")
-    if not asked.scheduler.one_machine:
+    if not asked.scheduler.traits.one_machine:
         yield _request(site)
     yield from _nodes(site, facts)
-    if site.topology and site.topology.source not in ("names", "switches"):
+    if site.topology and site.topology.source not in DESCRIBED:
         yield _topology(site)
 
 
@@ -79,7 +79,7 @@ def _account(name: str, facts: ClusterFacts) -> Check:
 def _request(site: Site) -> Check:
     """Whether the site says enough to ask for two nodes, or for the one that there is."""
     node, scheduler = site.node, schedulers.get(site.scheduler)
-    nodes = 1 if scheduler.one_machine else 2
+    nodes = 1 if scheduler.traits.one_machine else 2
     try:
         words = in_its_words(site, nodes, node.ranks, site.account)
         asked = Request(
@@ -129,7 +129,7 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
 
 def _counts(site: Site) -> bool:
     """Whether the scheduler gives out CPUs: this machine does not, and an `ask` may count something else."""
-    return not schedulers.get(site.scheduler).one_machine and not site.ask
+    return not schedulers.get(site.scheduler).traits.one_machine and not site.ask
 
 
 def _has(site: Site, queues: list[Queue]) -> str:

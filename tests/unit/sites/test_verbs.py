@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.cli.main import main
 from orchestrator.runs.image.login import login
-from orchestrator.schedulers.interface import Scheduler
 from orchestrator.schedulers.local.scheduler import Local
+from orchestrator.schedulers.traits import ClusterQueries
 from orchestrator.sites.checks import folders, programs, scheduler
 from orchestrator.sites.checks.check import Check
 from orchestrator.spec.load import load_site
@@ -184,8 +184,7 @@ class Spooler(Local):
     """A scheduler of one's own, which says nothing of its cluster."""
 
     name = "spooler"
-    programs = ()
-    cluster_facts = Scheduler.cluster_facts
+    cluster = ClusterQueries()
 
 
 def test_a_scheduler_that_cannot_be_asked_about_its_cluster(home: Path) -> None:

@@ -14,6 +14,7 @@ from orchestrator.images.checks.compat import HYDRA, PMIX_MEETS, SLURM_PMI, vers
 from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.schedulers.launchers.launcher import Pmi
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
@@ -22,8 +23,8 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
         return
     severity: Severity = "error" if wanted.calls_mpi == "yes" else "warning"
-    if wanted.calls_mpi == "yes" and wanted.launcher == "spawn" and wanted.ranks > 1:
-        single = f"the launcher 'spawn' would start {wanted.ranks} programs of one rank"
+    if wanted.calls_mpi == "yes" and wanted.pmi is Pmi.NOBODY and wanted.ranks > 1:
+        single = f"the launcher {wanted.launcher!r} would start {wanted.ranks} programs of one rank"
         yield Finding("mpi-spawn", f"the program is linked with MPI, and {single}", evidence=image.evidence("program"))
     yield from _offered(wanted, host)
     if not image.starts:
@@ -34,11 +35,11 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield from _missing(wanted, image, evidence)
         return
     yield fits("mpi-missing", f"MPI programs find {used} in the image", evidence)
-    if wanted.launcher == "srun":
+    if wanted.pmi is Pmi.SLURM:
         yield from _slurm(wanted, host, used, evidence, severity)
-    elif wanted.launcher != "spawn":
+    elif wanted.pmi is Pmi.MPI:
         yield from _launcher(host, used, evidence, severity)
-    if used.family == "openmpi" and wanted.launcher != "spawn":
+    if used.family == "openmpi" and wanted.pmi is not Pmi.NOBODY:
         yield from _pmix(host, used, evidence, severity)
 
 
@@ -67,7 +68,7 @@ def _missing(wanted: Wanted, image: ImageFacts, evidence: str) -> Iterator[Findi
 def _offered(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """What the site's launcher_args ask srun for has to be there, whatever the program is."""
     asked, offers = wanted.srun_mpi, host.slurm_pmi
-    if wanted.launcher != "srun" or not asked or offers is None:
+    if wanted.pmi is not Pmi.SLURM or not asked or offers is None:
         return
     if asked not in offers:
         has = ", ".join(sorted(offers)) or "nothing"

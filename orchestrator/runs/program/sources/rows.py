@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from training.reporting.events import LARGEST, TOTALS
+
 Row = dict[str, Any]
 
 MOST_NUMBERS = 100
-LARGEST = 1e15  # as in runs/metrics.py, which reads the rows again
 LONGEST_NAME = 100
 FOREIGN = re.compile(r"[^A-Za-z0-9_./-]")
 OURS = {"step", "t", "attempt", "event", "self"}  # not to be taken for what torusrun writes itself
-COUNTS = {"total_steps", "samples", "total_samples"}  # whole numbers in runs/metrics.py
 STEPS = ("step", "global_step")
 EVALUATED = re.compile(r"(^|[/_.-])(val|valid|validation|eval|evaluation|test)([/_.-]|$)")
 LOSS = re.compile(r"(^|[/_.-])loss$")
@@ -30,7 +30,7 @@ def row(step: int | None, t: float, values: Mapping[str, object]) -> Row:
         name = FOREIGN.sub("_", key)[:LONGEST_NAME]
         if not name or name in OURS or name in made or type(value) not in (int, float):
             continue
-        if name in COUNTS:
+        if name in TOTALS:
             if (total := whole(value)) is not None:
                 made[name] = total
         elif len(made) < MOST_NUMBERS + 2:

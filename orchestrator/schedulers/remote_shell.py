@@ -12,7 +12,7 @@ import sys
 
 from orchestrator import schedulers
 from orchestrator.base import process
-from orchestrator.base.errors import TorusrunError
+from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.schedulers.interface import Scheduler
 
 FAILED = "torusrun: the launcher cannot start its daemon on "  # what follows is the cause of all that the launcher says
@@ -21,7 +21,7 @@ FAILED = "torusrun: the launcher cannot start its daemon on "  # what follows is
 def main() -> None:
     name, host, *words = sys.argv[1:]
     try:
-        argv = schedulers.get(name).remote_command(host, " ".join(words))
+        argv = command(schedulers.get(name), host, " ".join(words))
         os.execvp(argv[0], argv)
     except TorusrunError as error:
         raise SystemExit(f"{FAILED}{host}: {error}") from None
@@ -30,6 +30,13 @@ def main() -> None:
             f"{FAILED}{host}: {argv[0]} cannot be run on {socket.gethostname()} ({error.strerror}): put the folder of "
             f"{name}'s commands on the job's PATH, or set remote_shell: ssh if the site has ssh between its nodes"
         ) from None
+
+
+def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
+    """Inside a job: what runs the shell command `line` on another of its hosts. Raises SiteError without such a way."""
+    if scheduler.reach.remote_command is None:
+        raise SiteError(f"{scheduler.name} has no remote shell of its own")
+    return scheduler.reach.remote_command(host, line)
 
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:

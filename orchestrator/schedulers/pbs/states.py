@@ -1,0 +1,124 @@
+"""The states of jobs, as qstat prints them.
+
+They are read from one form of qstat's answer: `-f -w`, one line for each attribute, its line breaks written as `\\n`.
+JSON is invalid for values such as `.5` and `nan`, and plain text prints line breaks in a job's variables as they are:
+anybody's job can write lines that look like another's. `-E` asks for all named jobs at once. Both came in PBS 18.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State, Status, never_starts
+from orchestrator.schedulers.pbs.ends import exit_words, server_ended
+from orchestrator.schedulers.pbs.topology import records
+
+UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
+NO_HISTORY = "not configured to maintain job history"
+DELETED = "91"  # substate of a job that somebody deleted: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
+
+WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
+GOING_ON = {
+    "R": "",
+    "B": "",
+    "E": "ending",
+    "S": "suspended",
+    "U": "suspended: its node is in use by its owner",
+}
+HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
+
+Attributes = Mapping[str, str]
+
+
+def listed(said: Finished) -> dict[str, Status]:
+    """The jobs in what qstat printed."""
+    _checked(said)
+    return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
+
+
+def _checked(said: Finished) -> None:
+    """Raises SiteError unless PBS answered; that it knows no such job, or keeps no ended ones, is an answer."""
+    answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
+    if not answered:
+        said.check("asking PBS for the states of jobs")
+
+
+def _status(job: Attributes) -> Status:
+    letter, comment = job.get("job_state", ""), _one_line(job.get("comment", ""))
+    hosts = _hosts(job.get("exec_host", ""))
+    if letter in WAITING:
+        if comment.startswith("Can Never Run"):
+            return never_starts(comment)
+        return Status(State.PENDING, comment or WAITING[letter])
+    if letter == "H":
+        return _held(job)
+    if letter in GOING_ON:
+        return Status(State.RUNNING, GOING_ON[letter], hosts)
+    if letter in ("F", "X"):  # X: a task of an array that still goes on
+        return _task_of_the_past(comment) or _ended(job, comment, hosts)
+    if letter == "M":
+        return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
+    return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
+
+
+def _held(job: Attributes) -> Status:
+    holders = [HELD_BY.get(letter, letter) for letter in _one_line(job.get("Hold_Types", ""))]
+    awaited = _awaited(job)
+    if awaited and "s" in job.get("Hold_Types", ""):
+        return Status(State.PENDING, f"it waits for other jobs ({awaited})", held=True)
+    return Status(State.PENDING, f"held by {' and '.join(holders)}; qrls releases it")
+
+
+def _awaited(job: Attributes) -> str:
+    """What the job waits for. In the same list stand those that wait for it, as `beforeok:ID`."""
+    listed = _one_line(job.get("depend", "")).split(",")
+    return ",".join(part for part in listed if not part.startswith("before"))
+
+
+def _task_of_the_past(comment: str) -> Status | None:
+    """A task whose own record PBS no longer has. What it tells is the array's, exit status included; None for others.
+
+    "Subjob finished" is said of tasks that never ran, too (status_subjob in OpenPBS's stat_job.c).
+    """
+    return {
+        "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer reports how it ended"),
+        "Subjob failed": Status(State.FAILED, "PBS says that the task failed, and no longer reports how"),
+        "Subjob terminated": Status(
+            State.CANCELLED, "PBS says that the task was deleted, and no longer reports by whom"
+        ),
+    }.get(comment)
+
+
+def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
+    """The end of a job. Its exit status counts now; in a job that runs again an old one would still stand."""
+    if "Exit_status" not in job:
+        awaited = _awaited(job) if job.get("substate") != DELETED else ""
+        why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
+        return Status(State.CANCELLED, f"{why}: it never ran")
+    if not re.fullmatch(r"-?\d+", job["Exit_status"]):
+        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
+    code = int(job["Exit_status"])
+    by = re.search(r"terminated by (\S+)", comment)
+    if by:
+        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
+    if code < 0:
+        return server_ended(code, comment, hosts)
+    if code == 0:
+        return Status(State.COMPLETED, "", hosts)
+    return Status(State.FAILED, f"PBS says {exit_words(code)}", hosts)
+
+
+def _who(name: str, owner: str) -> str:
+    return f"its user, {name}" if name == owner else f"{name}, who is not its user"
+
+
+def _hosts(exec_host: str) -> tuple[str, ...]:
+    """'n1/0*4+n2/0*4' as n1, n2."""
+    return tuple(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
+
+
+def _one_line(value: str) -> str:
+    """A value that people wrote, as words of one line: qstat writes a line break as a backslash and an n."""
+    return "".join(char if char.isprintable() else " " for char in value.replace("\\n", " ")).strip()

@@ -1,0 +1,78 @@
+"""The states of jobs, as squeue and sacct print them: fixed fields of one line for each job."""
+
+from __future__ import annotations
+
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State, Status, never_starts
+from orchestrator.network.hosts.hostlist import expand
+from orchestrator.schedulers.slurm import reasons
+
+STATES = {
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_FED": State.PENDING,
+    "REQUEUE_HOLD": State.PENDING,
+    "SPECIAL_EXIT": State.PENDING,
+    "RESV_DEL_HOLD": State.PENDING,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "STOPPED": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "STAGE_OUT": State.RUNNING,
+    "COMPLETED": State.COMPLETED,
+    "FAILED": State.FAILED,
+    "TIMEOUT": State.TIMEOUT,
+    "DEADLINE": State.TIMEOUT,
+    "PREEMPTED": State.PREEMPTED,
+    "NODE_FAIL": State.NODE_FAIL,
+    "BOOT_FAIL": State.NODE_FAIL,
+    "LAUNCH_FAILED": State.FAILED,
+    "RECONFIG_FAIL": State.FAILED,
+    "OUT_OF_MEMORY": State.OOM,
+    "CANCELLED": State.CANCELLED,
+    "REVOKED": State.CANCELLED,
+}
+
+
+def queued(said: Finished) -> dict[str, Status]:
+    """The jobs in what squeue printed."""
+    said.check("asking Slurm for the states of jobs")
+    rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
+    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may hold anything
+
+
+def recorded(said: Finished) -> dict[str, Status]:
+    """The jobs in what sacct printed."""
+    if "accounting storage is disabled" in said.stderr:  # src/sacct/options.c: this site keeps no records
+        return {}
+    said.check("asking Slurm's accounting")
+    rows = [line.split("|") for line in said.stdout.splitlines()]
+    return {row[0]: _ended(*row) for row in rows if len(row) == 4}
+
+
+def _status(job: str, word: str, reason: str, nodes: str) -> Status:
+    """One row of squeue."""
+    state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
+    if state is State.UNKNOWN:
+        return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
+    if state is State.PENDING:
+        meant, starts = reasons.pending(word, reason, job)
+        return Status(state, meant, hosts) if starts else never_starts(meant, hosts)
+    if state is State.RUNNING:
+        return Status(state, reasons.running(word, reason), hosts)
+    return Status(state, reasons.ended(word, reason, hosts), hosts)
+
+
+def _ended(job: str, words: str, exit_code: str, nodes: str) -> Status:
+    """One row of sacct, whose state may be 'CANCELLED by 1001'."""
+    word = words.split()[0] if words.split() else ""
+    state = STATES.get(word, State.UNKNOWN)
+    hosts = tuple(expand(nodes)) if nodes and nodes != "None assigned" else ()
+    if state.over:
+        return Status(state, reasons.accounted(words, exit_code, hosts), hosts)
+    if state is State.UNKNOWN:
+        return Status(state, f"Slurm's accounting says {words!r}, which this torusrun does not know", hosts)
+    return Status(state, f"squeue does not show it, but Slurm's accounting says {words}", hosts)

@@ -1,0 +1,59 @@
+"""How a scheduler differs from others, as values: its traits, its variables, its part of a script, its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from orchestrator.base.process import Finished
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from orchestrator.schedulers.switch_source import SwitchSource
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a scheduler can do, and what it cannot."""
+
+    one_machine: bool = False  # whether there are no other nodes
+    reports_all_jobs: bool = False  # whether `status_query` reports the user's jobs that were not named, too
+    cancels_many: bool = False  # whether the ids of more jobs may follow in `cancel_command`
+    cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude some
+    silent: str = ""  # a pattern of what the submit command writes if its server did not answer: there may be a job
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment variables of a job."""
+
+    job: str  # has the job's id
+    scratch: tuple[str, ...] = ()  # any of these may have the job's own folder on a node; before TMPDIR
+    first_host: tuple[str, ...] = ()  # are set on the first host only, and all tasks need them
+    cluster: tuple[str, ...] = ()  # on a login node: say with which cluster the commands communicate
+
+
+@dataclass(frozen=True)
+class JobScript:
+    """The part of a job's script that is the scheduler's own."""
+
+    head: tuple[str, ...] = ()  # shell lines below the directives
+    sends_output: bool = False  # whether the script itself has to send its output to the request's files
+
+
+@dataclass(frozen=True)
+class Query(Generic[T]):
+    """A command, and what reads its answer. `read` raises SiteError if it failed: that says nothing about any job."""
+
+    command: Sequence[str]
+    read: Callable[[Finished], T]
+
+
+@dataclass(frozen=True)
+class ClusterQueries:
+    """What `init` and `doctor` ask about the cluster, and the order of hosts is made from."""
+
+    programs: tuple[str, ...] = ()  # any of these on PATH says that the scheduler may be there
+    query_facts: Callable[[Ask], ClusterFacts] | None = None  # raises SiteError if the scheduler does not answer
+    switches: SwitchSource | None = None

@@ -1,0 +1,71 @@
+"""The words of a job's request: a site's own with their numbers, directives, times, and lists of hosts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.spec.kinds import CONTROL
+from orchestrator.spec.problems import shown
+
+
+def filled(
+    texts: Sequence[str], *, nodes: int, ranks_per_node: int, cpus_per_rank: int, gpus: int, account: str | None
+) -> tuple[str, ...]:
+    """A site's own words with the numbers of a job in the places that `spec.kinds.PLACEHOLDERS` names.
+
+    Raises UserError for an account that would not stay one word there.
+    """
+    if account and any("{account}" in text for text in texts) and (reason := not_plain(account)):
+        raise UserError(f"'account': {account!r} {reason}")
+    words = {
+        "nodes": nodes,
+        "ranks": nodes * ranks_per_node,
+        "ranks_per_node": ranks_per_node,
+        "cpus": ranks_per_node * cpus_per_rank,
+        "cpus_per_rank": cpus_per_rank,
+        "gpus": gpus,
+        "account": account,
+    }
+    return tuple(text.format_map(words) for text in texts)
+
+
+def not_plain(account: str) -> str | None:
+    """Why `account` cannot be filled into a site's own words, whose quotes and commas nobody knows; None if it can."""
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]*", account):
+        return None
+    return (
+        "is filled into the site's own words ({account}), and so may hold letters, digits and '_.@/-' only, "
+        "beginning with a letter or digit"
+    )
+
+
+def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[str]:
+    """The lines of a script that ask for `options`. Raises UserError for one that would not be one whole line."""
+    for option in options:
+        if re.search(f"[{CONTROL}]", option):
+            raise UserError(f"{option!r}: a directive is one line, without line breaks and control characters")
+        if len(option.encode()) > longest_bytes:
+            raise UserError(f"{shown(option)}: this is too long for a directive, which may have {longest_bytes} bytes")
+    return [f"{prefix} {option}" for option in options]
+
+
+def clock(seconds: float) -> str:
+    """A time limit as HH:MM:SS, rounded up; hours may exceed 24."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
+
+
+def listed_hosts(path: str) -> list[str]:
+    """The first words of a file's lines, in order and each once. Raises SiteError when there are none to be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SiteError(f"{path}: the list of the job's hosts cannot be read: {error.strerror}") from None
+    found = dict.fromkeys(line.split()[0] for line in lines if line.strip())
+    if not found:
+        raise SiteError(f"{path}: the list of the job's hosts is empty")
+    return list(found)

@@ -1,0 +1,20 @@
+"""The events in a run's metrics, and the values in them that others read: declared once, for writers and readers."""
+
+START = "start"  # the ranks have met
+STEP = "step"
+EVAL = "eval"
+CHECKPOINT = "checkpoint"
+CHECKPOINT_FAILED = "checkpoint_failed"
+MEASURED = "measured"
+STOP = "stop"  # after a checkpoint, to continue later
+DONE = "done"
+ALONG = (START, STEP, STOP, DONE)  # say at which step a training is
+
+TOTALS = ("total_steps", "samples", "total_samples")
+COUNTS = ("step", *TOTALS, "attempt")  # whole numbers from 0
+NUMBERS = (
+    "t", "loss", "lr", "epoch", "images_per_s", "accuracy", "top5", "test_loss", "ensemble", "best_member", "time_s",
+    "batch", "bytes", "ranks",
+)  # fmt: skip
+LISTS = ("members",)  # of numbers
+LARGEST = 1e15  # of any number
