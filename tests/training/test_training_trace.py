@@ -123,10 +123,14 @@ def test_the_log_of_mlperf_has_no_numbers_that_json_has_not(capfd: pytest.Captur
     assert '"value": null' in capfd.readouterr().out
 
 
-def test_a_full_disk_costs_lines_of_the_log_of_mlperf(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr("sys.stdout", full)
-        MLLog(active=True).start("run_start")
+def test_a_full_disk_costs_lines_of_the_log_of_mlperf(capfd: pytest.CaptureFixture[str]) -> None:
+    log = MLLog(active=True)
+    with Path("/dev/full").open("w") as full, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", full)
+        log.start("run_start")
+    log.stop("run_stop")
+    said = capfd.readouterr().out
+    assert "run_stop" in said and "run_start" not in said
 
 
 class Corrupt:

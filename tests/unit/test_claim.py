@@ -94,10 +94,13 @@ def test_the_newest_attempt_is_current_in_whatever_order_they_begin(
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-1", b"\xff", b"9" * 50, b"1\n2\n"])
-def test_a_damaged_number_of_the_current_attempt_is_ignored(run: RunFolder, content: bytes) -> None:
+def test_a_damaged_number_of_the_current_attempt_is_replaced(run: RunFolder, content: bytes) -> None:
     run.current.write_bytes(content)
     claim.take(run, 1)
     claim.check(run, 1)
+    claim.take(run, 2)
+    with pytest.raises(Superseded):
+        claim.check(run, 1)
 
 
 def test_a_link_or_a_folder_in_place_of_a_lock_is_an_error(run: RunFolder, tmp_path: Path) -> None:

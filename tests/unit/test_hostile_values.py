@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,7 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
     }
 
     def read_and_rendered(document: dict[str, Any]) -> None:
-        subprocess.run(["rm", "-rf", folder], check=True, timeout=10)
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for part, values in document.items():
             (folder / f"{part}.yaml").write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
@@ -123,7 +125,6 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
         accepted.append(document)
         check_directives(made, text)
         if "queue" not in document["run"]:
-            assert subprocess.run(["bash", "-n"], input=text.encode(), timeout=20).returncode == 0
             check_exports(made, text, folder)
         assert not list(folder.rglob("pwned")) and not Path("pwned").exists()
 
@@ -131,6 +132,11 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
     assert len(accepted) > 10, "the text was too wild to try anything"
     for document in tricks(base):
         read_and_rendered(document)
+
+
+@cache
+def is_shell(text: str) -> bool:
+    return subprocess.run(["sh", "-n"], input=text.encode(), timeout=20).returncode == 0
 
 
 def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
@@ -153,7 +159,7 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
         (stage,) = lint.stages(text)
         assert set(stage.sections) <= sections, "a value has added a section"
         for name in sections - {"files", "labels"}:
-            assert subprocess.run(["sh", "-n"], input=stage.sections[name].encode(), timeout=20).returncode == 0
+            assert is_shell(stage.sections[name])
         shown = "\nprintf '%s\\0' " + " ".join(f'"${name}"' for name in read.environment)
         said = subprocess.run(
             ["sh", "-c", stage.sections["environment"] + shown],

@@ -32,7 +32,7 @@ def take(run: RunFolder, number: int) -> None:
             newest = _number(os.read(descriptor, LARGEST_BYTES))
             if newest > number:
                 raise _superseded(number, newest)
-            os.pwrite(descriptor, f"{number}\n".encode(), 0)
+            os.ftruncate(descriptor, os.pwrite(descriptor, f"{number}\n".encode(), 0))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

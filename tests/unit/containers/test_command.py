@@ -78,7 +78,7 @@ def test_every_value_comes_out_of_the_file_as_it_went_in(shell: str, tmp_path: P
     @example(HOSTILE, HOSTILE)
     def comes_out(values: list[str], words: list[str]) -> None:
         variables = {f"V{i}": value for i, value in enumerate(values)} | {"HOME": "/a b"}
-        launch = inside(OLD, [sys.executable, "-c", SHOW, " ".join(variables), *words], variables, {}, str(file))
+        launch = inside(OLD, [sys.executable, "-IS", "-c", SHOW, " ".join(variables), *words], variables, {}, str(file))
         file.write_text(launch.file_text, newline="")
         handed = {name.removeprefix("SINGULARITYENV_"): value for name, value in launch.environment.items()}
         command = [f"/usr/bin/{shell}", *(["--posix"] if shell == "bash" else []), *launch.argv[5:]]
