@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from orchestrator.base.json_files import damaged, read_object
+from orchestrator.base.terminal.plain import plain
 
 LARGEST_NUMBER = 1e18
 LARGEST_TIME_S = 1e11  # the year 5138, which every calendar has
@@ -27,62 +28,62 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
 
 
 def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **known: Any) -> Kind:
-    """As `record_of`, for what was read from `path`. Raises SiteError where a field is missing or damaged."""
+    """As `record_of`, for what was read from `path`, and with fields that are `known`.
+
+    Raises SiteError where a field is missing or damaged.
+    """
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name not in kept and field.name not in known:
             raise damaged(path, f"{field.name!r} is missing")
     try:
-        return record_of(kind, kept, **known)
+        return kind(**_fields(kind, {k: v for k, v in kept.items() if k not in known}, str, known))
     except ValueError as error:
         raise damaged(path, str(error)) from None
 
 
-def record_of(kind: type[Kind], row: Mapping[str, Any], text: Callable[[str], str] = str, /, **known: Any) -> Kind:
-    """A dataclass of this kind, made of the fields that are `known` and of JSON for the others.
-
-    `text` is applied to every string. Keys that are no fields are left out; fields that are missing have their
-    defaults. Raises ValueError, in words.
-    """
-    hints, found = _hints(kind), dict(known)  # type: ignore[arg-type]
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        if field.name in row and field.name not in known:
-            found[field.name] = value_of(hints[field.name], row[field.name], text, field.name)
-        elif field.name not in known and field.default is field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"{field.name!r} is missing")
-    return kind(**found)
-
-
-def value_of(hint: Any, value: Any, text: Callable[[str], str] = str, name: str = "it") -> Any:
+def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: str = "it") -> Any:
     """A value of the type `hint`, which `dataclasses.asdict` and JSON made `value` of.
 
-    Raises ValueError, in words, for a value of another type or a number that cannot be.
+    `text` is applied to every string; by default it makes one line that a terminal may show. Unknown keys are left
+    out, and missing fields have their defaults. Raises ValueError, in words, for a value of another type or a number
+    that cannot be.
     """
     kind, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
     if kind is Annotated:
-        found = value_of(parts[0], value, text, name)
+        found = record_of(parts[0], value, text, name)
         if complaint := parts[1].complaint(found):
             raise ValueError(f"{name!r} {complaint}")
         return found
     if kind in (types.UnionType, typing.Union):
         (wanted,) = (part for part in parts if part is not types.NoneType)
-        return None if value is None else value_of(wanted, value, text, name)
+        return None if value is None else record_of(wanted, value, text, name)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return record_of(hint, _checked(value, dict, name), text)
+        return hint(**_fields(hint, _checked(value, dict, name), text, {}))
     if kind is tuple and parts[-1] is not Ellipsis:
         if len(_checked(value, list, name)) != len(parts):
             raise ValueError(f"{name!r} has {len(value)} entries, not {len(parts)}")
-        return tuple(value_of(part, item, text, name) for part, item in zip(parts, value, strict=True))
+        return tuple(record_of(part, item, text, name) for part, item in zip(parts, value, strict=True))
     if kind in (tuple, Sequence):
-        return tuple(value_of(parts[0], item, text, name) for item in _checked(value, list, name))
+        return tuple(record_of(parts[0], item, text, name) for item in _checked(value, list, name))
     if kind in (dict, Mapping):
-        return {text(key): value_of(parts[1], item, text, name) for key, item in _checked(value, dict, name).items()}
+        return {text(key): record_of(parts[1], item, text, name) for key, item in _checked(value, dict, name).items()}
     if issubclass(hint, Enum):
         return hint(_checked(value, str, name))
     if hint in (int, float):
         return _number(hint, value, name)
     return text(_checked(value, str, name)) if hint is str else _checked(value, hint, name)
+
+
+def _fields(kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any]) -> dict[str, Any]:
+    hints, found = _hints(kind), dict(known)
+    for field in dataclasses.fields(kind):
+        if field.name in row:
+            found[field.name] = record_of(hints[field.name], row[field.name], text, field.name)
+        elif field.name not in known and field.default is field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{field.name!r} is missing")
+    return found
 
 
 def _checked(value: Any, kind: type[Kind], name: str) -> Kind:

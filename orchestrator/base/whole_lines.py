@@ -1,4 +1,4 @@
-"""The whole lines at the end of a file that only grows."""
+"""The lines at the end of a file that only grows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from orchestrator.base.private import open_regular
+
+TAIL_BYTES = 65_536
 
 
 def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
@@ -19,3 +21,12 @@ def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
         content = file.read(largest_bytes)
     *lines, rest = content.split(b"\n")
     return (lines[1:] if start else lines), rest
+
+
+def tail(path: Path, largest_bytes: int = TAIL_BYTES) -> list[bytes]:
+    """The last lines of a file, with the one that has no end yet; [] if it cannot be read."""
+    try:
+        lines, rest = last_lines(path, largest_bytes)
+    except OSError:
+        return []
+    return [*lines, rest] if rest else lines

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
-from orchestrator.base.whole_lines import last_lines
+from orchestrator.base.whole_lines import TAIL_BYTES, tail
 from orchestrator.job.hang import NOT_BEGUN, Where, stack
 from orchestrator.job.witness import Words, words
 from orchestrator.network.placement.mapping import Placement
@@ -20,7 +20,6 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
-LARGEST_TAIL_BYTES = 65_536
 LAST_LINES = 40
 MOST_LOGS = 256  # read where many ranks have failed: those that failed first
 
@@ -50,12 +49,8 @@ class RankRecords:
 
     def lines(self, rank: int) -> list[str]:
         """The last lines of a rank's log, each cut to a length that can be quoted."""
-        try:
-            lines, rest = last_lines(self.attempt.rank_log(rank), LARGEST_TAIL_BYTES)
-        except OSError:
-            return []
-        texts = [line.decode(errors="replace")[:LARGEST_QUOTE] for line in (*lines, rest) if line.strip()]
-        return texts[-LAST_LINES:]
+        lines = tail(self.attempt.rank_log(rank))
+        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-LAST_LINES:]
 
     def answered(self) -> set[int]:
         """The ranks whose wrappers have said where they are."""
@@ -74,11 +69,7 @@ class RankRecords:
 
     def launcher_said(self) -> Words:
         """What the launcher wrote to the job's standard error."""
-        try:
-            lines, rest = last_lines(self.attempt.stderr, LARGEST_TAIL_BYTES)
-        except OSError:
-            return Words()
-        return words(b"\n".join((*lines, rest)).decode(errors="replace"))
+        return words(b"\n".join(tail(self.attempt.stderr)).decode(errors="replace"))
 
     def _recorded(self, kind: str) -> list[int]:
         """The ranks that have a record of this kind."""
@@ -102,7 +93,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
 
 def progress(run: RunFolder, attempt: Attempt) -> str:
     """' after step 57', or nothing before the first."""
-    row = metrics.newest(metrics.read(run.metrics, LARGEST_TAIL_BYTES), STEP)
+    row = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), STEP)
     return f" after step {row['step']}" if row and row["attempt"] == attempt.number and "step" in row else ""
 
 

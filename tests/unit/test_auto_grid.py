@@ -12,7 +12,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.cli.dryrun.look import dry_run
 from orchestrator.cli.main import main
-from orchestrator.network.placement.choose import GRADIENT_BYTES, best
+from orchestrator.network.placement.choose import GRADIENT_BYTES, choices
 from orchestrator.network.prediction.workload import workload_of
 from orchestrator.report.screen.final_table import rows
 from orchestrator.runs.folder import ledger, shown_plan
@@ -78,7 +78,7 @@ def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
     known = cluster(auto.site, HOSTS)
     assert known
     size_bytes, _ = gradient_of(auto.run)
-    choice = best(HOSTS, 4, known, size_bytes, "nccl", 8)
+    choice, *_ = choices(HOSTS, 4, known, size_bytes, "nccl", 8)
     job = ordered(auto, HOSTS)
     assert job.plan.grid.dims == choice.dims and sorted(job.hosts) == sorted(HOSTS) and not job.unordered
     assert job.plan == ordered(auto, list(reversed(HOSTS))).plan, "the order in which hosts are listed does not matter"

@@ -95,17 +95,17 @@ def load(name: str) -> Published:
     sources = held["sources"]
     facts = {key: Fact(value, _mark(mark, sources)) for key, (value, *mark) in held["published"].items()}
     return Published(
-        name,
-        held["title"],
-        held["paper"],
-        held.get("erratum", ""),
-        facts,
-        Scale(**held["scaling"]),
-        tuple(held["techniques"]),
-        tuple(held["left_out"]),
-        sources,
-        held["train"],
-        {key: _mark(mark, sources) for key, mark in held["marks"].items()},
+        name=name,
+        title=held["title"],
+        paper=held["paper"],
+        erratum=held.get("erratum", ""),
+        facts=facts,
+        scale=Scale(**held["scaling"]),
+        techniques=tuple(held["techniques"]),
+        left_out=tuple(held["left_out"]),
+        sources=sources,
+        written=held["train"],
+        marks={key: _mark(mark, sources) for key, mark in held["marks"].items()},
     )
 
 

@@ -55,6 +55,8 @@ def choices(
 ) -> list[Choice]:
     """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
 
+    The first is the one that `grid: auto` takes.
+
     `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
     cluster does not know one of them. `sync` names the all-reduce.
     """
@@ -80,19 +82,6 @@ def choices(
     by_node = next(choice for choice in (chosen, *kept, *constructed) if choice.dims == simple)
     words = reason(chosen.arrangement, chosen.total_s, by_node.total_s, cluster)
     return [replace(chosen, reason=words), *kept]
-
-
-def best(
-    hosts: Sequence[str],
-    ranks_per_node: int,
-    cluster: Cluster,
-    gradient_bytes: float = GRADIENT_BYTES,
-    backend: Backend = "nccl",
-    nodes: int | None = None,
-    sync: SyncKeys = TORUS,
-) -> Choice:
-    """The fastest shape with its hosts in order: what `grid: auto` takes."""
-    return choices(hosts, ranks_per_node, cluster, gradient_bytes, backend, nodes, sync)[0]
 
 
 def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:

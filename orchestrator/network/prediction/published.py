@@ -55,16 +55,16 @@ def _row(name: str, written: Mapping[str, Any]) -> PublishedRun:
     if "baseline" in written:
         predicted = written["gpus"] * batch / _step(written, _device(written["baseline"]), batch).total_s
     return PublishedRun(
-        name,
-        written["who"],
-        written["gpus"],
-        constants.value(written["images_per_s"]),
-        written.get("baseline"),
-        predicted,
-        written["gpus"] * batch,
-        written.get("same_program", False),
-        written.get("not_modelled", ""),
-        written.get("why", ""),
+        name=name,
+        who=written["who"],
+        gpus=written["gpus"],
+        published=constants.value(written["images_per_s"]),
+        baseline=written.get("baseline"),
+        predicted=predicted,
+        images_per_step=written["gpus"] * batch,
+        same_program=written.get("same_program", False),
+        not_modelled=written.get("not_modelled", ""),
+        why=written.get("why", ""),
     )
 
 

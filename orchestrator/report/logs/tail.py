@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.base import whole_lines
 from orchestrator.base.terminal.plain import plain
-from orchestrator.base.whole_lines import last_lines
+from orchestrator.base.whole_lines import TAIL_BYTES
 
-TAIL_BYTES = 65_536
 LINE_BYTES = 4096
 
 
@@ -29,8 +29,4 @@ def drawn(line: str) -> str:
 
 def tail(path: Path, most: int, largest_bytes: int = TAIL_BYTES) -> list[str]:
     """At most that many lines at the end of a file, and no more of it than `largest_bytes`; [] where there are none."""
-    try:
-        lines, rest = last_lines(path, largest_bytes)
-    except OSError:
-        return []
-    return [drawn(line.decode(errors="replace")) for line in [*lines, *([rest] if rest else [])][-most:]]
+    return [drawn(line.decode(errors="replace")) for line in whole_lines.tail(path, largest_bytes)[-most:]]

@@ -37,7 +37,14 @@ def _found(plan: Plan, text: str) -> Image:
         raise UserError(f"{wrong}; `{build}` makes it again")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
-        str(entry.path), entry.sha256, entry.name, entry.key, bound, entry.labels, entry.versions, entry.definition
+        path=str(entry.path),
+        sha256=entry.sha256,
+        name=entry.name,
+        key=entry.key,
+        bound_training=bound,
+        labels=entry.labels,
+        versions=entry.versions,
+        definition=entry.definition,
     )
 
 

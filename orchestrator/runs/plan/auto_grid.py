@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.choose import best
+from orchestrator.network.placement.choose import choices
 from orchestrator.network.placement.grid import Grid
 from orchestrator.runs.plan.gradient import backend_of, gradient_of, summed
 from orchestrator.runs.plan.plan import ChosenGrid, Plan
@@ -43,8 +43,14 @@ def with_grid(
 
 def _chosen(plan: Plan, hosts: Sequence[str], cluster: Cluster, where: str, workload: str | None) -> Plan:
     size_bytes, _ = gradient_of(plan.run, workload)
-    choice = best(
-        hosts, plan.ranks_per_node, cluster, size_bytes, backend_of(plan), plan.run.nodes, plan.run.train.sync
+    choice, *_ = choices(
+        hosts,
+        plan.ranks_per_node,
+        cluster,
+        gradient_bytes=size_bytes,
+        backend=backend_of(plan),
+        nodes=plan.run.nodes,
+        sync=plan.run.train.sync,
     )
     reason = f"auto: {choice.reason}; for {summed(plan.run, workload)} {where}"
     return replace(plan, chosen=ChosenGrid(Grid(choice.dims), reason))

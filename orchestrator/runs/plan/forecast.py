@@ -13,7 +13,7 @@ from orchestrator.network.cost.hierarchical import Layout
 from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.choose import best
+from orchestrator.network.placement.choose import choices
 from orchestrator.network.placement.timing import HostsLayout
 from orchestrator.network.prediction.compute import Device, device, device_for, measured
 from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
@@ -124,7 +124,9 @@ def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backe
     sync = plan.run.train.sync
     layout = HostsLayout(known, order, plan.ranks_per_node, backend)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)
-    chosen = best(order, plan.ranks_per_node, known, trained.gradient_bytes, backend, sync=sync)
+    chosen, *_ = choices(
+        order, plan.ranks_per_node, known, gradient_bytes=trained.gradient_bytes, backend=backend, sync=sync
+    )
     return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed, _norms_s(layout, trained))
 
 
