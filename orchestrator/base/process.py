@@ -25,7 +25,6 @@ from typing import IO
 from orchestrator.base import proc
 from orchestrator.base.environment import clean_environment, safe
 from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.terminal.raw import raw as raw_terminal
 
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
@@ -152,17 +151,12 @@ def login_environment() -> dict[str, str]:
     return {**os.environ, **found, "PYTHONPATH": os.pathsep.join([*own, *rest])}
 
 
-def interact(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None, *, raw: bool = False) -> int:
-    """Run a program on the user's terminal, without a timeout, as it may ask the user something; its exit code.
-
-    It gets a clean environment and these `variables`. With `raw` the terminal hands on every key as it is, for another
-    terminal at the other end.
-    """
+def interact(argv: Sequence[str | Path]) -> int:
+    """Run a program on the user's terminal, in a clean environment; its exit code. It may ask the user: no timeout."""
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
-    environment = {**safe(clean_environment()), **(variables or {})}
     with explained(f"{command[0]}: cannot be started"):
-        with raw_terminal(raw), subprocess.Popen(command, env=environment) as program, _interrupting(program):
+        with subprocess.Popen(command, env=safe(clean_environment())) as program, _interrupting(program):
             code = program.wait()
         return code if code >= 0 else 128 - code
 

@@ -1,16 +1,14 @@
 """A command, or a shell, beside a rank: on its host, in its image, with its variables and in its folder.
 
-`orchestrator.job.beside_rank ATTEMPT_FOLDER RANK SIZE [COMMAND...]`, started on the rank's host through the scheduler.
-SIZE is ROWSxCOLUMNS if a terminal is made here, because the scheduler makes none; else it is empty. The program's
-arguments and variables are computed again by the function that computed them first. Inherited variables are read from
-the rank's wrapper or, in a held allocation, from the keeper.
+`orchestrator.job.beside_rank ATTEMPT_FOLDER RANK [COMMAND...]`, started on the rank's host. The program's arguments and
+variables are computed again by the function that computed them first. Inherited variables are read from the rank's
+wrapper or, in a held allocation, from the keeper.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import socket
 import sys
 from pathlib import Path
@@ -32,27 +30,16 @@ SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else 
 
 
 def main() -> None:
-    folder, rank, size, *command = sys.argv[1:]
+    folder, rank, *command = sys.argv[1:]
     try:
         argv, environment, directory = beside(Attempt(Path(folder)), int(rank), command or list(SHELL))
         os.chdir(directory)
-        if size:
-            sys.exit(on_terminal(argv, environment, *map(int, size.split("x"))))
         os.execvpe(argv[0], argv, environment)
     except TorusrunError as error:
         print(f"torusrun: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         sys.exit(f"torusrun: {error.filename}: cannot be started: {error.strerror}")
-
-
-def on_terminal(argv: list[str], environment: dict[str, str], rows: int, columns: int) -> int:
-    """Run a program on a new terminal of this size, whose other side is our input and output; its exit code."""
-    os.environ.clear()
-    os.environ.update(environment)
-    sized = f'stty rows {rows} columns {columns} 2> /dev/null; exec "$@"'
-    code = os.waitstatus_to_exitcode(pty.spawn(["/bin/sh", "-c", sized, "sh", *argv]))
-    return code if code >= 0 else 128 - code
 
 
 def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], dict[str, str], str]:

@@ -160,8 +160,7 @@ class Client:
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.
 
-        Where `makes_terminal` is False the program has to make a terminal over there itself. Raises SiteError
-        where the scheduler has no way there.
+        Raises SiteError if the scheduler has no way there.
         """
         if self.by_ssh and not self.scheduler.traits.one_machine:
             return process.interact(ssh(host, argv, terminal=terminal))
@@ -169,15 +168,9 @@ class Client:
         if make is None:
             why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
             raise SiteError(f"{self.scheduler.name} {why}")
-        command, variables = make(job_id, host, argv, terminal=terminal)
-        return process.interact(command, variables, raw=terminal and not self.makes_terminal)
+        return process.interact(make(job_id, host, argv, terminal=terminal))
 
     @property
     def shell_from_inside(self) -> bool:
         """Whether the job has to start the program of a shell (orchestrator.runs.shells), and `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh
-
-    @property
-    def makes_terminal(self) -> bool:
-        """Whether `shell` gives its program a terminal if it is asked to."""
-        return self.by_ssh or self.scheduler.reach.has_terminal

@@ -10,14 +10,9 @@ from typing import Protocol
 
 
 class ShellCommand(Protocol):
-    """On a login node: what runs `argv` on a host of a running job, and the variables that this needs.
+    """On a login node: what runs `argv` on a host of a running job, with `terminal` on the user's terminal."""
 
-    With `terminal` it has the user's terminal.
-    """
-
-    def __call__(
-        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool
-    ) -> tuple[list[str], dict[str, str]]: ...
+    def __call__(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,6 @@ class Reach:
     remote_command: Callable[[str, str], list[str]] | None = None
     broadcast_commands: Callable[[Mapping[str, str], Sequence[str], Path, Path], list[list[str]]] | None = None
     for_every_mpi: bool = False  # whether mpirun needs `remote_command` unless the site says ssh
-    has_terminal: bool = True  # whether `shell_command` gives its program a terminal if it is asked to
 
     @property
     def from_inside(self) -> bool:

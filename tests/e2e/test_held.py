@@ -19,6 +19,12 @@ def held(place: Place) -> Iterator[Path]:
     place.torusrun("cancel", said.stdout.split()[0])
 
 
+ON_TERMINAL = (
+    "import os, pty, sys; words = [sys.executable, '-m', 'orchestrator', *sys.argv[1:]]; "
+    "sys.exit(os.waitstatus_to_exitcode(pty.spawn(words)))"
+)
+
+
 def submit(place: Place, held: Path, script: str) -> Path:
     return place.submit_script(script, "--in", held.name)
 
@@ -34,6 +40,8 @@ def test_attempts_run_one_after_the_other_in_one_job(place: Place, held: Path) -
     said = place.torusrun("shell", first.name, "--rank", "3", "--", "sh", "-c", says)
     assert said.returncode == 7 and said.stdout.split() == ["3", "at", started(first, 3)["host"]], said
     assert "aside" in said.stderr.splitlines()
+    said = place.run(["python", "-c", ON_TERMINAL, "shell", first.name, "--rank", "3", "--", "sh", "-c", "tty; exit 5"])
+    assert said.returncode == 5 and "/dev/pts/" in said.stdout, said
     client = place.start(["python", "-m", "orchestrator", "shell", first.name, "--", "sh", "-c", "touch here; sleep 5"])
     until((first / "attempts/1/here").exists, "the shell to be there")
     client.terminate()

@@ -76,6 +76,12 @@ def test_a_terminal_hands_on_keys_and_sizes(folder: Path) -> None:
         assert terminal.ended() == 3 and terminal.restored
 
 
+def test_a_terminal_that_does_not_know_its_size_is_one_too(folder: Path) -> None:
+    with Terminal(OPEN, str(folder), "terminal", "sh", "-c", "tty; exit 4", columns=0, lines=0) as terminal:
+        terminal.until("/dev/pts/")
+        assert terminal.ended() == 4
+
+
 def test_what_it_started_ends_with_the_user(folder: Path) -> None:
     argv = [sys.executable, "-c", OPEN, str(folder), "none", "sh", "-c", "echo $$; exec sleep 1000"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as user:

@@ -31,9 +31,8 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], look: Look, *, term
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell needs a rank that is running")
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
     asked = client.of(plan.site)
-    host, makes = _host(run, attempt, rank), asked.shell_from_inside or asked.makes_terminal
-    size = "" if makes or not terminal else "{1}x{0}".format(*os.get_terminal_size())
-    inside = process.module(plan.python, "orchestrator.job.beside_rank", attempt.folder, str(rank), size)
+    host = _host(run, attempt, rank)
+    inside = process.module(plan.python, "orchestrator.job.beside_rank", attempt.folder, str(rank))
     variables = {**python_path(), "TERM": os.environ.get("TERM", "dumb")}
     argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
     if asked.shell_from_inside:

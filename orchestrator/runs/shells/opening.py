@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -32,7 +33,7 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) 
 
     Raises SiteError where the job does not start it, or the connection breaks.
     """
-    size = os.get_terminal_size() if terminal else os.terminal_size((0, 0))
+    size = shutil.get_terminal_size() if terminal else os.terminal_size((0, 0))  # never 0 for a terminal
     with socket.create_server(("", 0), backlog=MOST) as listener:
         port, secret = listener.getsockname()[1], secrets.token_hex(32)
         asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)

@@ -12,8 +12,8 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
 from orchestrator.schedulers.gridengine import facts, states, topology
-from orchestrator.schedulers.gridengine.reach import REACH
 from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.reach import Reach
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
 from orchestrator.schedulers.words import clock, directives, listed_hosts
 from training.counted import counted
@@ -23,6 +23,10 @@ LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRI
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH")
 NO_ESCAPE = "Grid Engine's directives have no way to write a quote or a backslash"
 MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid Engine's directives end there"}
+
+
+def _remote(host: str, command: str) -> list[str]:
+    return ["qrsh", "-inherit", "-nostdin", host, command]  # which a shell over there reads
 
 
 class GridEngine(Scheduler):
@@ -38,7 +42,8 @@ class GridEngine(Scheduler):
     traits = Traits(reports_all_jobs=True, cancels_many=True, cannot_exclude="")
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES)
-    reach = REACH
+    # qrsh -inherit works on a login node, too, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
+    reach = Reach(remote_command=_remote)
 
     def __init__(self, user: str | None = None) -> None:
         self._user = user or getpass.getuser()

@@ -19,8 +19,8 @@ from orchestrator.schedulers.reach import Reach
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
 
 
-def _shell(job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> tuple[list[str], dict[str, str]]:
-    return [*argv], {}
+def _shell(job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+    return [*argv]
 
 
 def _working(said: Finished) -> list[str]:
