@@ -6,8 +6,9 @@ import socket
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
 from orchestrator.runs.attempts import successor
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretch_at
@@ -20,13 +21,11 @@ def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
     wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
     try:
         follower = successor.submit_next(run, number)
-    except successor.Cancelled as error:
-        return End(State.CANCELLED, str(error))
+    except successor.Cancelled:
+        return ended(How.CANCELLED)
     except NoAnswer as error:
-        why = f"{wanted}, and whether attempt {number + 1} was submitted is not known: {error}"
-        return End(State.CANCELLED, why, followed_by=number + 1)
+        return ended(How.PERHAPS_HANDED_OVER, wanted=wanted, next=number + 1, why=error, followed_by=number + 1)
     except TorusrunError as error:
         to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
-        why = f"{wanted}, and {socket.gethostname()} could not submit the next attempt ({error})"
-        return End(State.CANCELLED, f"{why}; {to_do}")
-    return End(State.CANCELLED, f"{wanted}: attempt {follower} continues", followed_by=follower)
+        return ended(How.NOT_HANDED_OVER, wanted=wanted, host=socket.gethostname(), why=error, to_do=to_do)
+    return ended(How.HANDED_OVER, wanted=wanted, next=follower, followed_by=follower)

@@ -154,7 +154,7 @@ def test_the_end_of_the_allocation_is_handed_on_to_what_runs_and_waits(held: Run
     kept._take(held.attempt(1).inbox)
     kept._start(kept.waiting.popleft())
     ledger.append(held.ledger, CancelRequested(1))
-    assert kept.keep() == End(State.CANCELLED, "cancelled by its user")
+    assert kept.keep().reason == "cancelled by its user"
     assert ended(busy)[0] == "FAILED", "it heard of the cancellation and recorded its own end"
     assert ended(waiting)[0] == "CANCELLED" and "given back before this attempt began" in ended(waiting)[1]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State
 from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.records import SHOWN, End
 from orchestrator.runs.folder.shown_plan import as_grid
 
 LARGEST_ATTEMPT = 99_999
@@ -140,11 +141,24 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The attempt ended, as its job or a client that asked the scheduler says."""
+    """The attempt ended, as its job or a client that asked the scheduler says; the fields are those of `End`."""
 
     kind = "ended"
     state: State = field(metadata=_as(_end))
     reason: str = field(metadata=_as(_text))
+    cause: Cause = field(default=Cause.UNKNOWN, metadata=_as(SHOWN["cause"]))
+    hosts: tuple[str, ...] = field(default=(), metadata=_as(SHOWN["hosts"]))
+    ranks: tuple[int, ...] = field(default=(), metadata=_as(SHOWN["ranks"]))
+    step: int | None = field(default=None, metadata=_as(SHOWN["step"]))
+    evidence: Mapping[str, str] = field(default_factory=dict, metadata=_as(SHOWN["evidence"]))
+
+    @classmethod
+    def by(cls, attempt: int, end: End) -> Ended:
+        return cls(attempt, end.state, end.reason, **{key: getattr(end, key) for key in SHOWN})
+
+    @property
+    def end(self) -> End:
+        return End(self.state, self.reason, **{key: getattr(self, key) for key in SHOWN})
 
 
 @dataclass(frozen=True)

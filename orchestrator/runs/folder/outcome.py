@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.base.states import State, Status
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End
@@ -13,6 +13,7 @@ SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, S
 # A scheduler may take this long to show a job that it has accepted.
 SHOWN_AFTER_S = 30.0
 
+BY_USER = "cancelled by its user"
 DONE = "the training recorded that it is done"
 LOGS = "`torusrun logs` shows what it wrote"
 RESUME = "`torusrun resume` continues from the newest checkpoint"
@@ -57,28 +58,30 @@ def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | No
     if end and end.certain:
         return _status(end)
     seen = last(events, Ended, attempt)
-    return Status(seen.state, seen.reason) if seen else None
+    return _status(seen.end) if seen else None
 
 
 def _completed(status: Status) -> Status:
     """What becomes of an end when the training was done before it."""
     if status.state is State.COMPLETED or not status.state.over:
         return status
-    return Status(State.COMPLETED, f"{DONE}; its job then ended with: {status.state.value}, {status.reason}")
+    then = f"its job then ended with: {status.state.value}, {status.reason}"
+    return Status(State.COMPLETED, f"{DONE}; {then}", cause=Cause.DONE)
 
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
     """The end of an attempt whose job is over, as the scheduler says."""
     if end and job.state not in SCHEDULER_KNOWS:
         return _as_asked(events, attempt, _status(end))
+    cause = Cause.of(job.state)
     if end:
-        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
+        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")), cause=cause)
     if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
-        return Status(State.CANCELLED, _joined("cancelled by its user", job.reason))
+        return Status(State.CANCELLED, _joined(BY_USER, job.reason), cause=Cause.STOPPED)
     if job.state is State.LOST:
         return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
-    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts)
+    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts, cause=cause)
 
 
 def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
@@ -88,7 +91,7 @@ def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
     """
     if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
         return status
-    return Status(State.CANCELLED, _joined("cancelled by its user", status.reason))
+    return Status(State.CANCELLED, _joined(BY_USER, status.reason), cause=Cause.STOPPED)
 
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
@@ -100,7 +103,7 @@ def _lost(events: list[Event], attempt: int, reason: str) -> str:
 
 
 def _status(end: End) -> Status:
-    return Status(end.state, end.reason)
+    return Status(end.state, end.reason, cause=end.cause)
 
 
 def _joined(*reasons: str) -> str:

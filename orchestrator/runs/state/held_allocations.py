@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.ledger import last
@@ -33,7 +33,8 @@ def in_hold(record: Record, job: Status | None) -> Status | None:
     if record.end or job.state in ENDS_ALL:
         return job
     if not started:
-        return Status(State.CANCELLED, f"the held allocation {name} ended before this attempt began")
+        reason = f"the held allocation {name} ended before this attempt began"
+        return Status(State.CANCELLED, reason, cause=Cause.STOPPED)
     return Status(State.LOST, f"the held allocation {name} ended")
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State, Status
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder import index, ledger, settled
 from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import for_want_of_room, no_room
+from orchestrator.runs.folder.records import End, for_want_of_room, no_room
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
@@ -152,12 +152,19 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     status = told_by_keeper(record, status)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
-            ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))
+            ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
     return record, status
+
+
+def _end(record: Record, status: Status) -> End:
+    """The end that is written down for a run: the state's, with what the job's own record shows."""
+    known = record.end or End(status.state, status.reason, hosts=status.hosts)
+    return replace(known, state=status.state, reason=status.reason, cause=status.cause)
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
     """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
     if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
         return status
-    return replace(status, reason=for_want_of_room(status.reason))
+    cause = Cause.DISK if status.state in (State.FAILED, State.LOST) else status.cause
+    return replace(status, reason=for_want_of_room(status.reason), cause=cause)

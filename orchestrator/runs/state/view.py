@@ -42,7 +42,7 @@ class View:
     (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
     that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
     `waiting` says why the newest attempt has no step yet, '' once it has one (watch/waiting.py). Step, loss and the
-    other figures of an attempt that is not over are its own.
+    other figures of an attempt that is not over are its own. `cause` is why it ended (base/states.py), '' before.
     """
 
     run: str
@@ -72,6 +72,7 @@ class View:
     network: str = ""
     grid_reason: str = ""
     waiting: str = ""
+    cause: str = ""
 
     @property
     def remarks(self) -> str:
@@ -197,6 +198,7 @@ class Record:
             plain(network.network) if network else "",
             plain(grid_reason),
             "" if damage else plain(self._waiting(status, own)),
+            status.cause.value if status.state.over else "",
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
