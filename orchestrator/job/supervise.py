@@ -30,7 +30,7 @@ from orchestrator.job.prepare import prepare
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.runs.folder import claim, dependencies, ledger
+from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Unordered
@@ -44,6 +44,7 @@ from orchestrator.runs.plan.attempt_plan import with_former_grid
 from orchestrator.runs.plan.host_order import ordered
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state import dependencies
 
 PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt

@@ -21,9 +21,9 @@ from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended, Submitted
 from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.outcome import resolve
 from orchestrator.runs.folder.records import FEW, End, Meaning, RankEnd
 from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.runs.state.outcome import resolve
 from tests.unit.run_folders import make, write_specs
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)

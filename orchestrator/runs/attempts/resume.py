@@ -10,7 +10,6 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.seen import Look, Seen
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Started
@@ -21,6 +20,8 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program import command
+from orchestrator.runs.state import current
+from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
 
@@ -29,7 +30,6 @@ FORCE = "if you know that it is not at work any more, resume it with --force"
 
 def resume(
     run: RunFolder,
-    look: Look,
     changes: Changes,
     *,
     force: bool = False,
@@ -45,11 +45,11 @@ def resume(
     """
     index.own(run)
     with lock.alone(run):
-        return _resume(run, look(run), changes, force, new_image, into)
+        return _resume(run, current.look(run), changes, force, new_image, into)
 
 
 def _resume(
-    run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool, into: Allocation | None
+    run: RunFolder, seen: View, changes: Changes, force: bool, new_image: bool, into: Allocation | None
 ) -> Path | None:
     if allocation.is_held(run):
         raise UserError(f"{run.run_id} held an allocation, and no run: `torusrun hold` asks for another one")
@@ -70,7 +70,7 @@ def _resume(
     return checkpoint
 
 
-def _uncertain(run: RunFolder, seen: Seen) -> str:
+def _uncertain(run: RunFolder, seen: View) -> str:
     """Why the newest attempt may still be at work, and what to do; '' when it certainly is not."""
     at_work = claim.held(run.attempt(seen.attempt))
     if at_work and seen.state.over:
@@ -85,7 +85,7 @@ def _uncertain(run: RunFolder, seen: Seen) -> str:
     return ""
 
 
-def _never_again(run: RunFolder, seen: Seen) -> str:
+def _never_again(run: RunFolder, seen: View) -> str:
     """Why another attempt would fail as this one did, by the program's own exit code; '' where it did not say so."""
     try:
         end = End.read(run.attempt(seen.attempt).end)

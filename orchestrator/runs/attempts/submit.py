@@ -13,7 +13,6 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import create, in_hold
-from orchestrator.runs.attempts.after import Awaited
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import script
 from orchestrator.runs.folder import index, ledger, settled
@@ -23,6 +22,7 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import claim, dependencies
+from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.view import Record
 
 

@@ -15,12 +15,12 @@ from orchestrator.base.terminal.plain import plain
 from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
 from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.outcome import resolve
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import Planned
 from orchestrator.runs.state.clocks import now_there_s
 from orchestrator.runs.state.evidence import suspicion
+from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.progress import RunProgress, progress
 from orchestrator.runs.state.waiting import waiting
 
@@ -35,13 +35,13 @@ class View:
 
     `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
     `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
-    and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
+    and `pause` says in words that no step has come for unusually long, '' where it has (pace.py).
     `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
     submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
     `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
     (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
     that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
-    `waiting` says why the newest attempt has no step yet, '' once it has one (watch/waiting.py). Step, loss and the
+    `waiting` says why the newest attempt has no step yet, '' once it has one (waiting.py). Step, loss and the
     other figures of an attempt that is not over are its own. `cause` is why it ended (base/states.py), '' before.
     """
 
