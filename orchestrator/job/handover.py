@@ -13,6 +13,7 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretch_at
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.decide import Resume, Stop
 
 
 def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
@@ -20,12 +21,14 @@ def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
     following = stretch_at(plan.run, plan.stretch[1]) if plan.stretch else None
     wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
     try:
-        follower = successor.submit_next(run, number)
-    except successor.Cancelled:
-        return ended(How.CANCELLED)
+        step = successor.submit_next(run, number)
     except NoAnswer as error:
         return ended(How.PERHAPS_HANDED_OVER, wanted=wanted, next=number + 1, why=error, followed_by=number + 1)
     except TorusrunError as error:
-        to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
-        return ended(How.NOT_HANDED_OVER, wanted=wanted, host=socket.gethostname(), why=error, to_do=to_do)
-    return ended(How.HANDED_OVER, wanted=wanted, next=follower, followed_by=follower)
+        step = Stop(str(error))
+    if isinstance(step, Resume):
+        return ended(How.HANDED_OVER, wanted=wanted, next=step.attempt, followed_by=step.attempt)
+    if isinstance(step, Stop) and step.by_user:
+        return ended(How.CANCELLED)
+    to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
+    return ended(How.NOT_HANDED_OVER, wanted=wanted, host=socket.gethostname(), why=step.why, to_do=to_do)

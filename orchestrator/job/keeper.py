@@ -22,7 +22,8 @@ from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State
 from orchestrator.job.load.monitor import of_keeper
-from orchestrator.job.supervise import PULSE_S, Supervisor, recorded
+from orchestrator.job.recorded import recorded
+from orchestrator.job.supervise import PULSE_S, Supervisor
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
 from orchestrator.runs.folder.end_words import ended
@@ -33,6 +34,7 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.shells.starting import starter
+from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
 from training.counted import counted
 
 LOOK_S = 0.1
@@ -95,13 +97,13 @@ class Keeper:
                 return self._stop(stop)
             if not self.closing:
                 self._take(self.attempt.inbox)
-            self._drop_cancelled()
+            self._look_at_waiting()
             if self.shells:
                 self.shells.look()
             if self.child and self.child.poll() is not None:
                 self._finish()
-            if not self.child and self.waiting and self._left():
-                self._start(self.waiting.popleft())
+            if not self.child and self.waiting:
+                self._follow(self.waiting[0])
             if not self.child and not self.closing and (why := self._over()):
                 self.closing = why
                 self._close()
@@ -162,20 +164,34 @@ class Keeper:
                 noted = Submitted(number, job, self.plan.site.scheduler, looked_up=True)
                 ledger.append(request.run.ledger, noted)
 
-    def _drop_cancelled(self) -> None:
+    def _look_at_waiting(self) -> None:
         """End attempts that were cancelled while they waited."""
         if not self.waiting or time.monotonic() < self.looked_s + WAITING_LOOK_S:
             return
         self.looked_s = time.monotonic()
         for request in list(self.waiting):
-            if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
-                self.waiting.remove(request)
-                self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
+            self._follow(request)
+
+    def _decide(self, request: AskedOf) -> Step:
+        """Whether an attempt that waits is the next to work."""
+        number = request.attempt.number
+        cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
+        at_work, left = self.child is not None, self._left()
+        known = History(number, State.PENDING, cancelled=cancelled, at_work=at_work, time_left=left)
+        return decide(known, Policy.KEEPER)
+
+    def _follow(self, request: AskedOf) -> None:
+        """Start an attempt that waits, or end it, if that follows now."""
+        step = self._decide(request)
+        if isinstance(step, Resume):
+            self.waiting.remove(request)
+            self._start(request)
+        elif isinstance(step, Stop) and step.by_user:
+            self.waiting.remove(request)
+            self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
 
     def _start(self, request: AskedOf) -> None:
         """Start an attempt as its job's script would be started."""
-        if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
-            return self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
         own = {name: value for name, value in os.environ.items() if name not in self.plan.run.env}
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()

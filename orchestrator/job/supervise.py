@@ -9,17 +9,16 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from orchestrator import schedulers
-from orchestrator.base import defect, process
-from orchestrator.base.errors import SiteError, TorusrunError, UserError
+from orchestrator.base import process
+from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
-from orchestrator.base.states import Cause, State
+from orchestrator.base.states import State
 from orchestrator.images import runtime
 from orchestrator.job import gather, stage
 from orchestrator.job.again import forget_first, settled_end
@@ -27,16 +26,17 @@ from orchestrator.job.daemon import Daemon
 from orchestrator.job.in_allocation import in_allocation
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
+from orchestrator.job.recorded import failed, recorded
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Unordered
+from orchestrator.runs.folder.events import CancelRequested, Started, Unordered
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import End, is_done, no_room
+from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.image.recorded import Image
@@ -45,6 +45,7 @@ from orchestrator.runs.plan.host_order import ordered
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import dependencies
+from orchestrator.runs.state.decide import History, Policy, Resume, decide
 
 PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt
@@ -59,31 +60,6 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     for recorder in times:
         recorder.look(last=True)
     return end
-
-
-def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
-    """The end that `work` comes to, or that it failed, written down for the attempt; a settled end stays."""
-    if end := settled_end(run, attempt):
-        print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
-        return end
-    try:
-        end = work()
-    except TorusrunError as error:
-        end = _failed(error)
-    except Exception as error:
-        traceback.print_exc()
-        end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
-    if end.state is State.FAILED and no_room(run.folder):
-        end = end.on_full_disk
-    end.write(attempt.end)
-    if end.certain:
-        with contextlib.suppress(SiteError):  # a full disk; the record is there
-            ledger.append(run.ledger, Ended.by(attempt.number, end))
-    return end
-
-
-def _failed(error: TorusrunError) -> End:
-    return ended(How.USER_ERROR if isinstance(error, UserError) else How.ERROR, why=error)
 
 
 def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
@@ -120,7 +96,7 @@ class Supervisor:
         try:
             end = self._run(job)
         except TorusrunError as error:
-            end = _failed(error)
+            end = failed(error)
         if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
             return end
         return replace(end, reason=f"{end.reason}; {self.short}")
@@ -163,12 +139,18 @@ class Supervisor:
             return running.hang
         # The ranks may have been told, and have ended, before the supervisor was.
         evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
-        if evidence.wants_other_nodes and (stop is None or stop.cause is Cause.TIME_LIMIT):
+        if self._is_followed(evidence, stop):
             from orchestrator.job.handover import hand_over  # with all that submits: half of what a start costs
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
         return end if schedulers.get(self.plan.site.scheduler).one_machine else self.daemon.blamed(end)
+
+    def _is_followed(self, evidence: Evidence, stop: End | None) -> bool:
+        """Whether another attempt is to follow, with other nodes."""
+        stopped, other_nodes = stop.cause if stop else None, evidence.wants_other_nodes
+        history = History(self.attempt.number, State.RUNNING, stopped=stopped, other_nodes=other_nodes)
+        return isinstance(decide(history, Policy.JOB), Resume)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks

@@ -25,6 +25,7 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive, first
 from orchestrator.runs.plan.phase_groups import for_first_attempt, in_words, stretch_at, stretches
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.decide import Resume
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
 from training.checkpoint.manifest import MANIFEST, compose, name_of
@@ -205,7 +206,9 @@ def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster)
 def test_of_two_that_go_on_one_does(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, Submitted(2, "9", "slurm"))
-    assert successor.submit_next(run, 1) == 2 and not run.attempt(2).folder.exists(), "its user's own attempt goes on"
+    assert successor.submit_next(run, 1) == Resume(2) and not run.attempt(2).folder.exists(), (
+        "its user's own attempt goes on"
+    )
 
 
 def test_an_attempt_that_would_do_the_same_again_is_not_submitted(cluster: Cluster) -> None:
