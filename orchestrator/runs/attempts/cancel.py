@@ -13,7 +13,7 @@ from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.events import CancelRequested, Started
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import current
+from orchestrator.runs.state import current, which
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.spec.site import Site
@@ -41,13 +41,16 @@ class _Ending:
 
 
 def cancel(run: RunFolder) -> None:
-    """End the newest attempt. Raises UserError when it is over already, or when nobody knows its job."""
+    """End the attempt that works, and the one that its job has queued.
+
+    Raises UserError when it is over already, or when nobody knows its job.
+    """
     for error in cancel_all([run]).values():
         raise error
 
 
 def cancel_all(runs: Sequence[RunFolder]) -> Refused:
-    """End the newest attempts of these runs, with as few commands of their schedulers as these need; the errors.
+    """End the attempts of these runs, with as few commands of their schedulers as these need; the errors.
 
     Several runs have the same error where one command was to end their jobs.
     """
@@ -59,18 +62,14 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
             refused[run] = error
     seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
-    # The job of a training that wants other nodes may have submitted the next attempt meanwhile.
-    followed = [run for run, one in seen.items() if run not in refused and _newest(run) > one.attempt]
-    _cancel({run: one for run, one in _looked(followed).items() if not one.state.over}, refused)
+    # The job of a training that wants other nodes may have submitted the next attempt.
+    followed = [run for run, one in seen.items() if run not in refused and which.newest_of(run) > one.attempt]
+    _cancel({run: one for run, one in _looked(followed, newest=True).items() if not one.state.over}, refused)
     return refused
 
 
-def _looked(runs: Sequence[RunFolder]) -> dict[RunFolder, View]:
-    return dict(zip(runs, current.look_at_all(runs), strict=True)) if runs else {}
-
-
-def _newest(run: RunFolder) -> int:
-    return max([number for number, stands in ledger.standing(ledger.events(run.ledger)).items() if stands], default=0)
+def _looked(runs: Sequence[RunFolder], *, newest: bool = False) -> dict[RunFolder, View]:
+    return dict(zip(runs, current.look_at_all(runs, newest=newest), strict=True)) if runs else {}
 
 
 def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:

@@ -43,7 +43,7 @@ def resume(
     """
     index.own(run)
     with lock.alone(run):
-        return _resume(run, current.look(run), changes, force, new_image, into)
+        return _resume(run, current.look(run, newest=True), changes, force, new_image, into)
 
 
 def _resume(
@@ -57,7 +57,7 @@ def _resume(
     checkpoint, epochs = _checkpoint(run, plan)
     planned = derive(plan, history, step.attempt, changes, epochs)
     _same_image(run, planned.plan, new_image)
-    submit.later(planned, run, checkpoint.name if checkpoint else None, into)
+    submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
     if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
         with contextlib.suppress(SiteError):
             if not in_hold.end(run, seen.attempt):

@@ -12,6 +12,7 @@ from orchestrator.runs.folder.events import CancelRequested, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
+from orchestrator.runs.state import which
 from orchestrator.runs.state.decide import History, Policy, Resume, Step, decide
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
@@ -34,7 +35,7 @@ def submit_next(run: RunFolder, number: int) -> Step:
         history = History(
             number,
             State.RUNNING,
-            newest=max((n for n, stands in ledger.standing(events).items() if stands), default=number),
+            newest=which.newest_of(run),
             cancelled=ledger.last(events, CancelRequested, number) is not None,
             other_nodes=checkpoint is not None and planned.plan.run.nodes != before.run.nodes,
             epochs=epochs,
@@ -47,7 +48,7 @@ def submit_next(run: RunFolder, number: int) -> Step:
 
 def _submit(run: RunFolder, planned: AttemptPlan, checkpoint: str) -> None:
     try:
-        submit.later(planned, run, checkpoint)
+        submit.later(planned, run, checkpoint, follows=planned.number - 1)
     except NoAnswer:
         _cancel_too(run, planned.number - 1, None)
         raise

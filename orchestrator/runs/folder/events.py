@@ -39,6 +39,12 @@ def _true_or_false(value: object) -> bool:
     return value
 
 
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError("it is no whole number")
+    return value
+
+
 def _job_id(value: object) -> str:
     """A value that may be handed to a scheduler's commands as the id of a job."""
     if type(value) is not str or not JOB_ID.fullmatch(value):
@@ -72,7 +78,8 @@ class Submitting(Event):
 
     `after` are the folders of the runs that have to complete first, `after_any` of those that only have to end.
     `resumes` is the checkpoint from which a later attempt goes on; None is step 0. `held_in` is the folder of the run
-    whose held allocation the attempt runs in: no scheduler is asked then.
+    whose held allocation the attempt runs in: no scheduler is asked then. `follows` is the attempt whose job asks
+    before it ends; 0 if a client does.
     """
 
     kind = "submitting"
@@ -82,6 +89,7 @@ class Submitting(Event):
     resumes: str | None = field(default=None, metadata=_as(lambda value: None if value is None else _text(value)))
     changes: Changes = field(default_factory=Changes, metadata=_as(Changes.from_json))
     held_in: str = field(default="", metadata=_as(_text))
+    follows: int = field(default=0, metadata=_as(_number))
 
 
 @dataclass(frozen=True)

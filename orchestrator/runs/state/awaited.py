@@ -34,7 +34,7 @@ def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) 
 
 
 def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
-    runs = current.look_at_all([index.find(word) for word in words])
+    runs = current.look_at_all([index.find(word) for word in words], newest=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
 
 

@@ -10,14 +10,14 @@ from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 
 
-def look(run: RunFolder) -> View:
-    """A run as its scheduler sees it now."""
-    return views([run], fresh=True)[0]
+def look(run: RunFolder, *, newest: bool = False) -> View:
+    """A run as its scheduler sees it now: the attempt that works, or the newest."""
+    return views([run], fresh=True, newest=newest)[0]
 
 
-def look_at_all(runs: Sequence[RunFolder]) -> Sequence[View]:
-    """Runs as their schedulers see them now, each asked once."""
-    return views(runs, fresh=True)
+def look_at_all(runs: Sequence[RunFolder], *, newest: bool = False) -> Sequence[View]:
+    """Runs as their schedulers see them now, each asked once: the attempts that work, or the newest."""
+    return views(runs, fresh=True, newest=newest)
 
 
 def once_held(run: RunFolder) -> View:
