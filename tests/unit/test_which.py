@@ -101,3 +101,10 @@ def test_a_run_with_a_queued_attempt_is_resumed_by_force_alone_and_after_that_at
     assert queued.attempt(3).folder.exists()
     intent = [json.loads(line) for line in queued.ledger.read_text().splitlines()]
     assert [event.get("follows") for event in intent if event["event"] == "submitting"] == [None, 1, None]
+
+
+def test_the_logs_of_a_queued_attempt_say_that_it_waits(queued: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    main(["logs", queued.run_id, "--attempt", "2"])
+    said = capsys.readouterr()
+    assert "rank 0 has not begun: attempt 2 is PENDING" in said.out + said.err
