@@ -106,9 +106,9 @@ class Logs:
             return status
         with contextlib.suppress(SiteError):
             if end := End.read(self.attempt.end):
-                return Status(end.state, end.reason)
+                return end.status
         seen = last(self.record.events, Ended, self.attempt.number)
-        return Status(seen.state, seen.reason) if seen else Status(State.UNKNOWN)
+        return seen.end.status if seen else Status(State.UNKNOWN)
 
     def _end_of_job(self) -> tuple[str, list[str]]:
         """The end of the job's stderr, or of its stdout if it wrote nothing there."""

@@ -33,6 +33,7 @@ class How(Enum):
     PERHAPS_HANDED_OVER = Cause.STOPPED, "{wanted}, and whether attempt {next} was submitted is not known: {why}"
     NOT_HANDED_OVER = Cause.STOPPED, "{wanted}, and {host} could not submit the next attempt ({why}); {to_do}"
     KILLED_IN_HOLD = Cause.STOPPED, "it did not end in time and was killed"
+    HOLD_ENDED = Cause.STOPPED, "the held allocation {allocation} ended before this attempt began"
     NOT_BEGUN_IN_HOLD = Cause.STOPPED, "{allocation} was given back before this attempt began: {why}"
 
     TIME_NEAR = Cause.TIME_LIMIT, "its time limit of {limit_s:g} s is near{at}"

@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
 from orchestrator.base.private import READABLE, open_regular, write_bytes
-from orchestrator.base.states import Cause, State
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder.run_folder import Attempt
 
 LARGEST_BYTES = 1024 * 1024
@@ -182,6 +182,11 @@ class End:
             reserved.replace(path)
         except OSError:
             raise SiteError(f"{path}: cannot be written: {why.strerror}") from None
+
+    @property
+    def status(self) -> Status:
+        """The state of an attempt that ended so."""
+        return Status(self.state, self.reason, cause=self.cause)
 
     @property
     def on_full_disk(self) -> End:

@@ -26,6 +26,5 @@ def explained(record: Record, status: Status) -> Status:
         return Status(State.UNKNOWN, reason)
     unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
     if unmet and unmet[1]:
-        end = ended(How.DROPPED, awaited=unmet[0], state=unmet[1].value)
-        return Status(end.state, end.reason, cause=end.cause)
+        return ended(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
     return status

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.base.states import Cause, State, Status
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End
 
@@ -13,7 +17,6 @@ SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, S
 # A scheduler may take this long to show a job that it has accepted.
 SHOWN_AFTER_S = 30.0
 
-BY_USER = "cancelled by its user"
 DONE = "the training recorded that it is done"
 LOGS = "`torusrun logs` shows what it wrote"
 RESUME = "`torusrun resume` continues from the newest checkpoint"
@@ -43,7 +46,7 @@ def resolve(
         status = _over(events, attempt, end, job, now_s)
         return _completed(status) if done else status
     if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
-        status = _as_asked(events, attempt, _status(end))
+        status = _as_asked(events, attempt, end.status)
         return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
@@ -56,28 +59,27 @@ def resolve(
 def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | None:
     """The end that the job itself recorded, or that somebody saw before."""
     if end and end.certain:
-        return _status(end)
+        return end.status
     seen = last(events, Ended, attempt)
-    return _status(seen.end) if seen else None
+    return seen.end.status if seen else None
 
 
 def _completed(status: Status) -> Status:
     """What becomes of an end when the training was done before it."""
     if status.state is State.COMPLETED or not status.state.over:
         return status
-    then = f"its job then ended with: {status.state.value}, {status.reason}"
-    return Status(State.COMPLETED, f"{DONE}; {then}", cause=Cause.DONE)
+    return ended(How.DONE_BEFORE, rest=f"its job then ended with: {status.state.value}, {status.reason}").status
 
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
     """The end of an attempt whose job is over, as the scheduler says."""
     if end and job.state not in SCHEDULER_KNOWS:
-        return _as_asked(events, attempt, _status(end))
+        return _as_asked(events, attempt, end.status)
     cause = Cause.of(job.state)
     if end:
         return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")), cause=cause)
     if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
-        return Status(State.CANCELLED, _joined(BY_USER, job.reason), cause=Cause.STOPPED)
+        return _by_user(job.reason)
     if job.state is State.LOST:
         return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
@@ -91,7 +93,12 @@ def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
     """
     if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
         return status
-    return Status(State.CANCELLED, _joined(BY_USER, status.reason), cause=Cause.STOPPED)
+    return _by_user(status.reason)
+
+
+def _by_user(reason: str) -> Status:
+    cancelled = ended(How.CANCELLED).status
+    return replace(cancelled, reason=_joined(cancelled.reason, reason))
 
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
@@ -100,10 +107,6 @@ def _lost(events: list[Event], attempt: int, reason: str) -> str:
         return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
     return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
-
-
-def _status(end: End) -> Status:
-    return Status(end.state, end.reason, cause=end.cause)
 
 
 def _joined(*reasons: str) -> str:
