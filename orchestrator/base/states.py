@@ -1,4 +1,4 @@
-"""The states of a run, an attempt or a job. None is ever guessed: each comes with the reason in words."""
+"""The states of a run, an attempt or a job, and the causes of ends. None is ever guessed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,51 @@ class State(str, Enum):
         return self not in (State.PENDING, State.RUNNING, State.UNKNOWN)
 
 
+class Cause(str, Enum):
+    """Why an attempt ended. UNKNOWN is what nobody recorded."""
+
+    DONE = "done"
+    STOPPED = "stopped"  # on request
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    HOST_LOST = "host_lost"
+    KILLED = "killed"  # a rank, by a signal
+    OUT_OF_MEMORY = "out_of_memory"
+    OUT_OF_DEVICE_MEMORY = "out_of_device_memory"
+    PROGRAM = "program"  # its own error
+    HANG = "hang"
+    CONNECTION = "connection"
+    LAUNCHER = "launcher"
+    SCHEDULER = "scheduler"
+    CONFIGURATION = "configuration"
+    DISK = "disk"
+    IMAGE = "image"
+    UNKNOWN = "unknown"
+
+    @property
+    def state(self) -> State:
+        """The state of an attempt that ended so."""
+        return STATES.get(self, State.FAILED)
+
+    @classmethod
+    def of(cls, state: State) -> Cause:
+        """The cause that a state says by itself, as a scheduler reports it."""
+        return next((cause for cause, its in STATES.items() if its is state), Cause.UNKNOWN)
+
+
+STATES = {
+    Cause.DONE: State.COMPLETED,
+    Cause.STOPPED: State.CANCELLED,
+    Cause.TIME_LIMIT: State.TIMEOUT,
+    Cause.PREEMPTED: State.PREEMPTED,
+    Cause.HOST_LOST: State.NODE_FAIL,
+    Cause.OUT_OF_MEMORY: State.OOM,
+}
+
+
 @dataclass(frozen=True)
 class Status:
-    """A state and its reason.
+    """A state and its reason; of what is over, the cause.
 
     `held` says that the scheduler holds the job until others end, and never starts it if one of those is deleted before
     it began.
@@ -44,6 +86,7 @@ class Status:
     hosts: tuple[str, ...] = ()
     never_starts: bool = False
     held: bool = False
+    cause: Cause = Cause.UNKNOWN
 
 
 def never_starts(reason: str, hosts: tuple[str, ...] = ()) -> Status:

@@ -18,7 +18,7 @@ from orchestrator.runs.attempts.submit import first as submit_first
 from orchestrator.runs.folder import index
 from orchestrator.runs.handle import Run
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.state.current import look, to_wait_for
+from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import Checkpoint
@@ -61,7 +61,7 @@ def submit_planned(
         how = {"after": after, "after_any": after_any}
         return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
     if held:
-        return Run(submit_first(planned, absolute(path).parent, into=find_held(held, look)))
+        return Run(submit_first(planned, absolute(path).parent, into=find_held(held)))
     return Run(submit_first(planned, absolute(path).parent, to_wait_for(planned.site.scheduler, after, after_any)))
 
 

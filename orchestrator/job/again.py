@@ -22,7 +22,7 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
         if (end := End.read(attempt.end)) and end.certain:
             return end
     if seen := ledger.last(ledger.events(run.ledger), Ended, attempt.number):
-        return End(seen.state, seen.reason)
+        return seen.end
     return None
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 
 from orchestrator.base import proc
 from orchestrator.base.states import State
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 
 
@@ -28,5 +29,7 @@ class Daemon:
         known = end.certain and end.state is not State.NODE_FAIL
         if known or end.state is State.COMPLETED or not self.gone:
             return end
-        cause = f"the scheduler's daemon on {socket.gethostname()} ended while the job was running"
-        return replace(end, state=State.NODE_FAIL, reason=f"{cause}; {end.reason}")
+        host, before = socket.gethostname(), end.reason
+        return ended(
+            How.DAEMON_GONE, hosts=[host], step=end.step, certain=end.certain, again=end.again, host=host, before=before
+        )

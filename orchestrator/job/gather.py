@@ -91,10 +91,10 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
     return {host: newest_s - heard_s for host, heard_s in heard.items()}
 
 
-def progress(run: RunFolder, attempt: Attempt) -> str:
-    """' after step 57', or nothing before the first."""
+def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
+    """The newest step of an attempt, None before the first."""
     row = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), STEP)
-    return f" after step {row['step']}" if row and row["attempt"] == attempt.number and "step" in row else ""
+    return row.get("step") if row and row["attempt"] == attempt.number else None
 
 
 def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:

@@ -6,12 +6,14 @@ import socket
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
 from orchestrator.runs.attempts import successor
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretch_at
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.decide import Resume, Stop
 
 
 def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
@@ -19,14 +21,14 @@ def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
     following = stretch_at(plan.run, plan.stretch[1]) if plan.stretch else None
     wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
     try:
-        follower = successor.submit_next(run, number)
-    except successor.Cancelled as error:
-        return End(State.CANCELLED, str(error))
+        step = successor.submit_next(run, number)
     except NoAnswer as error:
-        why = f"{wanted}, and whether attempt {number + 1} was submitted is not known: {error}"
-        return End(State.CANCELLED, why, followed_by=number + 1)
+        return ended(How.PERHAPS_HANDED_OVER, wanted=wanted, next=number + 1, why=error, followed_by=number + 1)
     except TorusrunError as error:
-        to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
-        why = f"{wanted}, and {socket.gethostname()} could not submit the next attempt ({error})"
-        return End(State.CANCELLED, f"{why}; {to_do}")
-    return End(State.CANCELLED, f"{wanted}: attempt {follower} continues", followed_by=follower)
+        step = Stop(str(error))
+    if isinstance(step, Resume):
+        return ended(How.HANDED_OVER, wanted=wanted, next=step.attempt, followed_by=step.attempt)
+    if isinstance(step, Stop) and step.by_user:
+        return ended(How.CANCELLED)
+    to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
+    return ended(How.NOT_HANDED_OVER, wanted=wanted, host=socket.gethostname(), why=step.why, to_do=to_do)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from orchestrator.base.states import State
 from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 
 NOT_BEGUN = "not begun"
@@ -40,14 +42,29 @@ class Where:
         return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack)
 
 
-def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, at: str) -> End:
-    """The end of an attempt without progress for `idle_s` seconds; `at` is ' after step 57', or '' before the first."""
-    state, which = _culprits(placement, where)
-    limit = " (hang_timeout)" if state is State.FAILED else ""
-    return End(state, f"no progress for {idle_s:.0f} s{at}{limit}: {which}; the ranks' stacks are in their logs")
+def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, step: int | None) -> End:
+    """The end of an attempt without progress for `idle_s` seconds after `step`, None before the first."""
+
+    def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
+        return ended(how, placement, ranks=ranks, step=step, idle_s=idle_s, **evidence)
+
+    ranks = range(len(placement.slots))
+    known = {n: where.get(n, Where()) for n in ranks}
+    if stuck := [n for n in ranks if known[n].state in STANDS]:
+        return end(How.RANK_STANDS, stuck, process=STANDS[known[stuck[0]].state or ""])
+    mute = [n for n in ranks if known[n].state is None]
+    if len(mute) == len(ranks):
+        return end(How.NO_WRAPPER)
+    if mute:
+        there = _whole_host(placement, mute)
+        return end(How.HOST_NO_ANSWER, there) if there else end(How.WRAPPER_SILENT, mute)
+    apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
+    if apart and len(apart) < len(ranks):
+        return end(How.RANK_APART, apart, frame=known[apart[0]].stack[0])
+    return end(How.ALL_WAIT, first_at=next((known[n].stack[0] for n in ranks if known[n].stack), ""))
 
 
-def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, at: str) -> End | None:
+def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, step: int | None) -> End | None:
     """The end of an attempt that waits for hosts of which nothing is heard, None while all are heard of.
 
     `silences_s` says how many seconds longer each host is silent than the one last heard of.
@@ -55,47 +72,15 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
     hosts = [host for host, silent_s in silences_s.items() if silent_s > limit_s]
     if not hosts:
         return None
-    which = ", ".join(f"{host} (ranks {_numbers(placement, host)})" for host in hosts)
     longest_s = max(silences_s[host] for host in hosts)
-    reason = f"{which} silent for {longest_s:.0f} s, and no step came{at}: the host is gone, or its link is cut"
-    return End(State.NODE_FAIL, reason)
+    return ended(How.HOST_SILENT, placement, hosts=hosts, step=step, silent_s=longest_s)
 
 
-def _numbers(placement: Placement, host: str) -> str:
-    return ", ".join([str(n) for n, slot in enumerate(placement.slots) if slot.host == host][:8])
-
-
-def _culprits(placement: Placement, where: Mapping[int, Where]) -> tuple[State, str]:
-    ranks = range(len(placement.slots))
-    names = {n: f"rank {n} ({slot.host}, local rank {slot.local_rank})" for n, slot in enumerate(placement.slots)}
-    known = {n: where.get(n, Where()) for n in ranks}
-    if stuck := [n for n in ranks if known[n].state in STANDS]:
-        return State.FAILED, f"{_listed(names, stuck)}: {STANDS[known[stuck[0]].state or '']}"
-    silent = [n for n in ranks if known[n].state is None]
-    if len(silent) == len(ranks):
-        return State.FAILED, "no wrapper of a rank answers"
-    if silent:
-        return _silent(placement, names, silent)
-    apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
-    if apart and len(apart) < len(ranks):
-        where_to = known[apart[0]].stack[0]
-        return State.FAILED, f"{_listed(names, apart)} is not where the others wait for it: at {where_to}"
-    frame = next((known[n].stack[0] for n in ranks if known[n].stack), "")
-    return State.FAILED, "all ranks are at work or wait for one another" + (f", the first at {frame}" if frame else "")
-
-
-def _silent(placement: Placement, names: Mapping[int, str], silent: Sequence[int]) -> tuple[State, str]:
-    """Wrappers that do not answer: several on one host, and none there that does, mean the host."""
-    host = placement.slots[silent[0]].host
+def _whole_host(placement: Placement, mute: Sequence[int]) -> list[int]:
+    """The ranks of the first host, if it has several and the wrapper of none answers: the host itself does not then."""
+    host = placement.slots[mute[0]].host
     there = [n for n, slot in enumerate(placement.slots) if slot.host == host]
-    if len(there) > 1 and set(there) <= set(silent):
-        return State.NODE_FAIL, f"{host} does not answer, nor do its ranks {', '.join(map(str, there[:8]))}"
-    return State.FAILED, f"the wrapper of {_listed(names, silent)} does not answer"
-
-
-def _listed(names: Mapping[int, str], ranks: Sequence[int]) -> str:
-    more = f" and {len(ranks) - 1} more" if len(ranks) > 1 else ""
-    return f"{names[ranks[0]]}{more}"
+    return there if len(there) > 1 and set(there) <= set(mute) else []
 
 
 def stack(log: Sequence[str]) -> list[str]:

@@ -22,16 +22,19 @@ from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State
 from orchestrator.job.load.monitor import of_keeper
-from orchestrator.job.supervise import PULSE_S, Supervisor, recorded
-from orchestrator.job.verdict import StopReason
+from orchestrator.job.recorded import recorded
+from orchestrator.job.supervise import PULSE_S, Supervisor
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import CancelRequested, Ended, Submitted
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.shells.starting import starter
+from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
 from training.counted import counted
 
 LOOK_S = 0.1
@@ -77,7 +80,7 @@ class Keeper:
         self.child: subprocess.Popen[bytes] | None = None
         self.since_s = time.time()
         self.attempts = 0
-        self.told: StopReason | None = None
+        self.told: End | None = None
         self.closing = ""  # why nothing more is taken; what came before still runs, if there is time
         self.pulse_s = self.looked_s = 0.0
         self.ledger_bytes = 0
@@ -94,13 +97,13 @@ class Keeper:
                 return self._stop(stop)
             if not self.closing:
                 self._take(self.attempt.inbox)
-            self._drop_cancelled()
+            self._look_at_waiting()
             if self.shells:
                 self.shells.look()
             if self.child and self.child.poll() is not None:
                 self._finish()
-            if not self.child and self.waiting and self._left():
-                self._start(self.waiting.popleft())
+            if not self.child and self.waiting:
+                self._follow(self.waiting[0])
             if not self.child and not self.closing and (why := self._over()):
                 self.closing = why
                 self._close()
@@ -122,9 +125,9 @@ class Keeper:
 
     def _given_back(self) -> End:
         self._refuse_waiting(self.closing)
-        return End(State.COMPLETED, f"given back: {self.closing}; {counted(self.attempts, 'attempt')} ran in it")
+        return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
 
-    def _stop(self, stop: StopReason) -> End:
+    def _stop(self, stop: End) -> End:
         """End the attempt at work, and those that wait, and then the allocation."""
         self._close()
         self._refuse_waiting(stop.reason)
@@ -141,7 +144,7 @@ class Keeper:
                 self._signal(signal.SIGKILL)
                 self.child.wait()
             self._finish(certain=stop.certain)
-        return End(stop.state, stop.reason, stop.certain)
+        return stop
 
     def _take(self, inbox: Path) -> None:
         for request in allocation.take(inbox):
@@ -161,20 +164,34 @@ class Keeper:
                 noted = Submitted(number, job, self.plan.site.scheduler, looked_up=True)
                 ledger.append(request.run.ledger, noted)
 
-    def _drop_cancelled(self) -> None:
+    def _look_at_waiting(self) -> None:
         """End attempts that were cancelled while they waited."""
         if not self.waiting or time.monotonic() < self.looked_s + WAITING_LOOK_S:
             return
         self.looked_s = time.monotonic()
         for request in list(self.waiting):
-            if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
-                self.waiting.remove(request)
-                self._end_unstarted(request, "cancelled by its user before it began")
+            self._follow(request)
+
+    def _decide(self, request: AskedOf) -> Step:
+        """Whether an attempt that waits is the next to work."""
+        number = request.attempt.number
+        cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
+        at_work, left = self.child is not None, self._left()
+        known = History(number, State.PENDING, cancelled=cancelled, at_work=at_work, time_left=left)
+        return decide(known, Policy.KEEPER)
+
+    def _follow(self, request: AskedOf) -> None:
+        """Start an attempt that waits, or end it, if that follows now."""
+        step = self._decide(request)
+        if isinstance(step, Resume):
+            self.waiting.remove(request)
+            self._start(request)
+        elif isinstance(step, Stop) and step.by_user:
+            self.waiting.remove(request)
+            self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
 
     def _start(self, request: AskedOf) -> None:
         """Start an attempt as its job's script would be started."""
-        if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
-            return self._end_unstarted(request, "cancelled by its user before it began")
         own = {name: value for name, value in os.environ.items() if name not in self.plan.run.env}
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()
@@ -187,7 +204,7 @@ class Keeper:
                 parent_death=signal.SIGKILL,  # of the script; its supervisor then ends what it started
             )
         except SiteError as error:
-            return self._end_unstarted(request, str(error), State.FAILED)
+            return self._end_unstarted(request, ended(How.LAUNCHER_ERROR, why=error))
         self.busy = request
         self._tell()
         return None
@@ -202,11 +219,11 @@ class Keeper:
         with contextlib.suppress(SiteError):  # a full disk, or a damaged record
             end = End.read(request.attempt.end)
             if end is None:  # its script was killed
-                end = End(State.CANCELLED, "it did not end in time and was killed", certain)
+                end = ended(How.KILLED_IN_HOLD, certain=certain)
                 end.write(request.attempt.end)
             print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id}: {end.state.value}", flush=True)
             if certain and not ledger.last(ledger.events(request.run.ledger), Ended, request.attempt.number):
-                ledger.append(request.run.ledger, Ended(request.attempt.number, end.state, end.reason))
+                ledger.append(request.run.ledger, Ended.by(request.attempt.number, end))
 
     def _close(self) -> None:
         """Take no more requests; those that were dropped before are taken."""
@@ -217,12 +234,12 @@ class Keeper:
     def _refuse_waiting(self, why: str) -> None:
         while self.waiting:
             request = self.waiting.popleft()
-            self._end_unstarted(request, f"{self.folder.run_id} was given back before this attempt began: {why}")
+            self._end_unstarted(request, ended(How.NOT_BEGUN_IN_HOLD, allocation=self.folder.run_id, why=why))
 
-    def _end_unstarted(self, request: AskedOf, why: str, state: State = State.CANCELLED) -> None:
+    def _end_unstarted(self, request: AskedOf, end: End) -> None:
         with contextlib.suppress(SiteError):
-            End(state, why).write(request.attempt.end)
-            ledger.append(request.run.ledger, Ended(request.attempt.number, state, why))
+            end.write(request.attempt.end)
+            ledger.append(request.run.ledger, Ended.by(request.attempt.number, end))
         self._tell()
 
     def _tell(self) -> None:
@@ -240,16 +257,15 @@ class Keeper:
                 os.killpg(self.child.pid, number)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        reason = f"received {signal.Signals(number).name} from outside"
-        self.told = self.told or StopReason(State.CANCELLED, reason, certain=False)
+        self.told = self.told or ended(How.SIGNALLED, signal=signal.Signals(number).name, certain=False)
 
-    def _asked(self) -> StopReason | None:
-        """Why the allocation is to end now: its user cancelled it, or somebody ends its job."""
+    def _asked(self) -> End | None:
+        """How the allocation ends if it is to end now: its user cancelled it, or somebody ends its job."""
         with contextlib.suppress(OSError):
             if (size := self.folder.ledger.stat().st_size) != self.ledger_bytes:
                 self.ledger_bytes = size
                 if ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number):
-                    return StopReason(State.CANCELLED, "cancelled by its user", certain=True)
+                    return ended(How.CANCELLED)
         return self.told
 
     def _pulse(self) -> None:

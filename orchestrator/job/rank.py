@@ -27,7 +27,7 @@ from orchestrator.network.placement.binding import bind
 from orchestrator.network.placement.mapping import Placement, misplaced
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.folder.records import Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.program.contract import master_environment, ranks_environment
 from orchestrator.runs.program.what_runs import Program
@@ -61,7 +61,8 @@ def _stand_by(attempt: Attempt) -> int:
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))
     if wrong := misplaced(placement, rank, host, local_rank):
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
-        RankEnd(rank, host, local_rank, time.time(), error=wrong).write(attempt.rank_end(rank))
+        end = RankEnd(rank, host, local_rank, time.time(), error=wrong, meaning=Meaning.MISPLACED)
+        end.write(attempt.rank_end(rank))
         return MISPLACED
     cores = os.sched_getaffinity(0)
     bind(launch["beside"], local_rank)
@@ -71,7 +72,9 @@ def _stand_by(attempt: Attempt) -> int:
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
         code, told = _run(program, launch, attempt, placement, rank, lock, cores)
     except TorusrunError as error:  # an image that cannot be staged, or is not the run's; a newer attempt
-        RankEnd(rank, host, local_rank, time.time(), error=str(error)).write(attempt.rank_end(rank))
+        of_image = launch["container"] and not isinstance(error, claim.Superseded)
+        meaning = Meaning.NO_IMAGE if of_image else Meaning.FAILED
+        RankEnd(rank, host, local_rank, time.time(), error=str(error), meaning=meaning).write(attempt.rank_end(rank))
         raise
     exit_code, number = (code, None) if code >= 0 else (None, -code)
     end = RankEnd(rank, host, local_rank, time.time(), exit_code, number, told=told, meaning=program.meaning(code))

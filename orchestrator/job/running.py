@@ -8,13 +8,12 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang import hung, silent
 from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
-from orchestrator.job.verdict import StopReason
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End, is_done
@@ -35,7 +34,7 @@ NEVER = float("inf")
 
 
 class Running:
-    """A launcher at work. `asked` says whether the attempt is to stop, and is called often."""
+    """A launcher at work. `asked` says how the attempt ends if it is to stop, and is called often."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Running:
         placement: Placement,
         program: Program,
         launcher: subprocess.Popen[bytes],
-        asked: Callable[[], StopReason | None],
+        asked: Callable[[], End | None],
         stop_signal: signal.Signals,
     ) -> None:
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
@@ -54,7 +53,7 @@ class Running:
         self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
         self.shells = starter(attempt.shells, plan.site, plan.python)
-        self.stop: StopReason | None = None
+        self.stop: End | None = None
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended, whatever it does
         self.ending = False
@@ -100,19 +99,19 @@ class Running:
             return
         if idle_s > SILENT_S and now_s > self.listened_s + LISTEN_S:
             self.listened_s = now_s
-            self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._at())
+            self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._step())
         if self._begun() and not self.asked_early and idle_s > max(SILENT_S, 2 * self.longest_s):
             self.asked_early = True
             asked = self._hung(idle_s)
-            self.hang = self.hang or (asked if asked.state is State.NODE_FAIL else None)
+            self.hang = self.hang or (asked if asked.cause is Cause.HOST_LOST else None)
         if not self.hang and idle_s > self._patience_s():
             self.hang = self._hung(idle_s)
         if self.hang:  # ranks that can still hear it show their stacks, and may leave a checkpoint
             self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + FOLLOW_S)
 
-    def _at(self) -> str:
-        return gather.progress(self.folder, self.attempt)
+    def _step(self) -> int | None:
+        return gather.newest_step(self.folder, self.attempt)
 
     def _patience_s(self) -> float:
         """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
@@ -153,7 +152,7 @@ class Running:
             time.sleep(POLL_S)
         time.sleep(POLL_S)  # a stack is written in many pieces
         where = self.ranks.where(range(self.placement.grid.ranks))
-        return hung(self.placement, where, idle_s, self._at())
+        return hung(self.placement, where, idle_s, self._step())
 
     def _gather(self) -> None:
         """Wait a moment for the records of ranks on other hosts, and until no rank is at work any more."""

@@ -9,15 +9,14 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from orchestrator import schedulers
-from orchestrator.base import defect, process
-from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base import process
+from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.images import runtime
@@ -27,14 +26,17 @@ from orchestrator.job.daemon import Daemon
 from orchestrator.job.in_allocation import in_allocation
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
+from orchestrator.job.recorded import failed, recorded
 from orchestrator.job.running import POLL_S, Running
-from orchestrator.job.verdict import Evidence, StopReason, verdict
+from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.runs.folder import claim, dependencies, ledger
+from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
-from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Unordered
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.events import CancelRequested, Started, Unordered
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import End, for_want_of_room, is_done, no_room
+from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.image.recorded import Image
@@ -42,11 +44,12 @@ from orchestrator.runs.plan.attempt_plan import with_former_grid
 from orchestrator.runs.plan.host_order import ordered
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state import dependencies
+from orchestrator.runs.state.decide import History, Policy, Resume, decide
 
 PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, beyond what its ranks may
-AT_WORK = "a process of its ranks holds {path}; end it, or if its hosts are gone for good remove that file, and resume"
 
 
 def supervise(run: RunFolder, number: int, job: str) -> End:
@@ -56,27 +59,6 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job))
     for recorder in times:
         recorder.look(last=True)
-    return end
-
-
-def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
-    """The end that `work` comes to, or that it failed, written down for the attempt; a settled end stays."""
-    if end := settled_end(run, attempt):
-        print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
-        return end
-    try:
-        end = work()
-    except TorusrunError as error:
-        end = End(State.FAILED, str(error))
-    except Exception as error:
-        traceback.print_exc()
-        end = End(State.FAILED, defect.report(error, ["supervise"]))
-    if end.state is State.FAILED and no_room(run.folder):
-        end = replace(end, reason=for_want_of_room(end.reason))
-    end.write(attempt.end)
-    if end.certain:
-        with contextlib.suppress(SiteError):  # a full disk; the record is there
-            ledger.append(run.ledger, Ended(attempt.number, end.state, end.reason))
     return end
 
 
@@ -99,7 +81,7 @@ class Supervisor:
         self.times = times
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
-        self.told: StopReason | None = None
+        self.told: End | None = None
         self.held = in_allocation(os.environ)  # what holds the allocation that this is one of many attempts in
         self.limit_s = self.held.left_s if self.held else self.plan.run.time_s
         self.short = ""  # what the scheduler did not give, in words
@@ -114,7 +96,7 @@ class Supervisor:
         try:
             end = self._run(job)
         except TorusrunError as error:
-            end = End(State.FAILED, str(error))
+            end = failed(error)
         if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
             return end
         return replace(end, reason=f"{end.reason}; {self.short}")
@@ -124,11 +106,11 @@ class Supervisor:
             ledger.events(self.folder.ledger), self.attempt.number
         ):  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
-            return End(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {how}")
+            return ended(How.DROPPED, awaited=unmet[0], state=how)
         try:
             claim.take(self.folder, self.attempt.number)
         except Superseded as error:
-            return End(State.CANCELLED, str(error))
+            return ended(How.SUPERSEDED, why=error)
         write_text(self.attempt.pulse, socket.gethostname() + "\n")
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
@@ -157,12 +139,18 @@ class Supervisor:
             return running.hang
         # The ranks may have been told, and have ended, before the supervisor was.
         evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
-        if evidence.wants_other_nodes and (stop is None or stop.state is State.TIMEOUT):
+        if self._is_followed(evidence, stop):
             from orchestrator.job.handover import hand_over  # with all that submits: half of what a start costs
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
         return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
+
+    def _is_followed(self, evidence: Evidence, stop: End | None) -> bool:
+        """Whether another attempt is to follow, with other nodes."""
+        stopped, other_nodes = stop.cause if stop else None, evidence.wants_other_nodes
+        history = History(self.attempt.number, State.RUNNING, stopped=stopped, other_nodes=other_nodes)
+        return isinstance(decide(history, Policy.JOB), Resume)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks
@@ -175,7 +163,7 @@ class Supervisor:
             said=ranks.said(),
             launcher=ranks.launcher_said(),
             launcher_code=code,
-            at=gather.progress(self.folder, self.attempt),
+            step=gather.newest_step(self.folder, self.attempt),
             done=is_done(self.attempt),
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
@@ -191,9 +179,9 @@ class Supervisor:
             earlier = self.folder.attempt(number)
             while claim.held(earlier):
                 if stop := self._asked():
-                    return End(stop.state, stop.reason, stop.certain)
+                    return stop
                 if time.monotonic() > until_s:
-                    return End(State.FAILED, f"attempt {number} is still at work: {AT_WORK.format(path=earlier.alive)}")
+                    return ended(How.STILL_AT_WORK, earlier=number, path=earlier.alive)
                 time.sleep(POLL_S)
         return None
 
@@ -207,8 +195,10 @@ class Supervisor:
         thread.start()
         while thread.is_alive():
             if stop := self._asked():
-                return End(stop.state, stop.reason, stop.certain)
+                return stop
             thread.join(POLL_S)
+        if wrong and isinstance(wrong[0], TorusrunError):
+            return ended(How.IMAGE_ERROR, why=wrong[0])
         if wrong:
             raise wrong[0]
         return None
@@ -244,14 +234,12 @@ class Supervisor:
         return place(self.plan.grid, given, self.plan.ranks_per_node)
 
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        reason = f"received {signal.Signals(number).name} from outside"
-        state = State.CANCELLED
-        if os.getppid() != self.parent:
-            state, reason = State.FAILED, "the shell of its job was killed, and its ranks were stopped"
-        self.told = self.told or self._cancelled() or StopReason(state, reason, certain=False)
+        how = How.SIGNALLED if os.getppid() == self.parent else How.SHELL_KILLED
+        outside = ended(how, signal=signal.Signals(number).name, certain=False)
+        self.told = self.told or self._cancelled() or outside
 
-    def _asked(self) -> StopReason | None:
-        """Why the attempt is to stop now: it was told to, its time is over, or a newer attempt has begun."""
+    def _asked(self) -> End | None:
+        """How the attempt ends if it is to stop now: it was told to, its time is over, or a newer attempt has begun."""
         now_s = time.monotonic()
         if now_s >= self.pulse_s + PULSE_S:
             self.pulse_s = now_s
@@ -260,26 +248,25 @@ class Supervisor:
         for recorder in self.times:
             recorder.look()
         if now_s > self.started_s + self.limit_s - self.plan.stop_before_s:
-            limit = f"its time limit of {self.limit_s:g} s" if not self.held else "the end of its held allocation"
-            self.told = self.told or StopReason(State.TIMEOUT, f"{limit} is near", certain=True)
+            self.told = self.told or ended(How.HOLD_NEAR if self.held else How.TIME_NEAR, limit_s=self.limit_s)
         return self.told or self._cancelled_meanwhile() or self._superseded(now_s)
 
-    def _superseded(self, now_s: float) -> StopReason | None:
+    def _superseded(self, now_s: float) -> End | None:
         if now_s < self.looked_s + LOOK_S:
             return None
         self.looked_s = now_s
         try:
             claim.check(self.folder, self.attempt.number)
         except Superseded as error:
-            return StopReason(State.CANCELLED, str(error), certain=True)
+            return ended(How.SUPERSEDED, why=error)
         return None
 
-    def _cancelled(self) -> StopReason | None:
-        """The user's own request to cancel this attempt, if there is one."""
+    def _cancelled(self) -> End | None:
+        """The end of an attempt that its user cancels, None if nobody has asked for it."""
         asked = ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number)
-        return StopReason(State.CANCELLED, "cancelled by its user", certain=True) if asked else None
+        return ended(How.CANCELLED) if asked else None
 
-    def _cancelled_meanwhile(self) -> StopReason | None:
+    def _cancelled_meanwhile(self) -> End | None:
         """As `_cancelled`, at the price of a stat while nobody writes to the ledger.
 
         Some schedulers give the processes of a job that they end little time or none, so a cancellation is first asked

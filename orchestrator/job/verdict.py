@@ -1,4 +1,4 @@
-"""How an attempt ended, from all evidence: which rank or host was the cause, and which only followed.
+"""Why an attempt ended, from all evidence: which rank or host was the cause, and which only followed.
 
 In order: hosts that the launcher lost; ranks that were not allowed to begin; ranks that a signal ended; wrappers that
 the launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks
@@ -12,32 +12,26 @@ import re
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from orchestrator.base.states import State
 from orchestrator.job.witness import Words
 from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.runs.folder.end_words import ended, later, listed
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
-from training.counted import all_of
+from training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
-NOT_DONE = "the training did not record that it is done"
 # What programs that have no exit code for it write when another rank is gone.
 LOST_PEER = re.compile(
     r"connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out",
     re.IGNORECASE,
 )
+DEVICE_FULL = re.compile(r"(\[rank\d+\]: )?torch\.(cuda\.)?OutOfMemoryError: ")  # the last line of a traceback
+UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}
 OF_A_STACK = re.compile(
     r' *File "|(Current )?[Tt]hread 0x|Fatal Python error|Extension modules|\s*$'
 )  # of faulthandler
-
-
-@dataclass(frozen=True)
-class StopReason:
-    """Why the ranks were asked to stop before they were done."""
-
-    state: State
-    reason: str
-    certain: bool
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Evidence:
     `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `stayed` those that
     had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` what the launcher
     wrote, `launcher_code` its exit code (negative: a signal; None where the supervisor ended it), `here` the host of
-    the supervisor, `at` how far the program came in words, `done` whether it recorded that it is done.
+    the supervisor, `step` the last of this attempt, `done` whether the program recorded that it is done.
     `needs_record` says that it is not done without that record, `says_later` that it has an exit code for "go on
     later", so that exit code 0 means done even after a request to stop.
     """
@@ -60,7 +54,7 @@ class Evidence:
     said: Mapping[int, Sequence[str]] = field(default_factory=dict)
     launcher: Words = field(default_factory=Words)
     launcher_code: int | None = None
-    at: str = ""
+    step: int | None = None
     done: bool = False
     needs_record: bool = True
     says_later: bool = True
@@ -97,18 +91,14 @@ class Evidence:
         known = [host for host in self.placement.hosts if any(same_host(host, other) for other in lost)]
         return [host for host in known if not same_host(host, self.here)]
 
-    def ranks_of(self, host: str) -> list[int]:
-        return [n for n, slot in enumerate(self.placement.slots) if slot.host == host]
-
-    def quote(self, rank: int) -> str:
-        """': ' and the last line that a rank said of itself, '' where there is none."""
+    def last_line(self, rank: int) -> str:
+        """The last line that a rank said of itself, '' where there is none."""
         lines = [line for line in self.said.get(rank, ()) if not OF_A_STACK.match(line)]
-        return f": {lines[-1].strip()}" if lines else ""
+        return lines[-1].strip() if lines else ""
 
-    def name(self, rank: int) -> str:
-        """'rank 3 (node2, local rank 1)'."""
-        slot = self.placement.slots[rank]
-        return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
+    def end(self, how: How, **more: Any) -> End:
+        """The end that concerns some of these ranks or hosts."""
+        return ended(how, self.placement, step=self.step, **more)
 
     def cut_off(self, end: RankEnd) -> bool:
         """Whether a rank ended since another one was gone: by its exit code, or by what it said last."""
@@ -118,17 +108,16 @@ class Evidence:
         return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
 
 
-def verdict(evidence: Evidence, stop: StopReason | None) -> End:
-    """The attempt's end."""
-    every = all_of(evidence.placement.grid.ranks, "rank")
+def verdict(evidence: Evidence, stop: End | None) -> End:
+    """The attempt's end; `stop` is the end of one that was asked to stop before it was done."""
     unproven = evidence.well and not evidence.needs_record
     if evidence.done or (unproven and (evidence.says_later or not stop)):
-        all_well = evidence.well and not evidence.stayed
-        return End(State.COMPLETED, f"{every} ended well" if all_well else _done(evidence))
+        well = evidence.well and not evidence.stayed
+        return evidence.end(How.ALL_WELL) if well else evidence.end(How.DONE_BEFORE, rest=_rest(evidence))
     if evidence.well and evidence.needs_record:
-        return End(State.FAILED, f"{every} ended with exit code 0, but {NOT_DONE}; see the ranks' logs")
+        return evidence.end(How.NOT_DONE)
     if stop:
-        return End(stop.state, f"{stop.reason}{evidence.at}", stop.certain)
+        return later(stop, evidence.step)
     return (
         _lost_host(evidence)
         or _recorded(evidence)
@@ -138,7 +127,7 @@ def verdict(evidence: Evidence, stop: StopReason | None) -> End:
         or _silent_ranks(evidence)
         or _only_cut_off(evidence)
         or _later(evidence)
-        or End(State.CANCELLED, f"the ranks received a request to stop from outside{evidence.at}", certain=False)
+        or evidence.end(How.RANKS_SIGNALLED, certain=False)
     )
 
 
@@ -147,7 +136,7 @@ def _lost_host(evidence: Evidence) -> End | None:
     if not (hosts := evidence.lost_hosts):
         return None
     said = next(iter(evidence.launcher.lost.values()))
-    return End(State.NODE_FAIL, f"lost {_places(evidence, hosts)}{evidence.at}: {said}{_witness(evidence)}")
+    return evidence.end(How.HOST_LOST, hosts=hosts, said=said, witness=_witness(evidence))
 
 
 def _recorded(evidence: Evidence) -> End | None:
@@ -155,18 +144,31 @@ def _recorded(evidence: Evidence) -> End | None:
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
     own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
     culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
-    if culprit is None or (culprit.signal is None and not culprit.error):
-        wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
-        if wrapper is not None:
-            how = signal_name(evidence.launcher.killed[wrapper])
-            return End(State.FAILED, f"the wrapper of {evidence.name(wrapper)} was killed by {how}{evidence.at}", False)
-    if culprit is None:
-        return None
+    by_itself = culprit is None or (culprit.signal is None and not culprit.error)
+    wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
+    if by_itself and wrapper is not None:
+        how = signal_name(evidence.launcher.killed[wrapper])
+        return evidence.end(How.WRAPPER_KILLED, ranks=[wrapper], signal=how, certain=False)
+    return _of_rank(evidence, culprit) if culprit else None
+
+
+def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
+    """The end by a rank that failed by itself, was killed, or did not start."""
+    if culprit.error:
+        return evidence.end(UNSTARTED.get(culprit.meaning, How.NOT_STARTED), by=culprit)
+    if culprit.signal is not None:
+        return evidence.end(How.KILLED, by=culprit, certain=culprit.signal not in FROM_OUTSIDE)
     if culprit.meaning is Meaning.UNSAVED:  # rank 0 knows why, though others may end first and have it told to end
-        return End(State.FAILED, f"{evidence.name(0)} could not write its last files{evidence.at}{evidence.quote(0)}")
-    quoted = evidence.quote(culprit.rank) if culprit.signal is None and not culprit.error else ""
-    again = culprit.meaning is not Meaning.NEVER
-    return End(State.FAILED, f"{culprit.words}{evidence.at}{quoted}", culprit.signal not in FROM_OUTSIDE, again)
+        return evidence.end(How.UNSAVED, ranks=[0], said=evidence.last_line(0))
+    said, again = evidence.last_line(culprit.rank), culprit.meaning is not Meaning.NEVER
+    return evidence.end(_own_error(evidence, culprit), by=culprit, said=said, again=again)
+
+
+def _own_error(evidence: Evidence, culprit: RankEnd) -> How:
+    if any(DEVICE_FULL.match(line) for line in evidence.said.get(culprit.rank, ())):
+        return How.OUT_OF_DEVICE_MEMORY
+    ours = evidence.needs_record
+    return How.BAD_CONFIGURATION if ours and culprit.exit_code == EXIT_BAD_CONFIG else How.FAILED
 
 
 def _later(evidence: Evidence) -> End | None:
@@ -174,16 +176,14 @@ def _later(evidence: Evidence) -> End | None:
     stopped = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
     if evidence.needs_record or not stopped:
         return None
-    first = min(stopped, key=lambda end: end.ended_s)
-    return End(State.CANCELLED, f"{first.words}{evidence.at}; `torusrun resume` continues the run")
+    return evidence.end(How.LATER, by=min(stopped, key=lambda end: end.ended_s))
 
 
 def _killed_launcher(evidence: Evidence) -> End | None:
     """The launcher itself, ended by a signal: what became of its ranks follows from that."""
     if evidence.launcher_code is None or evidence.launcher_code >= 0:
         return None
-    how = signal_name(-evidence.launcher_code)
-    return End(State.FAILED, f"the launcher of the ranks was killed by {how}{evidence.at}", certain=False)
+    return evidence.end(How.LAUNCHER_KILLED, signal=signal_name(-evidence.launcher_code), certain=False)
 
 
 def _failed_launcher(evidence: Evidence) -> End | None:
@@ -191,43 +191,35 @@ def _failed_launcher(evidence: Evidence) -> End | None:
     if evidence.ends or evidence.told or not evidence.launcher_code:
         return None
     if evidence.launcher.unreached:
-        return End(State.FAILED, evidence.launcher.unreached, certain=False)
-    if not evidence.launcher.last:
+        return evidence.end(How.LAUNCHER_ERROR, why=evidence.launcher.unreached, certain=False)
+    if not (said := evidence.launcher.last):
         return None
-    how = f"the launcher ended with exit code {evidence.launcher_code}, and no rank left a record"
-    return End(State.FAILED, f"{how}{evidence.at}: {evidence.launcher.last}", certain=False)
+    return evidence.end(How.LAUNCHER_FAILED, exit_code=evidence.launcher_code, said=said, certain=False)
 
 
 def _silent_host(evidence: Evidence) -> End | None:
     """A host that fell silent as a whole: the scheduler may know more of it, and may take minutes to know it."""
     if not (hosts := evidence.silent_hosts):
         return None
-    reason = f"{_places(evidence, hosts)} fell silent{evidence.at}: no rank there left a record of its end"
-    reason += _witness(evidence)
-    return End(State.NODE_FAIL, reason, certain=False)
+    return evidence.end(How.HOST_NO_RECORD, hosts=hosts, witness=_witness(evidence), certain=False)
 
 
 def _silent_ranks(evidence: Evidence) -> End | None:
     """Ranks that left no record on hosts that live: their wrappers were ended by what leaves no time for one."""
-    if not evidence.silent:
-        return None
-    who = evidence.name(evidence.silent[0]) if len(evidence.silent) == 1 else _ranks(evidence.silent)
-    reason = f"{who} left no record of an end{evidence.at}: killed, most likely; see job.err"
-    return End(State.FAILED, reason, certain=False)
+    return evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False) if evidence.silent else None
 
 
 def _only_cut_off(evidence: Evidence) -> End | None:
     """Ranks that lost one another, and none of them knows why."""
-    if not (witness := _first_cut_off(evidence)):
+    if not (first := _first_cut_off(evidence)):
         return None
-    reason = f"{witness.words}{evidence.at}, and no rank says why{evidence.quote(witness.rank)}"
-    return End(State.FAILED, reason, certain=False)
+    return evidence.end(How.CUT_OFF, by=first, said=evidence.last_line(first.rank), certain=False)
 
 
-def _witness(evidence: Evidence) -> str:
-    """The first rank elsewhere that noticed, as '; rank 0 (...) lost its connection to another rank'."""
-    witness = _first_cut_off(evidence)
-    return f"; {evidence.name(witness.rank)} lost its connection to another rank" if witness else ""
+def _witness(evidence: Evidence) -> int | None:
+    """The first rank that lost its connection to another."""
+    first = _first_cut_off(evidence)
+    return first.rank if first else None
 
 
 def _first_cut_off(evidence: Evidence) -> RankEnd | None:
@@ -235,27 +227,12 @@ def _first_cut_off(evidence: Evidence) -> RankEnd | None:
     return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
 
 
-def _done(evidence: Evidence) -> str:
-    """A training that is done, and why it has not ended well as a process."""
-    return f"the training recorded that it is done; {_rest(evidence)}"
-
-
 def _rest(evidence: Evidence) -> str:
+    """Why a training that is done has not ended well as a process."""
     if evidence.stayed:
-        return f"the wrappers of {_ranks(evidence.stayed)} did not end by themselves"
+        return f"the wrappers of {listed(evidence.stayed)} did not end by themselves"
     for end in sorted(evidence.ends.values(), key=lambda end: end.ended_s):
         if not end.good:
             return end.words
     missing = [n for n in range(evidence.placement.grid.ranks) if n not in evidence.ends]
-    return f"{_ranks(missing)} left no record of an end"
-
-
-def _places(evidence: Evidence, hosts: Sequence[str]) -> str:
-    """'node2 (ranks 2, 3), node3 (ranks 4, 5)'."""
-    return ", ".join(f"{host} ({_ranks(evidence.ranks_of(host))})" for host in hosts)
-
-
-def _ranks(ranks: Collection[int]) -> str:
-    """'rank 3' or 'ranks 4, 5, 6', at most eight of them."""
-    listed = ", ".join(map(str, list(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {listed}"
+    return f"{listed(missing)} left no record of an end"

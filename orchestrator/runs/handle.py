@@ -18,7 +18,7 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state.current import look, once_held
+from orchestrator.runs.state.current import once_held
 from orchestrator.runs.state.follow import follow
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View, read_record
@@ -61,7 +61,7 @@ class Run:
 
     def cancel(self) -> None:
         """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
-        cancel(self.folder, look)
+        cancel(self.folder)
 
     def resume(
         self,
@@ -81,15 +81,15 @@ class Run:
         own. Raises UserError as `attempts.resume.resume` does.
         """
         made = changes(time, nodes, grid, exclude)
-        into = find_held(held, look) if held else None
-        return resume(self.folder, look, made, force=force, new_image=new_image, into=into)
+        into = find_held(held) if held else None
+        return resume(self.folder, made, force=force, new_image=new_image, into=into)
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """Run a command, or a shell, beside a rank at work, in its image; its exit code.
 
         What it reads and writes is this process's own. Raises UserError when the run is not at work.
         """
-        return shell(self.folder, rank, command, look, terminal=terminal)
+        return shell(self.folder, rank, command, terminal=terminal)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""

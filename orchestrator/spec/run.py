@@ -21,7 +21,7 @@ from orchestrator.spec.kinds import (
     VALUE,
     VARIABLE,
 )
-from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, Stop
+from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
@@ -94,7 +94,7 @@ class RunSpec:
     setup: tuple[Annotated[str, SHELL], ...] = field(
         default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")
     )
-    stop: Stop = field(default_factory=Stop, metadata=about("how the command is stopped"))
+    stop: StopSettings = field(default_factory=StopSettings, metadata=about("how the command is stopped"))
     checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
     exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("the meaning of the command's exit codes"))
     metrics: MetricsSettings = field(

@@ -23,14 +23,15 @@ from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
 from orchestrator.runs.folder.events import CancelRequested, Started, Submitted, Submitting
-from orchestrator.runs.folder.outcome import resolve
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state import current
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
+from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View, read_record
 from orchestrator.schedulers.local.sessions import job_id_of
@@ -154,7 +155,7 @@ def test_the_end_of_the_allocation_is_handed_on_to_what_runs_and_waits(held: Run
     kept._take(held.attempt(1).inbox)
     kept._start(kept.waiting.popleft())
     ledger.append(held.ledger, CancelRequested(1))
-    assert kept.keep() == End(State.CANCELLED, "cancelled by its user")
+    assert kept.keep().reason == "cancelled by its user"
     assert ended(busy)[0] == "FAILED", "it heard of the cancellation and recorded its own end"
     assert ended(waiting)[0] == "CANCELLED" and "given back before this attempt began" in ended(waiting)[1]
 
@@ -307,34 +308,40 @@ def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
     assert third and "keeper.json: this is damaged" in third.reason
 
 
-def test_an_allocation_is_found_by_its_name_among_those_that_are_over(held: RunFolder) -> None:
+def test_an_allocation_is_found_by_its_name_among_those_that_are_over(
+    held: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "look", running)
     over = make(held.folder.parents[1] / "run.yaml", End(State.COMPLETED, "given back"))
     allocation.make(over, 60.0)
     for word in ("made", "last"):
-        assert find(word, look).run == held
+        assert find(word).run == held
     End(State.COMPLETED, "given back").write(held.attempt(1).end)
     with pytest.raises(UserError, match="begins the ids of 2 runs"):
-        find("made", look)
+        find("made")
     with pytest.raises(UserError, match="there is no held allocation"):
-        find("last", look)
+        find("last")
 
 
-def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(held: RunFolder) -> None:
+def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(
+    held: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unanswered(run: RunFolder) -> View:
         return replace(views([run])[0], state=State.UNKNOWN, reason="squeue did not answer")
 
+    monkeypatch.setattr(current, "look", unanswered)
     KeeperState(1, "here", time.time() + 60, 60.0, time.time()).write(held.attempt(1))
     os.utime(held.attempt(1).pulse)
-    found = find(held.run_id, unanswered)
+    found = find(held.run_id)
     assert (found.run, found.job) == (held, "999999999.1")
     os.utime(held.attempt(1).pulse, (0, time.time() - 60))
     with pytest.raises(UserError, match=r"is UNKNOWN \(squeue did not answer\): no attempt can be started in it"):
-        find(held.run_id, unanswered)
+        find(held.run_id)
     os.utime(held.attempt(1).pulse)
     held.attempt(1).inbox.rename(held.attempt(1).closed_inbox)
     with pytest.raises(UserError, match="no attempt can be started"):
-        find(held.run_id, unanswered)
+        find(held.run_id)
 
 
-def look(run: RunFolder) -> View:
+def running(run: RunFolder) -> View:
     return replace(views([run])[0], state=State.RUNNING)

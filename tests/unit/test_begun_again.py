@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.base.states import State, Status
 from orchestrator.job.again import forget_first, settled_end
-from orchestrator.job.supervise import recorded
+from orchestrator.job.recorded import recorded
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.records import End

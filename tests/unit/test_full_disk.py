@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State
-from orchestrator.job.supervise import recorded
+from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import RESERVED_BYTES, End

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from orchestrator.runs.folder.outcome import resolve
 from orchestrator.runs.folder.records import End
+from orchestrator.runs.state.outcome import resolve
 
 NOW_S = 1000.0
 SUBMITTED = Submitted(1, "7", time_s=1.0)

@@ -11,7 +11,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder.events import Submitted
-from orchestrator.runs.folder.outcome import RESUME, resolve
+from orchestrator.runs.state.outcome import RESUME, resolve
 from orchestrator.schedulers import client
 from orchestrator.schedulers.pbs.scheduler import PBS
 

@@ -25,6 +25,7 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive, first
 from orchestrator.runs.plan.phase_groups import for_first_attempt, in_words, stretch_at, stretches
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.decide import Resume
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
 from training.checkpoint.manifest import MANIFEST, compose, name_of
@@ -127,7 +128,7 @@ class Cluster:
         """What the supervisor of attempt 1 does once its training wants other nodes."""
         end = hand_over(run, 1, plan_files.read_attempt(run, 1).plan)
         end.write(run.attempt(1).end)
-        ledger.append(run.ledger, Ended(1, end.state, end.reason))
+        ledger.append(run.ledger, Ended.by(1, end))
         return end
 
 
@@ -139,7 +140,8 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(cluster: Cluster) -> None:
     run = cluster.run()
     assert "--nodes=1" in run.attempt(1).script.read_text()
-    assert cluster.ends(run) == End(State.CANCELLED, "phase 2 wants 2 nodes: attempt 2 continues", followed_by=2)
+    end = cluster.ends(run)
+    assert (end.reason, end.followed_by) == ("phase 2 wants 2 nodes: attempt 2 continues", 2)
     assert "--nodes=2" in run.attempt(2).script.read_text()
     planned = plan_files.read_attempt(run, 2)
     assert (planned.plan.stretch, planned.changes, planned.plan.has_grid) == ((2.0, 4.0), Changes(), False)
@@ -173,7 +175,7 @@ def test_a_submission_without_an_answer_is_looked_for_by_its_name(cluster: Clust
 def test_nothing_follows_an_attempt_that_its_user_cancelled(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, CancelRequested(1))
-    assert cluster.ends(run) == End(State.CANCELLED, "cancelled by its user")
+    assert cluster.ends(run).reason == "cancelled by its user"
     assert not run.attempt(2).folder.exists()
 
 
@@ -204,7 +206,9 @@ def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster)
 def test_of_two_that_go_on_one_does(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, Submitted(2, "9", "slurm"))
-    assert successor.submit_next(run, 1) == 2 and not run.attempt(2).folder.exists(), "its user's own attempt goes on"
+    assert successor.submit_next(run, 1) == Resume(2) and not run.attempt(2).folder.exists(), (
+        "its user's own attempt goes on"
+    )
 
 
 def test_an_attempt_that_would_do_the_same_again_is_not_submitted(cluster: Cluster) -> None:

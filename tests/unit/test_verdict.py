@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from orchestrator.base.states import State
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, StopReason, verdict
+from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.job.witness import Words, words
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.training import EXIT_CODES
@@ -53,26 +55,25 @@ def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any)
     return RankEnd(rank, slot.host, slot.local_rank, at_s, exit_code, **{"meaning": meaning, **more})
 
 
-def judged(ends: Sequence[RankEnd], stop: StopReason | None = None, **more: Any) -> End:
-    known = {"here": "n1", "at": " after step 57", **more}
+def judged(ends: Sequence[RankEnd], stop: End | None = None, **more: Any) -> End:
+    known = {"here": "n1", "step": 57, **more}
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
 def test_all_ranks_that_ended_well_mean_completed_even_after_a_request_to_stop() -> None:
-    stop = StopReason(State.TIMEOUT, "time limit", certain=True)
-    assert judged([end(r, 0) for r in ALL], stop, done=True) == End(State.COMPLETED, "all 4 ranks ended well")
+    said = judged([end(r, 0) for r in ALL], ended(How.TIME_NEAR, limit_s=60.0), done=True)
+    assert (said.state, said.reason) == (State.COMPLETED, "all 4 ranks ended well")
 
 
-@pytest.mark.parametrize("state", [State.CANCELLED, State.TIMEOUT])
-def test_a_request_to_stop_does_not_take_back_a_training_that_is_done(state: State) -> None:
-    stop = StopReason(state, "asked", certain=True)
+@pytest.mark.parametrize("stop", [ended(How.CANCELLED), ended(How.TIME_NEAR, limit_s=60.0)])
+def test_a_request_to_stop_does_not_take_back_a_training_that_is_done(stop: End) -> None:
     said = judged([end(0, 0), end(1, 0), end(2, signal=15, told=True)], stop, done=True)
     assert said.state is State.COMPLETED and "rank 2 (n2, local rank 0) was killed by SIGTERM" in said.reason
 
 
 def test_a_wrapper_that_stays_after_the_training_is_done_is_named() -> None:
     said = judged([end(r, 0) for r in (0, 1, 3)], done=True)
-    assert said == End(State.COMPLETED, "the training recorded that it is done; rank 2 left no record of an end")
+    assert said.reason == "the training recorded that it is done; rank 2 left no record of an end"
 
 
 def test_a_wrapper_that_had_to_be_killed_is_named_even_if_it_recorded_a_good_end() -> None:
@@ -88,7 +89,7 @@ def test_ranks_that_end_well_without_a_record_of_the_training_are_not_completed(
 
 def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
     said = judged([*(end(r, CUT_OFF, 4.0) for r in (0, 1, 2)), end(3, at_s=4.5, signal=9)])
-    assert said == End(State.FAILED, "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57", certain=False)
+    assert said.reason == "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57" and not said.certain
 
 
 def test_a_rank_that_was_told_to_end_is_not_the_cause_however_it_ended() -> None:
@@ -161,7 +162,7 @@ def test_ranks_without_a_record_are_named_and_the_end_is_not_certain() -> None:
 
 def test_a_killed_launcher_is_the_cause_of_what_its_ranks_did() -> None:
     said = judged([end(r, 75, told=True) for r in (0, 1)], launcher_code=-9)
-    assert said == End(State.FAILED, "the launcher of the ranks was killed by SIGKILL after step 57", certain=False)
+    assert said.reason == "the launcher of the ranks was killed by SIGKILL after step 57" and not said.certain
 
 
 def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> None:
@@ -171,16 +172,14 @@ def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> Non
 
 
 def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
-    stop = StopReason(State.TIMEOUT, "its time limit of 60 s is near", certain=True)
-    said = judged([end(r, 75) for r in ALL], stop)
-    assert said == End(State.TIMEOUT, "its time limit of 60 s is near after step 57")
+    said = judged([end(r, 75) for r in ALL], ended(How.TIME_NEAR, limit_s=60.0))
+    assert (said.state, said.reason) == (State.TIMEOUT, "its time limit of 60 s is near after step 57")
 
 
 def test_ranks_that_all_stopped_without_our_request_were_told_from_outside() -> None:
     said = judged([end(r, 75) for r in ALL])
-    assert said == End(
-        State.CANCELLED, "the ranks received a request to stop from outside after step 57", certain=False
-    )
+    assert (said.state, said.certain) == (State.CANCELLED, False)
+    assert said.reason == "the ranks received a request to stop from outside after step 57"
 
 
 ENDS = st.builds(
@@ -255,7 +254,7 @@ WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait", "/x/training/loo
     ],
 )
 def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where], state: State, says: str) -> None:
-    said = hung(PLACED, where, 600.0, " after step 57")
+    said = hung(PLACED, where, 600.0, 57)
     assert said.state is state and says in said.reason, said
     limit = " (hang_timeout)" if state is State.FAILED else ""
     assert said.reason.startswith(f"no progress for 600 s after step 57{limit}: ")
@@ -268,11 +267,13 @@ def test_a_rank_waits_for_others_in_the_modules_that_do(module: str) -> None:
 
 
 def test_a_host_of_which_nothing_is_heard_while_no_step_comes_is_a_node_failure() -> None:
-    assert silent(PLACED, {"n1": 0.0, "n2": 59.0}, 60.0, "") is None
-    said = silent(PLACED, {"n1": 0.0, "n2": 71.0}, 60.0, " after step 57")
-    assert said == End(
-        State.NODE_FAIL,
-        "n2 (ranks 2, 3) silent for 71 s, and no step came after step 57: the host is gone, or its link is cut",
+    assert silent(PLACED, {"n1": 0.0, "n2": 59.0}, 60.0, None) is None
+    said = silent(PLACED, {"n1": 0.0, "n2": 71.0}, 60.0, 57)
+    assert (
+        said
+        and said.state is State.NODE_FAIL
+        and said.reason
+        == ("n2 (ranks 2, 3) silent for 71 s, and no step came after step 57: the host is gone, or its link is cut")
     )
 
 
@@ -294,7 +295,7 @@ def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_fo
     ranks.attempt.rank_seen(0).write_text('{"t": 1.0, "process": "S"}')
     where = ranks.where(ALL)
     assert where == {0: Where("S", []), 2: Where(NOT_BEGUN), 3: Where(NOT_BEGUN)}
-    assert hung(PLACED, where, 600.0, "").state is State.FAILED
+    assert hung(PLACED, where, 600.0, None).state is State.FAILED
 
 
 def test_the_last_stack_in_a_log_is_read() -> None:

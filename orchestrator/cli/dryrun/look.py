@@ -18,7 +18,6 @@ from orchestrator.job.prepare import launch_order, program_of
 from orchestrator.job.rank import given
 from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.after import Awaited
 from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import layout
@@ -30,6 +29,7 @@ from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.phase_groups import in_words, stretches
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program.what_runs import Program
+from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 

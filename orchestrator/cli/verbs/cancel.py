@@ -24,13 +24,12 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import verbs
     from orchestrator.runs.attempts.cancel import cancel_all
     from orchestrator.runs.folder import index
-    from orchestrator.runs.state.current import look_at_all
 
     if away := verbs.of_one_host(args.run_ids):
         return verbs.run_there(away[0], "cancel", [there.run for there in away[1:]])
     known = index.runs()
     runs = list(dict.fromkeys(index.find(word, known) for word in args.run_ids))
-    refused = cancel_all(runs, look_at_all)
+    refused = cancel_all(runs)
     for asked in runs:
         if asked not in refused:
             print(f"cancellation of {asked.run_id} requested; `torusrun watch {asked.run_id}` shows when it has ended")

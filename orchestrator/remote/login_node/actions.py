@@ -29,7 +29,8 @@ from orchestrator.runs.folder import index, metrics
 from orchestrator.runs.folder.collect import collect
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.state.current import look, once_held, to_wait_for
+from orchestrator.runs.state.awaited import to_wait_for
+from orchestrator.runs.state.current import once_held
 from orchestrator.runs.state.poll import views
 
 SPEC, SITE, CODE = "spec", "site", "code"  # folders in the folder of the call
@@ -53,7 +54,7 @@ def _submit(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         return made
     planned = _plan(folder, request)
     after = to_wait_for(planned.site.scheduler, request["after"], request["after_any"])
-    into = in_hold.find(request["held"], look) if request["held"] else None
+    into = in_hold.find(request["held"]) if request["held"] else None
     return _first(planned, folder, request, after=after, into=into)
 
 
@@ -130,7 +131,7 @@ def _metrics(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cancel(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    cancel(index.find(request["run"]), look)
+    cancel(index.find(request["run"]))
     return {}
 
 
@@ -138,8 +139,8 @@ def _resume(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint from which the next attempt goes on, None for the beginning."""
     run, changed = index.find(request["run"]), request["changes"]
     made = changes(changed["time"], changed["nodes"], changed["grid"], changed["exclude"])
-    into = in_hold.find(request["held"], look) if request["held"] else None
-    origin = resume(run, look, made, force=request["force"], new_image=request["new_image"], into=into)
+    into = in_hold.find(request["held"]) if request["held"] else None
+    origin = resume(run, made, force=request["force"], new_image=request["new_image"], into=into)
     return {"origin": str(origin) if origin else None}
 
 

@@ -99,15 +99,16 @@ class Logs:
         return f"attempt {self.attempt.number} is {status.state.value}{because}"
 
     def status(self) -> Status:
-        """The state of this attempt. Of the newest one its scheduler is asked where need be."""
-        if self.attempt.number == self.record.attempt:
-            ((_, status),) = standing([self.run], time.time())
+        """The state of this attempt. Of the one that works, and of the newest, its scheduler is asked where need be."""
+        number, newest = self.attempt.number, self.record.newest
+        if number in (self.record.attempt, newest):
+            ((_, status),) = standing([self.run], time.time(), newest=number == newest)
             return status
         with contextlib.suppress(SiteError):
             if end := End.read(self.attempt.end):
-                return Status(end.state, end.reason)
+                return end.status
         seen = last(self.record.events, Ended, self.attempt.number)
-        return Status(seen.state, seen.reason) if seen else Status(State.UNKNOWN)
+        return seen.end.status if seen else Status(State.UNKNOWN)
 
     def _end_of_job(self) -> tuple[str, list[str]]:
         """The end of the job's stderr, or of its stdout if it wrote nothing there."""

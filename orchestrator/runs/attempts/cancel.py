@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
 
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.runs.attempts import in_hold
-from orchestrator.runs.attempts.seen import Look, Seen
 from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.events import CancelRequested, Started
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state import current, which
+from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.spec.site import Site
 
 LOOK_S = 0.2
 NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
 
-LookAtAll = Callable[[Sequence[RunFolder]], Sequence[Seen]]
 Refused = dict[RunFolder, TorusrunError]
 
 
@@ -40,14 +40,17 @@ class _Ending:
         return self.run.attempt(self.attempt).end.exists()
 
 
-def cancel(run: RunFolder, look: Look) -> None:
-    """End the newest attempt. Raises UserError when it is over already, or when nobody knows its job."""
-    for error in cancel_all([run], lambda runs: [look(run) for run in runs]).values():
+def cancel(run: RunFolder) -> None:
+    """End the attempt that works, and the one that its job has queued.
+
+    Raises UserError when it is over already, or when nobody knows its job.
+    """
+    for error in cancel_all([run]).values():
         raise error
 
 
-def cancel_all(runs: Sequence[RunFolder], look: LookAtAll) -> Refused:
-    """End the newest attempts of these runs, with as few commands of their schedulers as these need; the errors.
+def cancel_all(runs: Sequence[RunFolder]) -> Refused:
+    """End the attempts of these runs, with as few commands of their schedulers as these need; the errors.
 
     Several runs have the same error where one command was to end their jobs.
     """
@@ -57,23 +60,19 @@ def cancel_all(runs: Sequence[RunFolder], look: LookAtAll) -> Refused:
             index.own(run)
         except TorusrunError as error:
             refused[run] = error
-    seen = _looked([run for run in runs if run not in refused], look)
+    seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
-    # The job of a training that wants other nodes may have submitted the next attempt meanwhile.
-    followed = [run for run, one in seen.items() if run not in refused and _newest(run) > one.attempt]
-    _cancel({run: one for run, one in _looked(followed, look).items() if not one.state.over}, refused)
+    # The job of a training that wants other nodes may have submitted the next attempt.
+    followed = [run for run, one in seen.items() if run not in refused and which.newest_of(run) > one.attempt]
+    _cancel({run: one for run, one in _looked(followed, newest=True).items() if not one.state.over}, refused)
     return refused
 
 
-def _looked(runs: Sequence[RunFolder], look: LookAtAll) -> dict[RunFolder, Seen]:
-    return dict(zip(runs, look(runs), strict=True)) if runs else {}
+def _looked(runs: Sequence[RunFolder], *, newest: bool = False) -> dict[RunFolder, View]:
+    return dict(zip(runs, current.look_at_all(runs, newest=newest), strict=True)) if runs else {}
 
 
-def _newest(run: RunFolder) -> int:
-    return max([number for number, stands in ledger.standing(ledger.events(run.ledger)).items() if stands], default=0)
-
-
-def _cancel(seen: dict[RunFolder, Seen], refused: Refused) -> None:
+def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     endings = []
     for run, one in seen.items():
         try:
@@ -86,7 +85,7 @@ def _cancel(seen: dict[RunFolder, Seen], refused: Refused) -> None:
     _end(_not_ended(waits), refused)
 
 
-def _asked(run: RunFolder, seen: Seen) -> _Ending:
+def _asked(run: RunFolder, seen: View) -> _Ending:
     """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown."""
     if seen.state.over:
         raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")

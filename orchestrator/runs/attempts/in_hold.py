@@ -6,13 +6,13 @@ from dataclasses import dataclass, fields
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.attempts.seen import Look
 from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.allocation import AskedOf
 from orchestrator.runs.folder.events import Started, Submitted
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state import current
 from training.counted import counted
 
 FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "scheduler_args", "umask")
@@ -31,7 +31,7 @@ class Allocation:
         return self.run.attempt(allocation.ATTEMPT)
 
 
-def find(word: str, look: Look) -> Allocation:
+def find(word: str) -> Allocation:
     """The held allocation that `word` names, as for runs, but those that are over do not count; 'last' is the newest.
 
     Raises UserError where there is none, or where it is over.
@@ -42,7 +42,7 @@ def find(word: str, look: Look) -> Allocation:
     index.own(run)
     job = _kept_job(run)
     if job is None:
-        seen = look(run)
+        seen = current.look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
         if job is None:
             raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")

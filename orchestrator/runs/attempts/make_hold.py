@@ -14,7 +14,7 @@ from orchestrator.runs.attempts import submit
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.kinds import DURATION, NAME, Kind
-from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, Stop
+from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from orchestrator.spec.run import NO_CODE
 from training.recipe.train import Train
 
@@ -47,7 +47,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         train=Train(),
         command=("true",) if plan.run.command else tuple(process.program(python, LOADS_TORCH)),
         code=NO_CODE,
-        stop=Stop(),
+        stop=StopSettings(),
         checkpoints=Checkpoints(),
         exit_codes=ExitCodes(),
         metrics=MetricsSettings(),

@@ -6,30 +6,28 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.seen import Look, Seen
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program import command
+from orchestrator.runs.state import current
+from orchestrator.runs.state.decide import History, Policy, Resume, decide
+from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
-
-FORCE = "if you know that it is not at work any more, resume it with --force"
 
 
 def resume(
     run: RunFolder,
-    look: Look,
     changes: Changes,
     *,
     force: bool = False,
@@ -45,24 +43,21 @@ def resume(
     """
     index.own(run)
     with alone(run):
-        return _resume(run, look(run), changes, force, new_image, into)
+        return _resume(run, current.look(run, newest=True), changes, force, new_image, into)
 
 
 def _resume(
-    run: RunFolder, seen: Seen, changes: Changes, force: bool, new_image: bool, into: Allocation | None
+    run: RunFolder, seen: View, changes: Changes, force: bool, new_image: bool, into: Allocation | None
 ) -> Path | None:
-    if allocation.is_held(run):
-        raise UserError(f"{run.run_id} held an allocation, and no run: `torusrun hold` asks for another one")
-    if seen.state is State.COMPLETED:
-        raise UserError(f"{run.run_id} is COMPLETED: there is nothing left to resume")
-    if not force and (why := _uncertain(run, seen) or _never_again(run, seen)):
-        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason or f'attempt {seen.attempt}'}): {why}")
+    step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
+    if not isinstance(step, Resume):
+        raise UserError(f"{run.run_id} {step.why}")
     history = plan_files.history(run, ledger.events(run.ledger))
     plan = plan_files.read_first(run, seen.attempt)
     checkpoint, epochs = _checkpoint(run, plan)
-    planned = derive(plan, history, seen.attempt + 1, changes, epochs)
+    planned = derive(plan, history, step.attempt, changes, epochs)
     _same_image(run, planned.plan, new_image)
-    submit.later(planned, run, checkpoint.name if checkpoint else None, into)
+    submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
     if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
         with contextlib.suppress(SiteError):
             if not in_hold.end(run, seen.attempt):
@@ -70,28 +65,27 @@ def _resume(
     return checkpoint
 
 
-def _uncertain(run: RunFolder, seen: Seen) -> str:
-    """Why the newest attempt may still be at work, and what to do; '' when it certainly is not."""
-    at_work = claim.held(run.attempt(seen.attempt))
-    if at_work and seen.state.over:
-        return f"processes of its ranks are still at work; ask again in a moment, or {FORCE}"
-    if seen.state in (State.PENDING, State.RUNNING):
-        return f"resume it once it is over, or cancel it first; {FORCE}"
-    if seen.state is State.UNKNOWN:
-        return f"ask again later, or, {FORCE}"
-    begun = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
-    if seen.state is State.LOST and seen.job and not (begun and at_work is False):
-        return f"it is not certain that its job is gone; {FORCE}"
-    return ""
+def _history(run: RunFolder, seen: View) -> History:
+    """What is known of a run whose newest attempt is seen so."""
+    attempt = run.attempt(seen.attempt)
+    return History(
+        seen.attempt,
+        seen.state,
+        seen.reason,
+        job=seen.job,
+        begun=ledger.last(ledger.events(run.ledger), Started, seen.attempt) is not None,
+        at_work=claim.held(attempt),
+        again=_may_follow(attempt),
+        held=allocation.is_held(run),
+    )
 
 
-def _never_again(run: RunFolder, seen: Seen) -> str:
-    """Why another attempt would fail as this one did, by the program's own exit code; '' where it did not say so."""
-    try:
-        end = End.read(run.attempt(seen.attempt).end)
-    except SiteError:
-        return ""
-    return "" if end is None or end.again else "its exit code asks for no other attempt; mend it, then resume --force"
+def _may_follow(attempt: Attempt) -> bool:
+    """Whether the program did not ask to be never started again, as far as its record can be read."""
+    with contextlib.suppress(SiteError):
+        end = End.read(attempt.end)
+        return end is None or end.again
+    return True
 
 
 def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:

@@ -11,22 +11,22 @@ from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.states import State
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.attempts.script import python_path
-from orchestrator.runs.attempts.seen import Look
 from orchestrator.runs.folder import index
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.shells.opening import open_shell
+from orchestrator.runs.state import current
 from orchestrator.schedulers import client
 
 
-def shell(run: RunFolder, rank: int, command: Sequence[str], look: Look, *, terminal: bool) -> int:
+def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
     """Run `command`, or a shell where there is none, beside a rank of a run; its exit code.
 
     Of a run that holds an allocation, rank 0 is on the first host. Raises UserError when the run is not at work or has
     no such rank, SiteError where its host cannot be reached.
     """
     index.own(run)
-    seen = look(run)
+    seen = current.look(run)
     if seen.state is not State.RUNNING or seen.job is None:
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell needs a rank that is running")
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)

@@ -13,7 +13,6 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import create, in_hold
-from orchestrator.runs.attempts.after import Awaited
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import script
 from orchestrator.runs.folder import index, ledger, settled
@@ -23,6 +22,7 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
@@ -70,10 +70,12 @@ def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Re
     return planned, asked, script(planned, run.attempt(1), asked)
 
 
-def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, into: Allocation | None = None) -> None:
+def later(
+    planned: AttemptPlan, run: RunFolder, resumes: str | None, *, into: Allocation | None = None, follows: int = 0
+) -> None:
     """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
 
-    It goes `into` a held allocation, or to the scheduler.
+    It goes `into` a held allocation, or to the scheduler. `follows` is the attempt whose job submits it, if one does.
 
     Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
     was submitted (it then stays).
@@ -84,7 +86,7 @@ def later(planned: AttemptPlan, run: RunFolder, resumes: str | None, into: Alloc
     asked = _request(planned, run, ())
     text = script(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
-    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into))
+    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into=into, follows=follows))
     create.attempt(attempt, planned, text)
     try:
         _submit(planned, run, asked, into)
@@ -106,12 +108,14 @@ def _submitting(
     asked: Request,
     after: Sequence[Awaited],
     resumes: str | None = None,
+    *,
     into: Allocation | None = None,
+    follows: int = 0,
 ) -> Submitting:
     well = tuple(awaited.folder for awaited in after if not awaited.any_end)
     any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
     held_in = str(into.run.folder) if into else ""
-    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in)
+    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in, follows)
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State
 from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.records import SHOWN, End
 from orchestrator.runs.folder.shown_plan import as_grid
 
 LARGEST_ATTEMPT = 99_999
@@ -35,6 +36,12 @@ def _texts(value: object) -> tuple[str, ...]:
 def _true_or_false(value: object) -> bool:
     if type(value) is not bool:
         raise ValueError("it is neither true nor false")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError("it is no whole number")
     return value
 
 
@@ -71,7 +78,8 @@ class Submitting(Event):
 
     `after` are the folders of the runs that have to complete first, `after_any` of those that only have to end.
     `resumes` is the checkpoint from which a later attempt goes on; None is step 0. `held_in` is the folder of the run
-    whose held allocation the attempt runs in: no scheduler is asked then.
+    whose held allocation the attempt runs in: no scheduler is asked then. `follows` is the attempt whose job asks
+    before it ends; 0 if a client does.
     """
 
     kind = "submitting"
@@ -81,6 +89,7 @@ class Submitting(Event):
     resumes: str | None = field(default=None, metadata=_as(lambda value: None if value is None else _text(value)))
     changes: Changes = field(default_factory=Changes, metadata=_as(Changes.from_json))
     held_in: str = field(default="", metadata=_as(_text))
+    follows: int = field(default=0, metadata=_as(_number))
 
 
 @dataclass(frozen=True)
@@ -140,11 +149,24 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The attempt ended, as its job or a client that asked the scheduler says."""
+    """The attempt ended, as its job or a client that asked the scheduler says; the fields are those of `End`."""
 
     kind = "ended"
     state: State = field(metadata=_as(_end))
     reason: str = field(metadata=_as(_text))
+    cause: Cause = field(default=Cause.UNKNOWN, metadata=_as(SHOWN["cause"]))
+    hosts: tuple[str, ...] = field(default=(), metadata=_as(SHOWN["hosts"]))
+    ranks: tuple[int, ...] = field(default=(), metadata=_as(SHOWN["ranks"]))
+    step: int | None = field(default=None, metadata=_as(SHOWN["step"]))
+    evidence: Mapping[str, str] = field(default_factory=dict, metadata=_as(SHOWN["evidence"]))
+
+    @classmethod
+    def by(cls, attempt: int, end: End) -> Ended:
+        return cls(attempt, end.state, end.reason, **{key: getattr(end, key) for key in SHOWN})
+
+    @property
+    def end(self) -> End:
+        return End(self.state, self.reason, **{key: getattr(self, key) for key in SHOWN})
 
 
 @dataclass(frozen=True)

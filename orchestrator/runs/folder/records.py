@@ -8,14 +8,16 @@ import json
 import os
 import shutil
 import signal as signals
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
 from orchestrator.base.private import READABLE, open_regular, write_bytes
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder.run_folder import Attempt
 
 LARGEST_BYTES = 1024 * 1024
@@ -24,6 +26,7 @@ LARGEST_RANK = 10_000_000
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384
 LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
+FEW = 8  # hosts and ranks in it
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL = "the disk that holds the run is full: free space and resume"
 
@@ -37,6 +40,8 @@ class Meaning(str, Enum):
     NEVER = "never"  # it failed, and would fail in every other attempt
     CUT_OFF = "cut off"  # another rank was gone
     UNSAVED = "unsaved"  # its last files could not be written
+    MISPLACED = "misplaced"  # it did not start, since the launcher put it on another host
+    NO_IMAGE = "no image"  # it did not start, since its image was not there
     FAILED = "failed"
 
 
@@ -142,7 +147,8 @@ class End:
     """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why.
 
     `again` is False when the program said that every other attempt would fail in the same way. `followed_by` is the
-    attempt that this one submitted before it ended.
+    attempt that this one submitted before it ended. `hosts` and `ranks` are those that the cause concerns, `step` is
+    the last one, `evidence` what shows the cause, and `reason` all of this in words (end_words.py).
     """
 
     state: State
@@ -150,6 +156,11 @@ class End:
     certain: bool = True
     again: bool = True
     followed_by: int | None = None
+    cause: Cause = Cause.UNKNOWN
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    step: int | None = None
+    evidence: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write it, on a full disk in place of what `reserve` wrote. Raises SiteError if that is not there either."""
@@ -161,8 +172,9 @@ class End:
             reserve_of(path).unlink(missing_ok=True)
 
     def _write_reserved(self, path: Path, why: OSError) -> None:
-        reserved, short = reserve_of(path), replace(self, reason=self.reason[:LARGEST_RESERVED])
-        end = replace(short, reason=for_want_of_room(short.reason)) if why.errno in NO_ROOM else short
+        reserved, cut = reserve_of(path), {"hosts": self.hosts[:FEW], "ranks": self.ranks[:FEW], "evidence": {}}
+        short = replace(self, reason=self.reason[:LARGEST_RESERVED], **cut)  # type: ignore[arg-type]
+        end = short.on_full_disk if why.errno in NO_ROOM else short
         try:
             with open(open_regular(reserved, os.O_RDWR), "r+b") as file:
                 file.write(end._content())
@@ -170,6 +182,17 @@ class End:
             reserved.replace(path)
         except OSError:
             raise SiteError(f"{path}: cannot be written: {why.strerror}") from None
+
+    @property
+    def status(self) -> Status:
+        """The state of an attempt that ended so."""
+        return Status(self.state, self.reason, cause=self.cause)
+
+    @property
+    def on_full_disk(self) -> End:
+        """The same end, as one on a full disk."""
+        cause = Cause.DISK if self.state is State.FAILED else self.cause
+        return replace(self, reason=for_want_of_room(self.reason), cause=cause)
 
     def _content(self) -> bytes:
         return json.dumps({"schema": 1, **asdict(self), "state": self.state.value}, indent=1).encode() + b"\n"
@@ -186,7 +209,32 @@ class End:
         words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
         follower = kept.get("followed_by")
         follower = follower if type(follower) is int and follower > 0 else None
-        return cls(State(state), *words, kept.get("again") is not False, follower)  # the job's script does not say
+        again = kept.get("again") is not False  # the job's script does not say
+        return cls(State(state), *words, again, follower, **{key: read(kept.get(key)) for key, read in SHOWN.items()})
+
+
+def as_cause(value: object) -> Cause:
+    """A cause by its name; UNKNOWN for one of a newer version, and for none."""
+    return next((cause for cause in Cause if cause.value == value), Cause.UNKNOWN)
+
+
+def _all(kind: type) -> Callable[[object], Any]:
+    """Reads the values of a type in a list."""
+    return lambda found: tuple(value for value in found if type(value) is kind) if isinstance(found, list) else ()
+
+
+def _facts(found: object) -> dict[str, str]:
+    return {key: text for key, text in found.items() if type(text) is str} if isinstance(found, dict) else {}
+
+
+# How a record says what shows an end, as far as it does: older ones do not.
+SHOWN: dict[str, Callable[[object], Any]] = {
+    "cause": as_cause,
+    "hosts": _all(str),
+    "ranks": _all(int),
+    "step": lambda found: found if type(found) is int else None,
+    "evidence": _facts,
+}
 
 
 def no_room(folder: Path) -> bool:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.runs.attempts.after import Awaited, awaited
-from orchestrator.runs.folder import index
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import follow
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 
 
-def look(run: RunFolder) -> View:
-    """A run as its scheduler sees it now."""
-    return views([run], fresh=True)[0]
+def look(run: RunFolder, *, newest: bool = False) -> View:
+    """A run as its scheduler sees it now: the attempt that works, or the newest."""
+    return views([run], fresh=True, newest=newest)[0]
 
 
-def look_at_all(runs: Sequence[RunFolder]) -> Sequence[View]:
-    """Runs as their schedulers see them now, each asked once."""
-    return views(runs, fresh=True)
+def look_at_all(runs: Sequence[RunFolder], *, newest: bool = False) -> Sequence[View]:
+    """Runs as their schedulers see them now, each asked once: the attempts that work, or the newest."""
+    return views(runs, fresh=True, newest=newest)
 
 
 def once_held(run: RunFolder) -> View:
@@ -28,13 +26,3 @@ def once_held(run: RunFolder) -> View:
         if view.state.over or run.attempt(view.attempt).keeper.exists():
             break
     return look(run)
-
-
-def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
-    """The jobs that a job of `scheduler` waits for: until these runs are COMPLETED, and until those are over.
-
-    Raises UserError for what is no run, or none that it can wait for.
-    """
-    well = awaited(views([index.find(word) for word in after], fresh=True), scheduler)
-    any_end = awaited(views([index.find(word) for word in after_any], fresh=True), scheduler, any_end=True)
-    return [*well, *any_end]

@@ -12,7 +12,9 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Started
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import Record
@@ -33,7 +35,7 @@ def in_hold(record: Record, job: Status | None) -> Status | None:
     if record.end or job.state in ENDS_ALL:
         return job
     if not started:
-        return Status(State.CANCELLED, f"the held allocation {name} ended before this attempt began")
+        return ended(How.HOLD_ENDED, allocation=name).status
     return Status(State.LOST, f"the held allocation {name} ended")
 
 

@@ -11,8 +11,8 @@ from orchestrator.base.states import State, Status
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.events import Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.outcome import SHOWN_AFTER_S
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.outcome import SHOWN_AFTER_S
 from orchestrator.runs.state.view import Record, read_record
 from orchestrator.schedulers import answers
 from orchestrator.schedulers.client import Client

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import claim, dependencies
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Started
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.view import Record
 
 
@@ -23,5 +26,5 @@ def explained(record: Record, status: Status) -> Status:
         return Status(State.UNKNOWN, reason)
     unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
     if unmet and unmet[1]:
-        return Status(State.CANCELLED, f"dropped by its dependency, it never ran: {unmet[0]} is {unmet[1].value}")
+        return ended(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
     return status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.base.states import Status, never_starts
-from orchestrator.runs.folder import dependencies
+from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.view import Record
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State, Status
+from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.folder import index, ledger, settled
 from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import for_want_of_room, no_room
+from orchestrator.runs.folder.records import End, for_want_of_room, no_room
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
@@ -40,23 +40,25 @@ def views(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
+    newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[View]:
     """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
 
     The schedulers are asked only about one's own runs that have not settled themselves, and once per interval unless
-    the answer has to be `fresh`. All of them together are waited for no longer than `patience_s`.
+    the answer has to be `fresh`. All of them together are waited for no longer than `patience_s`. What is seen is the
+    attempt that works, or the `newest`.
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
-        found = standing(runs, now_s, keep, fresh=fresh, patience_s=patience_s)
+        found = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
         return [record.view(status, now_s) for record, status in found]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
     # A run that is over is read and kept even if it is not wanted, so that it is read once.
     useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
-    found = standing(unread, now_s, useful, fresh=fresh, patience_s=patience_s)
+    found = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
     read = [(record, record.view(status, now_s)) for record, status in found]
     ended.keep(read)
     new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
@@ -77,13 +79,15 @@ def standing(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
+    newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[tuple[Record, Status]]:
-    """What the folder of every run says, and the state of its newest attempt, as of `now_s`.
+    """What the folder of every run says, and the state of its attempt that works, or of the `newest`, as of `now_s`.
 
     Schedulers are waited for no longer than `patience_s`, all of them together.
     """
-    read = [record for record in map(read_record, runs) if not keep or keep(record)]
+    every = (read_record(run, newest=newest) for run in runs)
+    read = [record for record in every if not keep or keep(record)]
     until_s = time.monotonic() + patience_s
     records, jobs = [], {}
     for one in read:
@@ -152,12 +156,21 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     status = told_by_keeper(record, status)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
-            ledger.append(record.folder.ledger, Ended(record.attempt, status.state, status.reason))
+            ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
+    if status.state.over and record.attempt < record.newest:  # the attempt that it has queued is next to work
+        return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
     return record, status
+
+
+def _end(record: Record, status: Status) -> End:
+    """The end that is written down for a run: the state's, with what the job's own record shows."""
+    known = record.end or End(status.state, status.reason, hosts=status.hosts)
+    return replace(known, state=status.state, reason=status.reason, cause=status.cause)
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
     """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
     if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
         return status
-    return replace(status, reason=for_want_of_room(status.reason))
+    cause = Cause.DISK if status.state in (State.FAILED, State.LOST) else status.cause
+    return replace(status, reason=for_want_of_room(status.reason), cause=cause)

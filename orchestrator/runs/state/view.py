@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,12 +14,13 @@ from orchestrator.base.terminal.plain import plain
 from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
 from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.outcome import resolve
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import Planned
+from orchestrator.runs.state import which
 from orchestrator.runs.state.clocks import now_there_s
 from orchestrator.runs.state.evidence import suspicion
+from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.progress import RunProgress, progress
 from orchestrator.runs.state.waiting import waiting
 
@@ -35,14 +35,14 @@ class View:
 
     `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
     `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
-    and `pause` says in words that no step has come for unusually long, '' where it has (watch/pace.py).
+    and `pause` says in words that no step has come for unusually long, '' where it has (pace.py).
     `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
     submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
     `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
     (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
     that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
-    `waiting` says why the newest attempt has no step yet, '' once it has one (watch/waiting.py). Step, loss and the
-    other figures of an attempt that is not over are its own.
+    `waiting` says why the newest attempt has no step yet, '' once it has one (waiting.py). Step, loss and the
+    other figures of an attempt that is not over are its own. `cause` is why it ended (base/states.py), '' before.
     """
 
     run: str
@@ -72,6 +72,7 @@ class View:
     network: str = ""
     grid_reason: str = ""
     waiting: str = ""
+    cause: str = ""
 
     @property
     def remarks(self) -> str:
@@ -93,7 +94,8 @@ class View:
 class Record:
     """What the run folder says by itself, read once.
 
-    `done` says whether the training of the newest attempt recorded that it is done; it is not read where the end record
+    `attempt` is the one that works, or worked last: a `newest` one that its job has queued is another until that job
+    ends. `done` says whether the training of the attempt recorded that it is done; it is not read where the end record
     says COMPLETED. `end_damage` says why the end record cannot be read, `damage` what else cannot.
     """
 
@@ -102,6 +104,7 @@ class Record:
     plan: Planned | None
     events: list[Event]
     attempt: int
+    newest: int
     end: End | None
     done: bool
     end_damage: str
@@ -130,7 +133,7 @@ class Record:
 
     @property
     def submitted_s(self) -> float | None:
-        """When the newest attempt was submitted (of time.time()), None where the ledger does not say it."""
+        """When the attempt was submitted (of time.time()), None where the ledger does not say it."""
         return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
 
     def status(self, job: Status | None, now_s: float) -> Status:
@@ -144,7 +147,7 @@ class Record:
 
     @property
     def settled(self) -> bool:
-        """Whether the folder alone says how the newest attempt ended."""
+        """Whether the folder alone says how the attempt ended."""
         return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
 
     @property
@@ -158,7 +161,7 @@ class Record:
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
 
     def view(self, status: Status, now_s: float) -> View:
-        """The run as it is seen at `now_s` (of time.time()), whose newest attempt is in this state."""
+        """The run as it is seen at `now_s` (of time.time()), whose attempt is in this state."""
         rows, damage = self._rows()
         started = last(self.events, Started, self.attempt)
         network = last(self.events, NetworkChosen, self.attempt)
@@ -197,6 +200,7 @@ class Record:
             plain(network.network) if network else "",
             plain(grid_reason),
             "" if damage else plain(self._waiting(status, own)),
+            status.cause.value if status.state.over else "",
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
@@ -246,24 +250,25 @@ class Record:
         return [f"{self.end_damage}; {instead}"]
 
 
-def read_record(run: RunFolder) -> Record:
-    """Read a run's own account of itself, as far as it can be read."""
-    record = _read(run)
-    return _read(run) if record.followed else record  # the next attempt was made between two looks
+def read_record(run: RunFolder, *, newest: bool = False) -> Record:
+    """Read a run's own account of itself, as far as it can be read: of the attempt that works, or of the newest."""
+    record = _read(run, newest)
+    return _read(run, newest) if record.followed else record  # the next attempt was made between two looks
 
 
-def _read(run: RunFolder) -> Record:
+def _read(run: RunFolder, of_newest: bool) -> Record:
     folders = attempt_folders.attempts(run)
     plan, plan_damage = shown_plan.find(run, folders)
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the folders of its attempts say what they know"
-    attempt = _newest(ledger.standing(events), events, folders)
+    newest = which.newest(events, folders)
+    attempt = newest if of_newest else which.working(run, events, newest)
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     done = _done(run.attempt(attempt), end)
-    return Record(run, index.owner(run), plan, events, attempt, end, done, end_damage, damage)
+    return Record(run, index.owner(run), plan, events, attempt, newest, end, done, end_damage, damage)
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -278,15 +283,3 @@ def _done(attempt: Attempt, end: End | None) -> bool:
     if end and end.certain and end.state is State.COMPLETED:
         return False  # nobody needs to know
     return is_done(attempt)
-
-
-def _newest(standing: dict[int, bool], events: Sequence[Event], folders: list[int]) -> int:
-    """The newest attempt: the ledger's word, and what has a folder that the ledger does not know of.
-
-    An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
-    """
-    told = {number for number, stands in standing.items() if stands}
-    submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
-    unknown = {number for number in folders if number not in standing}
-    made = {number for number in told if number in submitted or number in folders}
-    return max(made | unknown, default=1)

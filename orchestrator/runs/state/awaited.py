@@ -8,11 +8,12 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.attempts.seen import Seen
-from orchestrator.runs.folder import allocation, ledger
+from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretches
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state import current
+from orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,20 @@ class Awaited:
     any_end: bool = False
 
 
-def awaited(runs: Sequence[Seen], scheduler: str, *, any_end: bool = False) -> list[Awaited]:
-    """The jobs to wait for until these runs are COMPLETED, or, with `any_end`, until they are over.
+def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
+    """The jobs that a job of `scheduler` waits for: until these runs are COMPLETED, and until those are over.
 
-    A run that is so already has none. Raises UserError for a run that a job of `scheduler` cannot wait for.
+    A run that is so already has none. Raises UserError for what is no run, or none that it can wait for.
     """
+    return [*_jobs(after, scheduler, any_end=False), *_jobs(after_any, scheduler, any_end=True)]
+
+
+def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
+    runs = current.look_at_all([index.find(word) for word in words], newest=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
 
 
-def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
+def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
     if seen.state is State.COMPLETED or (any_end and seen.state.over and seen.state is not State.LOST):
         return None
     if seen.state.over or seen.job is None:
@@ -48,7 +54,7 @@ def _awaited(seen: Seen, scheduler: str, any_end: bool) -> Awaited | None:
     return Awaited(seen.job, seen.folder, any_end)
 
 
-def _goes_on(seen: Seen) -> str:
+def _goes_on(seen: View) -> str:
     """That a run goes on in a job that does not exist yet, since its phases want other nodes; '' where it does not."""
     try:
         plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)

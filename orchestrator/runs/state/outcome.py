@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.base.states import State, Status
+from dataclasses import replace
+
+from orchestrator.base.states import Cause, State, Status
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End
 
@@ -42,7 +46,7 @@ def resolve(
         status = _over(events, attempt, end, job, now_s)
         return _completed(status) if done else status
     if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
-        status = _as_asked(events, attempt, _status(end))
+        status = _as_asked(events, attempt, end.status)
         return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
@@ -55,30 +59,31 @@ def resolve(
 def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | None:
     """The end that the job itself recorded, or that somebody saw before."""
     if end and end.certain:
-        return _status(end)
+        return end.status
     seen = last(events, Ended, attempt)
-    return Status(seen.state, seen.reason) if seen else None
+    return seen.end.status if seen else None
 
 
 def _completed(status: Status) -> Status:
     """What becomes of an end when the training was done before it."""
     if status.state is State.COMPLETED or not status.state.over:
         return status
-    return Status(State.COMPLETED, f"{DONE}; its job then ended with: {status.state.value}, {status.reason}")
+    return ended(How.DONE_BEFORE, rest=f"its job then ended with: {status.state.value}, {status.reason}").status
 
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
     """The end of an attempt whose job is over, as the scheduler says."""
     if end and job.state not in SCHEDULER_KNOWS:
-        return _as_asked(events, attempt, _status(end))
+        return _as_asked(events, attempt, end.status)
+    cause = Cause.of(job.state)
     if end:
-        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")))
+        return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")), cause=cause)
     if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
-        return Status(State.CANCELLED, _joined("cancelled by its user", job.reason))
+        return _by_user(job.reason)
     if job.state is State.LOST:
         return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
-    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts)
+    return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts, cause=cause)
 
 
 def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
@@ -88,7 +93,12 @@ def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
     """
     if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
         return status
-    return Status(State.CANCELLED, _joined("cancelled by its user", status.reason))
+    return _by_user(status.reason)
+
+
+def _by_user(reason: str) -> Status:
+    cancelled = ended(How.CANCELLED).status
+    return replace(cancelled, reason=_joined(cancelled.reason, reason))
 
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
@@ -97,10 +107,6 @@ def _lost(events: list[Event], attempt: int, reason: str) -> str:
         return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
     return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
-
-
-def _status(end: End) -> Status:
-    return Status(end.state, end.reason)
 
 
 def _joined(*reasons: str) -> str:

@@ -1,0 +1,102 @@
+"""The end of an attempt from what ended it, and its words. No other place makes the sentence of an end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End, RankEnd, signal_name
+from training.counted import all_of
+
+MOST_IN_WORDS = 8
+MOST_KEPT = 64  # hosts and ranks in a record
+
+
+def ended(
+    how: How,
+    placement: Placement | None = None,
+    *,
+    by: RankEnd | None = None,
+    ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
+    step: int | None = None,
+    certain: bool = True,
+    again: bool = True,
+    followed_by: int | None = None,
+    **evidence: object,
+) -> End:
+    """The end of an attempt whose ranks are in `placement`.
+
+    It concerns `ranks`, or all on `hosts`; `by` is the end of the rank that caused it. `evidence` holds the other words
+    of the sentence. The rest is as in `End`.
+    """
+    if by:
+        ranks, evidence = (by.rank,), {**_shown_by(by), **evidence}
+    if placement:
+        ranks = ranks or [slot.rank for slot in placement.slots if slot.host in hosts]
+        hosts = hosts or list(dict.fromkeys(placement.slots[rank].host for rank in ranks))
+    evidence = {name: value for name, value in evidence.items() if value not in ("", None)}
+    parts = {**evidence, **_named(placement, ranks, hosts), **_quoted(placement, evidence), "at": after(step)}
+    words = how.sentence.format_map(defaultdict(str, parts, rank=by.words if by else ""))
+    kept = {name: str(value) for name, value in evidence.items()}
+    return End(
+        how.state, words, certain, again, followed_by,
+        how.cause, tuple(hosts[:MOST_KEPT]), tuple(ranks[:MOST_KEPT]), step, kept,
+    )  # fmt: skip
+
+
+def later(end: End, step: int | None) -> End:
+    """The end of an attempt that was asked to stop: so, and after this step."""
+    return replace(end, step=step, reason=f"{end.reason}{after(step)}")
+
+
+def after(step: int | None) -> str:
+    """' after step 57', or nothing before the first."""
+    return "" if step is None else f" after step {step}"
+
+
+def listed(ranks: Collection[int]) -> str:
+    """'rank 3' or 'ranks 4, 5, 6', at most eight of them."""
+    more = ", ..." if len(ranks) > MOST_IN_WORDS else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, list(ranks)[:MOST_IN_WORDS]))}{more}"
+
+
+def name(placement: Placement, rank: int) -> str:
+    """'rank 3 (node2, local rank 1)'."""
+    slot = placement.slots[rank]
+    return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
+
+
+def _shown_by(end: RankEnd) -> dict[str, object]:
+    """What a rank's record of its end says."""
+    killed = None if end.signal is None else signal_name(end.signal)
+    return {"exit_code": end.exit_code, "signal": killed, "error": end.error}
+
+
+def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[str]) -> dict[str, str]:
+    """The ranks and hosts, as the sentences name them."""
+    if not placement:
+        return {}
+    there = {host: [slot.rank for slot in placement.slots if slot.host == host] for host in hosts}
+    first = name(placement, ranks[0]) if ranks else ""
+    return {
+        "all": all_of(placement.grid.ranks, "rank"),
+        "who": first if len(ranks) == 1 else listed(ranks),
+        "first": f"{first} and {len(ranks) - 1} more" if len(ranks) > 1 else first,
+        "ranks": listed(ranks),
+        "host": hosts[0] if hosts else "",
+        "places": ", ".join(f"{host} ({listed(on)})" for host, on in there.items()),
+    }
+
+
+def _quoted(placement: Placement | None, evidence: dict[str, object]) -> dict[str, str]:
+    """What somebody wrote or noticed, as it is added to a sentence."""
+    quoted = {"said": f": {evidence['said']}"} if "said" in evidence else {}
+    if placement and type(witness := evidence.get("witness")) is int:
+        quoted["witness"] = f"; {name(placement, witness)} lost its connection to another rank"
+    if "first_at" in evidence:
+        quoted["first_at"] = f", the first at {evidence['first_at']}"
+    return quoted

@@ -1,0 +1,95 @@
+"""The ways in which an attempt can end: for each a cause, and the sentence that users read."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from orchestrator.base.states import Cause, State
+
+IDLE = "no progress for {idle_s:.0f} s{at}"
+HUNG = f"{IDLE} (hang_timeout): "
+STACKS = "; the ranks' stacks are in their logs"
+
+
+class How(Enum):
+    """A way to end: its cause, its sentence, and its state if that is not the cause's own.
+
+    The sentence names all ranks {all}, the ranks concerned {who} or {first}, the hosts concerned {places}, the end of
+    a rank's process {rank}, the last step {at}, the last line of a rank or of the launcher {said}, and the first rank
+    that noticed {witness}. Its other words are evidence.
+    """
+
+    ALL_WELL = Cause.DONE, "{all} ended well"
+    DONE_BEFORE = Cause.DONE, "the training recorded that it is done; {rest}"
+    GIVEN_BACK = Cause.DONE, "given back: {why}; {attempts} ran in it"
+
+    CANCELLED = Cause.STOPPED, "cancelled by its user{at}"
+    CANCELLED_BEFORE = Cause.STOPPED, "cancelled by its user before it began"
+    SIGNALLED = Cause.STOPPED, "received {signal} from outside{at}"
+    RANKS_SIGNALLED = Cause.STOPPED, "the ranks received a request to stop from outside{at}"
+    SUPERSEDED = Cause.STOPPED, "{why}{at}"
+    LATER = Cause.STOPPED, "{rank}{at}; `torusrun resume` continues the run"
+    HANDED_OVER = Cause.STOPPED, "{wanted}: attempt {next} continues"
+    PERHAPS_HANDED_OVER = Cause.STOPPED, "{wanted}, and whether attempt {next} was submitted is not known: {why}"
+    NOT_HANDED_OVER = Cause.STOPPED, "{wanted}, and {host} could not submit the next attempt ({why}); {to_do}"
+    KILLED_IN_HOLD = Cause.STOPPED, "it did not end in time and was killed"
+    HOLD_ENDED = Cause.STOPPED, "the held allocation {allocation} ended before this attempt began"
+    NOT_BEGUN_IN_HOLD = Cause.STOPPED, "{allocation} was given back before this attempt began: {why}"
+
+    TIME_NEAR = Cause.TIME_LIMIT, "its time limit of {limit_s:g} s is near{at}"
+    HOLD_NEAR = Cause.TIME_LIMIT, "the end of its held allocation is near{at}"
+
+    HOST_LOST = Cause.HOST_LOST, "lost {places}{at}{said}{witness}"
+    HOST_NO_RECORD = Cause.HOST_LOST, "{places} fell silent{at}: no rank there left a record of its end{witness}"
+    HOST_NO_ANSWER = Cause.HOST_LOST, f"{IDLE}: {{host}} does not answer, nor do its {{ranks}}{STACKS}"
+    HOST_SILENT = (
+        Cause.HOST_LOST,
+        "{places} silent for {silent_s:.0f} s, and no step came{at}: the host is gone, or its link is cut",
+    )
+    DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
+
+    KILLED = Cause.KILLED, "{rank}{at}"
+    WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"
+    NO_RECORD = Cause.KILLED, "{who} left no record of an end{at}: killed, most likely; see job.err"
+
+    FAILED = Cause.PROGRAM, "{rank}{at}{said}"
+    NOT_DONE = (
+        Cause.PROGRAM,
+        "{all} ended with exit code 0, but the training did not record that it is done; see the ranks' logs",
+    )
+    OUT_OF_DEVICE_MEMORY = Cause.OUT_OF_DEVICE_MEMORY, "{rank}{at}{said}"
+    BAD_CONFIGURATION = Cause.CONFIGURATION, "{rank}{at}{said}"
+    UNSAVED = Cause.DISK, "{who} could not write its last files{at}{said}"
+
+    RANK_STANDS = Cause.HANG, f"{HUNG}{{first}}: {{process}}{STACKS}"
+    RANK_APART = Cause.HANG, f"{HUNG}{{first}} is not where the others wait for it: at {{frame}}{STACKS}"
+    WRAPPER_SILENT = Cause.HANG, f"{HUNG}the wrapper of {{first}} does not answer{STACKS}"
+    NO_WRAPPER = Cause.HANG, f"{HUNG}no wrapper of a rank answers{STACKS}"
+    ALL_WAIT = Cause.HANG, f"{HUNG}all ranks are at work or wait for one another{{first_at}}{STACKS}"
+
+    CUT_OFF = Cause.CONNECTION, "{rank}{at}, and no rank says why{said}"
+
+    MISPLACED = Cause.LAUNCHER, "{rank}{at}"
+    LAUNCHER_KILLED = Cause.LAUNCHER, "the launcher of the ranks was killed by {signal}{at}"
+    LAUNCHER_FAILED = (
+        Cause.LAUNCHER,
+        "the launcher ended with exit code {exit_code}, and no rank left a record{at}{said}",
+    )
+    LAUNCHER_ERROR = Cause.LAUNCHER, "{why}"
+
+    DROPPED = Cause.SCHEDULER, "dropped by its dependency, it never ran: {awaited} is {state}", State.CANCELLED
+    USER_ERROR = Cause.CONFIGURATION, "{why}"
+    NO_IMAGE = Cause.IMAGE, "{rank}{at}"
+    IMAGE_ERROR = Cause.IMAGE, "{why}"
+    NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
+    SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
+    STILL_AT_WORK = (
+        Cause.UNKNOWN,
+        "attempt {earlier} is still at work: a process of its ranks holds {path}; end it, or if its hosts are gone for "
+        "good remove that file, and resume",
+    )
+    ERROR = Cause.UNKNOWN, "{why}"
+
+    def __init__(self, cause: Cause, sentence: str, state: State | None = None) -> None:
+        self.cause, self.sentence = cause, sentence
+        self.state = state or cause.state

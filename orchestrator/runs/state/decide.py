@@ -1,0 +1,157 @@
+"""What follows for a run: its next attempt, none, or nothing yet. A pure function of what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.base.states import Cause, State
+
+FORCE = "if you know that it is not at work any more, resume it with --force"
+
+
+@dataclass(frozen=True)
+class Resume:
+    """This attempt is the next to work."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """No attempt follows, as `why` says: to its user, after the run's name. `by_user` if that is its user's wish."""
+
+    why: str
+    by_user: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """No attempt follows before more is known, as `why` says after the run's name."""
+
+    why: str
+
+
+Step = Resume | Stop | Wait
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a run. It concerns `attempt`, except `newest`, the newest attempt that was not refused.
+
+    `at_work` says whether a process of its ranks lives, or is None if nobody can tell. `again` is False if the program
+    asks for no other attempt, `cancelled` says that the user asked for its end, `stopped` why it was asked to stop.
+    `held` says that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes,
+    `epochs` how far its newest checkpoint is. `time_left` says whether the allocation in which it waits has time.
+    """
+
+    attempt: int
+    state: State
+    reason: str = ""
+    job: str | None = None
+    newest: int = 0
+    begun: bool = True
+    at_work: bool | None = False
+    again: bool = True
+    cancelled: bool = False
+    stopped: Cause | None = None
+    held: bool = False
+    other_nodes: bool = False
+    epochs: float = 0.0
+    time_left: bool = True
+
+
+class Policy(Enum):
+    """Who asks what follows."""
+
+    USER = "the user asks for another attempt"
+    FORCED = "the user does, and knows that nothing is at work any more"
+    JOB = "the job asks at the end of an attempt: it continues with another number of nodes"
+    KEEPER = "the keeper of a held allocation asks for an attempt that waits in it"
+
+
+def decide(history: History, policy: Policy) -> Step:
+    """What follows: the first rule that has an answer."""
+    return next(step for rule in RULES[policy] if (step := rule(history)))
+
+
+def _another(history: History) -> Step:
+    return Resume(history.attempt + 1)
+
+
+def _this(history: History) -> Step:
+    return Resume(history.attempt)
+
+
+def _held(history: History) -> Step | None:
+    held = "held an allocation, and no run: `torusrun hold` asks for another one"
+    return Stop(held) if history.held else None
+
+
+def _completed(history: History) -> Step | None:
+    return Stop("is COMPLETED: there is nothing left to resume") if history.state is State.COMPLETED else None
+
+
+def _still_at_work(history: History) -> Step | None:
+    """Two attempts must not train at once: it has to be certain that this one is over."""
+    state = history.state
+    if history.at_work and state.over:
+        return _not_yet(history, f"processes of its ranks are still at work; ask again in a moment, or {FORCE}")
+    if state in (State.PENDING, State.RUNNING):
+        return _not_yet(history, f"resume it once it is over, or cancel it first; {FORCE}")
+    if state is State.UNKNOWN:
+        return _not_yet(history, f"ask again later, or, {FORCE}")
+    gone = history.begun and history.at_work is False
+    if state is State.LOST and history.job and not gone:
+        return _not_yet(history, f"it is not certain that its job is gone; {FORCE}")
+    return None
+
+
+def _in_vain(history: History) -> Step | None:
+    why = "its exit code asks for no other attempt; mend it, then resume --force"
+    return None if history.again else Stop(f"{_stands(history)}: {why}")
+
+
+def _cancelled(history: History) -> Step | None:
+    return Stop("is cancelled by its user", by_user=True) if history.cancelled else None
+
+
+def _stopped(history: History) -> Step | None:
+    """A time limit that is near ends the job, and not the run."""
+    continues = history.stopped in (None, Cause.TIME_LIMIT)
+    return None if continues else Stop("was asked to stop")
+
+
+def _followed(history: History) -> Step | None:
+    return Resume(history.newest) if history.newest > history.attempt else None
+
+
+def _same_nodes(history: History) -> Step | None:
+    """The next attempt would do the same again."""
+    why = f"after epoch {history.epochs:g}, by the newest checkpoint, no other number of nodes is wanted"
+    return None if history.other_nodes else Stop(why)
+
+
+def _not_its_turn(history: History) -> Step | None:
+    return Wait("waits for another attempt") if history.at_work else None
+
+
+def _no_time(history: History) -> Step | None:
+    return None if history.time_left else Stop("has no time left in its held allocation")
+
+
+def _not_yet(history: History, why: str) -> Wait:
+    return Wait(f"{_stands(history)}: {why}")
+
+
+def _stands(history: History) -> str:
+    return f"is {history.state.value} ({history.reason or f'attempt {history.attempt}'})"
+
+
+RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
+    Policy.USER: (_held, _completed, _still_at_work, _in_vain, _another),
+    Policy.FORCED: (_held, _completed, _another),
+    Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
+    Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
+}

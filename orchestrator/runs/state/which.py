@@ -1,0 +1,41 @@
+"""Which attempt of a run is the newest, and which one works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.runs.folder import attempt_folders, ledger
+from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.run_folder import RunFolder
+
+
+def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
+    """The newest attempt: the ledger's word, and what has a folder that the ledger does not know of.
+
+    An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
+    """
+    standing = ledger.standing(events)
+    told = {number for number, stands in standing.items() if stands}
+    submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
+    unknown = {number for number in folders if number not in standing}
+    made = {number for number in told if number in submitted or number in folders}
+    return max(made | unknown, default=1)
+
+
+def newest_of(run: RunFolder) -> int:
+    """The newest attempt of a run."""
+    return newest(ledger.events(run.ledger), attempt_folders.attempts(run))
+
+
+def working(run: RunFolder, events: Sequence[Event], attempt: int) -> int:
+    """The attempt that works: this one, or the one before that has queued it and has not ended."""
+    intent = last(events, Submitting, attempt)
+    before = intent.follows if intent else 0
+    if not 0 < before < attempt or last(events, Started, attempt) or _has_ended(run, events, before):
+        return attempt
+    return working(run, events, before)
+
+
+def _has_ended(run: RunFolder, events: Sequence[Event], attempt: int) -> bool:
+    return last(events, Ended, attempt) is not None or run.attempt(attempt).end.exists()

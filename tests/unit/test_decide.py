@@ -1,0 +1,112 @@
+"""What follows for a run, by all that is known of it and by who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.base.states import Cause, State
+from orchestrator.runs.state.decide import History, Policy, Resume, Stop, Wait, decide
+
+ENDS_TO_RESUME = [state for state in State if state.over and state not in (State.COMPLETED, State.LOST)]
+AT_WORK = "processes of its ranks are still at work"
+NOT_CERTAIN = "it is not certain that its job is gone"
+
+
+@pytest.mark.parametrize(
+    ("state", "known", "step", "says"),
+    [
+        (State.COMPLETED, {}, Stop, "is COMPLETED: there is nothing left to resume"),
+        (State.FAILED, {"held": True}, Stop, "held an allocation, and no run"),
+        (State.FAILED, {}, Resume, ""),
+        (State.FAILED, {"at_work": True}, Wait, AT_WORK),
+        (State.FAILED, {"at_work": None}, Resume, ""),  # no lock can tell; its end is recorded
+        (State.FAILED, {"again": False}, Stop, "its exit code asks for no other attempt"),
+        (State.PENDING, {"begun": False}, Wait, "is PENDING (so): resume it once it is over, or cancel it first"),
+        (State.RUNNING, {"at_work": True}, Wait, "is RUNNING (so): resume it once it is over"),
+        (State.UNKNOWN, {}, Wait, "is UNKNOWN (so): ask again later"),
+        (State.LOST, {}, Resume, ""),  # it began, and its lock says that none of its ranks lives
+        (State.LOST, {"at_work": None}, Wait, NOT_CERTAIN),
+        (State.LOST, {"begun": False}, Wait, NOT_CERTAIN),
+        (State.LOST, {"begun": False, "job": None}, Resume, ""),  # it was never submitted
+    ],
+)  # fmt: skip
+def test_a_user_gets_another_attempt_once_it_is_certain_that_this_one_is_over(
+    state: State, known: dict[str, Any], step: type, says: str
+) -> None:
+    found = decide(History(2, state, "so", **{"job": "7", **known}), Policy.USER)
+    assert type(found) is step
+    assert found == Resume(3) if isinstance(found, Resume) else says in found.why
+
+
+@pytest.mark.parametrize("state", ENDS_TO_RESUME)
+def test_every_end_but_that_of_a_run_that_is_done_can_be_resumed(state: State) -> None:
+    assert decide(History(1, state, job="7"), Policy.USER) == Resume(2)
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("known", [{"at_work": True}, {"begun": False}, {"again": False}, {"job": "7"}])
+def test_a_user_who_forces_it_is_refused_only_what_is_done(state: State, known: dict[str, Any]) -> None:
+    found = decide(History(1, state, **known), Policy.FORCED)
+    assert isinstance(found, Stop) if state is State.COMPLETED else found == Resume(2)
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        ({"other_nodes": True}, Resume(2)),
+        ({"other_nodes": True, "stopped": Cause.TIME_LIMIT}, Resume(2)),  # the limit ends the job, and not the run
+        ({"other_nodes": True, "stopped": Cause.STOPPED}, Stop("was asked to stop")),
+        ({"other_nodes": True, "stopped": Cause.UNKNOWN}, Stop("was asked to stop")),
+        ({"other_nodes": True, "cancelled": True}, Stop("is cancelled by its user", by_user=True)),
+        ({"other_nodes": True, "newest": 1}, Resume(2)),
+        ({"other_nodes": True, "newest": 3}, Resume(3)),  # its user resumed it meanwhile
+        ({"newest": 2, "cancelled": True}, Stop("is cancelled by its user", by_user=True)),
+        (
+            {"other_nodes": False, "epochs": 1.9},
+            Stop("after epoch 1.9, by the newest checkpoint, no other number of nodes is wanted"),
+        ),
+    ],
+)
+def test_a_job_is_followed_by_one_with_other_nodes_unless_somebody_stopped_it(
+    known: dict[str, Any], step: Resume | Stop
+) -> None:
+    assert decide(History(1, State.RUNNING, **known), Policy.JOB) == step
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        ({}, Resume(4)),
+        ({"at_work": True}, Wait("waits for another attempt")),
+        ({"cancelled": True}, Stop("is cancelled by its user", by_user=True)),
+        ({"cancelled": True, "at_work": True}, Stop("is cancelled by its user", by_user=True)),
+        ({"time_left": False}, Stop("has no time left in its held allocation")),
+        ({"time_left": False, "at_work": True}, Wait("waits for another attempt")),
+    ],
+)
+def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
+    known: dict[str, Any], step: Resume | Stop | Wait
+) -> None:
+    assert decide(History(4, State.PENDING, begun=False, **known), Policy.KEEPER) == step
+
+
+HISTORIES = st.builds(
+    History, st.integers(1, 9), st.sampled_from(State), newest=st.integers(0, 9), begun=st.booleans(),
+    at_work=st.none() | st.booleans(), again=st.booleans(), cancelled=st.booleans(), held=st.booleans(),
+    stopped=st.none() | st.sampled_from(Cause), other_nodes=st.booleans(), time_left=st.booleans(),
+)  # fmt: skip
+
+
+@given(HISTORIES, st.sampled_from(Policy))
+def test_whatever_is_known_no_two_attempts_work_at_once_unless_a_user_forces_it(
+    history: History, policy: Policy
+) -> None:
+    step = decide(history, policy)
+    if isinstance(step, Resume) and policy in (Policy.USER, Policy.KEEPER):
+        assert not history.at_work
+    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEPER):
+        assert not history.cancelled
