@@ -25,7 +25,7 @@ from tests.unit.test_watch_screen import DETAIL
 WATCH = """
 import sys
 from pathlib import Path
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 from orchestrator.remote import session
 from tests.unit.far import Pipe
 far, lives, *words = sys.argv[1:]

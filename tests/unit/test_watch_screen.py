@@ -243,9 +243,9 @@ def test_without_a_terminal_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -
 WATCH = """
 import sys
 from orchestrator.schedulers.client import Client
-from orchestrator.states import State, Status
+from orchestrator.base.states import State, Status
 Client.poll = lambda self, jobs: {job: Status(State.RUNNING) for job in jobs}
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 sys.exit(main(["watch", *sys.argv[1:]]))
 """
 
