@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import _parse
+from orchestrator.report.placement import outlook
 from orchestrator.runs.folder import layout
-from orchestrator.runs.plan.placement_report import outlook
 from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
 

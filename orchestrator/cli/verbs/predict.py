@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import DONE, UserError
@@ -49,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=32,
         help="images per GPU, with --gpus and --grids; default: %(default)s",
     )
-    parser.add_argument("--svg", metavar="FILE", type=Path, help="with --gpus: write the plot as SVG into FILE")
+    parser.add_argument("--svg", metavar="FILE", help="with --gpus: write the plot as SVG into FILE")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -71,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _asked(args: argparse.Namespace) -> Any:
     """What was asked for, with as_json and as_text."""
-    from orchestrator.network.prediction import reports
+    from orchestrator.report import prediction
 
     if args.published:
-        return reports.Published.made()
+        return prediction.Published.made()
     if args.file is not None:
         from orchestrator.runs.plan.auto_grid import with_expected_grid
         from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, stood
@@ -85,19 +84,19 @@ def _asked(args: argparse.Namespace) -> Any:
             planned, stand = stood(planned, shared_arguments.hosts(args.hosts), args.workload)
         other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
         parts = [
-            reports.StretchTime(stretch.nodes, stretch.begins, stretch.ends, total_s)
+            prediction.StretchTime(stretch.nodes, stretch.begins, stretch.ends, total_s)
             for stretch, total_s in forecasts_of_stretches(planned, other)
         ]
-        return reports.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other), parts)
+        return prediction.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other), parts)
     from orchestrator.network.prediction.compute import device
     from orchestrator.network.prediction.networks import network
 
     links, computing = network(args.network or "abci-v"), device(args.gpu or "v100-16gb")
     if args.grids:
-        return reports.Grids.made(links, computing, args.local_batch)
-    sweep = reports.Sweep.made(links, computing, args.local_batch, *_range(args.gpus))
+        return prediction.Grids.made(links, computing, args.local_batch)
+    sweep = prediction.Sweep.made(links, computing, args.local_batch, *_range(args.gpus))
     if args.svg:
-        _write(args.svg, sweep.as_svg())
+        shared_arguments.write_svg(args.svg, sweep.curve.as_svg())
     return sweep
 
 
@@ -107,10 +106,3 @@ def _range(text: str) -> tuple[int, int]:
     if not 2 <= first <= last <= MOST_GPUS:
         raise UserError(f"--gpus {text}: write A..B with 2 <= A <= B <= {MOST_GPUS}, as in 4..100000")
     return first, last
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--svg {path}: cannot be written: {error.strerror}") from None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.network.prediction.text import duration, ms
+from orchestrator.report.numbers import dims, duration, ms, thousands
 from training.counted import counted
 
 
@@ -37,20 +37,15 @@ class RunForecast:
 
     def _rows(self) -> dict[str, str]:
         f = self.forecast
-        best = "x".join(map(str, f.best_grid))
         first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
         rows = {
-            "grid": f"{'x'.join(map(str, f.grid))}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; "
-            + (
-                f"the best grid is {best}, {ms(f.best_grid_all_reduce_s)} ms"
-                if f.best_grid != f.grid
-                else "the best grid"
-            ),
+            "grid": f"{dims(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid"
+            + (f" is {dims(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if f.best_grid != f.grid else ""),
             "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
             f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}"
             + (f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""),
             "groups": f"{len(f.groups)}, of {first} tensors",
-            "throughput": f"{f.images_per_s:,.0f} images/s on {counted(f.ranks, 'rank')}",
+            "throughput": f"{thousands(f.images_per_s)} images/s on {counted(f.ranks, 'rank')}",
             "time": f"{duration(f.total_s)}: {counted(f.steps, 'step')} {duration(f.train_s)}, "
             f"validation {duration(f.validation_s)}",
             "node-hours": f"{f.node_hours:.4g}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
-from orchestrator.runs.state.listing import number, percent, steps
+from orchestrator.report.listing import steps
+from orchestrator.report.numbers import number, percent, thousands
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
@@ -34,7 +35,7 @@ def figures(view: View) -> dict[str, str]:
     if view.loss is not None:
         known["loss"] = f"loss {number(view.loss)}"
     if view.images_per_s is not None and not view.state.over:
-        known["speed"] = f"{view.images_per_s:,.0f} images/s"
+        known["speed"] = f"{thousands(view.images_per_s)} images/s"
     if view.accuracy is not None:
         known["accuracy"] = f"accuracy {percent(view.accuracy)}"
     if view.age_s is not None and view.state in (State.PENDING, State.RUNNING, State.UNKNOWN):
