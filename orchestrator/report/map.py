@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +14,7 @@ from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.load import LinkLoad, Loads
 from orchestrator.report import svg
+from orchestrator.report.numbers import dims
 from training.counted import counted
 
 MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits
@@ -34,26 +36,30 @@ class Rack:
 
 @dataclass(frozen=True)
 class Map:
-    """The hosts of an arrangement in rows, and their racks in the order in which they first appear."""
+    """An arrangement: its hosts in rows, and the rack of each, in the order in which racks first appear."""
 
-    grid: Grid
-    ranks_per_node: int
+    arrangement: Arrangement
     rows: tuple[tuple[str, ...], ...]
-    row: str  # the words for one
-    racks: tuple[Rack, ...]
     rack_of: Mapping[str, Rack]
-    loads: Loads
+
+    @property
+    def racks(self) -> list[Rack]:
+        return [*dict.fromkeys(self.rack_of.values())]
+
+    @property
+    def loads(self) -> Loads:
+        return self.arrangement.loads
 
     def text(self) -> str:
         """The rows of nodes, equal ones once, above the racks; '<' marks the hottest link."""
-        head = f"{self.grid.words}, {counted(self.ranks_per_node, 'rank')} to a node; {self.row}"
-        return "\n".join([head, *self._rows(), "", *map(self._rack, self.racks), *self._hottest_host()])
+        return "\n".join([self._head(), *self._rows(), "", *map(self._rack, self.racks), *self._hottest_host()])
 
     def as_svg(self, title: str) -> str:
         """A square for every node in the colour of its rack, a bar for every uplink. Hovering names the node."""
         width = max(map(len, self.rows)) * CELL
         height = TOP + max(len(self.rows) * CELL, len(self.racks) * LINE) + 20
-        head = f"{title}: {self.grid}, hottest link {self.loads.largest_s_per_byte * 1e11:.2f} ms per 100 MB"
+        hottest = f"hottest link {self.loads.largest_s_per_byte * 1e11:.2f} ms per 100 MB"
+        head = f"{title}: {dims(self.arrangement.rings.dims)}, {hottest}"
         drawn = [svg.text(LEFT, 20, head, 14), svg.text(LEFT, 40, "rows of nodes, in the colours of their racks", 11)]
         drawn += [*self._squares(), *self._bars(LEFT + width + 30)]
         return svg.document(LEFT + width + 240 + SVG_BAR, height, drawn)
@@ -61,7 +67,7 @@ class Map:
     def as_json(self) -> dict[str, Any]:
         """The hosts in order, and all links with their loads."""
         return {
-            "hosts": [host for row in self.rows for host in row],
+            "hosts": list(self.arrangement.hosts),
             "links": [
                 {
                     "name": load.name,
@@ -73,6 +79,13 @@ class Map:
                 for load in self.loads.links
             ],
         }
+
+    def _head(self) -> str:
+        rings = self.arrangement.rings
+        row = "a row to a line" if len(rings.dims) < 3 else "a group to a line"
+        if not rings.torus or rings.torus[0] == 1:
+            row = "nodes in the order of ranks"
+        return f"{Grid(rings.dims).words}, {counted(rings.ranks_per_node, 'rank')} to a node; {row}"
 
     def _rows(self) -> Iterator[str]:
         number = 0
@@ -116,31 +129,21 @@ class Map:
 
     def _share(self, load: LinkLoad) -> float:
         """The time that a link takes, as a share of the time of the hottest one."""
-        return load.s_per_byte / self.loads.largest_s_per_byte if self.loads.largest_s_per_byte else 0.0
+        largest_s = self.loads.largest_s_per_byte
+        return load.s_per_byte / largest_s if largest_s else 0.0
 
 
 def map_of(arrangement: Arrangement, cluster: Cluster) -> Map:
     """A row is one of the torus of nodes, or eight nodes if rows of ranks do not end with a node."""
-    racks, rack_of = _racks(arrangement, cluster)
-    hosts, rings = arrangement.hosts, arrangement.rings
-    length, row = 8, "nodes in the order of ranks"
-    if rings.torus and rings.torus[0] > 1:
-        length, row = rings.torus[0], "a row to a line" if len(rings.dims) < 3 else "a group to a line"
-    rows = tuple(hosts[i : i + length] for i in range(0, len(hosts), length))
-    return Map(Grid(rings.dims), rings.ranks_per_node, rows, row, racks, rack_of, arrangement.loads)
-
-
-def _racks(arrangement: Arrangement, cluster: Cluster) -> tuple[tuple[Rack, ...], dict[str, Rack]]:
-    """(the racks, the rack of each host)."""
-    leaves: dict[str, list[str]] = {}
-    for host in cluster.only(arrangement.hosts):
-        leaves.setdefault(host.leaf, []).append(host.name)
+    hosts, torus = cluster.only(arrangement.hosts), arrangement.rings.torus
     uplinks = {load.name: load for load in arrangement.loads.links if load.kind == "uplink"}
-    racks = tuple(
-        Rack(leaf, MARKS[i % len(MARKS)], _colour(i), len(names), uplinks.get(leaf))
-        for i, (leaf, names) in enumerate(leaves.items())
-    )
-    return racks, {name: rack for rack in racks for name in leaves[rack.name]}
+    racks = {
+        leaf: Rack(leaf, MARKS[i % len(MARKS)], _colour(i), count, uplinks.get(leaf))
+        for i, (leaf, count) in enumerate(Counter(host.leaf for host in hosts).items())
+    }
+    length = torus[0] if torus and torus[0] > 1 else 8
+    rows = tuple(arrangement.hosts[i : i + length] for i in range(0, len(hosts), length))
+    return Map(arrangement, rows, {host.name: racks[host.leaf] for host in hosts})
 
 
 def _colour(number: int) -> str:

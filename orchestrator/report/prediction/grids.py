@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import grids
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.grids import Compared
+from orchestrator.network.prediction.grids import Compared, compare
 from orchestrator.report.numbers import dims, ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 
 NOTE = "XxY: X ranks in a row. Sony's grids, and which side of 48x72 is the row, are from memory."
@@ -23,18 +20,6 @@ COLUMNS: tuple[Column[Compared], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Grids:
-    """Grids to be shown."""
-
-    table: Table[Compared]
-
-    @staticmethod
-    def made(links: Network, device: Device, batch: int) -> Grids:
-        return Grids(Table(COLUMNS, grids.compare(links, device, batch)))
-
-    def as_json(self) -> dict[str, Any]:
-        return {"grids": self.table.as_json()}
-
-    def as_text(self) -> str:
-        return "\n".join([*self.table.lines(), NOTE])
+def grids(links: Network, device: Device, batch: int) -> Predicted:
+    table = Table(COLUMNS, compare(links, device, batch))
+    return Predicted({"grids": table.as_json()}, [*table.lines(), NOTE])

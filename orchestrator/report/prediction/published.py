@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
-from orchestrator.network.prediction import published
 from orchestrator.network.prediction.lost import HeldOut, held_out
+from orchestrator.network.prediction.published import durations, rows
 from orchestrator.network.prediction.records import Duration, PublishedRun
 from orchestrator.report.numbers import ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 
 WORDS = {"baseline": "baseline", "close": "", "out": "OUT of 5 %", "unpredicted": "not predicted"}
@@ -45,51 +42,35 @@ TIMES: tuple[Column[Duration], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Published:
+def published() -> Predicted:
     """All rows and times."""
-
-    rows: list[PublishedRun]
-    durations: list[Duration]
-
-    @staticmethod
-    def made() -> Published:
-        return Published(published.rows(), published.durations())
-
-    def as_json(self) -> dict[str, Any]:
-        found = held_out(self.rows)
-        lost = {one.row.name: record for one, record in zip(found, Table(LOST, found).as_json(), strict=True)}
-        none = {column.key: None for column in LOST if column.key}
-        rows = [{**record, **lost.get(record["row"], none)} for record in Table(ROWS, self.rows).as_json()]
-        return {"rows": rows, "times": Table(TIMES, self.durations).as_json()}
-
-    def as_text(self) -> str:
-        out = [row for row in self.rows if row.role in ("out", "unpredicted")]
-        return "\n".join(
-            [
-                "images/s, predicted from a smaller row of the same hardware and software or from one GPU's rate",
-                *Table(ROWS, self.rows, empty="").lines(),
-                "\nnot modelled",
-                *[f"  {row.who}: {row.not_modelled}" for row in self.rows if row.not_modelled],
-                "\nrows out of 5 %, and why",
-                *[f"  {row.who}: {_percent(row)}: {row.why}" for row in out],
-                "\nlost in a step beyond the model, where the baseline is the same program on the same nodes; each row",
-                "corrected by the median of the others (found after the fact: few rows, no formula)",
-                *Table(LOST, held_out(self.rows)).lines(),
-                "\ntimes to train; what the published throughput does not explain is not in the model either",
-                *Table(TIMES, self.durations, empty="").lines(),
-                *_sony(self.durations),
-            ]
-        )
+    found, times = rows(), Table(TIMES, durations(), empty="")
+    table, lost = Table(ROWS, found, empty=""), Table(LOST, held_out(found))
+    by_row = {one.row.name: record for one, record in zip(lost.rows, lost.as_json(), strict=True)}
+    none = {column.key: None for column in LOST if column.key}
+    records = [{**record, **by_row.get(record["row"], none)} for record in table.as_json()]
+    lines = [
+        "images/s, predicted from a smaller row of the same hardware and software or from one GPU's rate",
+        *table.lines(),
+        "\nnot modelled",
+        *(f"  {row.who}: {row.not_modelled}" for row in found if row.not_modelled),
+        "\nrows out of 5 %, and why",
+        *(f"  {row.who}: {_percent(row)}: {row.why}" for row in found if row.role in ("out", "unpredicted")),
+        "\nlost in a step beyond the model, where the baseline is the same program on the same nodes; each row",
+        "corrected by the median of the others (found after the fact: few rows, no formula)",
+        *lost.lines(),
+        "\ntimes to train; what the published throughput does not explain is not in the model either",
+        *times.lines(),
+        *(_sony(time) for time in times.rows if time.name == "sony-v2"),
+    ]
+    return Predicted({"rows": records, "times": times.as_json()}, lines)
 
 
-def _sony(durations: list[Duration]) -> Iterator[str]:
-    for d in durations:
-        if d.name == "sony-v2":
-            yield (
-                f"  unexplained: Sony's {d.published.value:g} s is not {d.epochs} epochs at its peak rate, which take "
-                f"{d.at_published_rate_s:.0f} s; nothing published says where the other {d.unexplained_s:.0f} s go"
-            )
+def _sony(d: Duration) -> str:
+    return (
+        f"  unexplained: Sony's {d.published.value:g} s is not {d.epochs} epochs at its peak rate, which take "
+        f"{d.at_published_rate_s:.0f} s; nothing published says where the other {d.unexplained_s:.0f} s go"
+    )
 
 
 def _percent(row: PublishedRun) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import sweep
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.sweep import BYTES, Size
+from orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
+from orchestrator.network.prediction.sweep import sweep as sizes_of
 from orchestrator.report.curve import Axis, Curve
 from orchestrator.report.numbers import ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 from training.counted import counted
 
@@ -31,63 +31,36 @@ COLUMNS: tuple[Column[Size], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Sizes to be shown."""
-
-    sizes: list[Size]
-    device: str
-    batch: int
-    most: int
-
-    @staticmethod
-    def made(links: Network, device: Device, batch: int, first: int, last: int) -> Sweep:
-        counts = sweep.sizes(first, last, links.levels[0].members)
-        return Sweep(sweep.sweep(links, device, batch, counts), device.name, batch, links.ranks)
-
-    @property
-    def table(self) -> Table[Size]:
-        return Table(COLUMNS, self.sizes)
-
-    @property
-    def curve(self) -> Curve:
-        """The time of every scheme, both axes logarithmic."""
-        named = {word: [(s.gpus, s.cost_s(name)) for s in self.sizes] for name, word in NAMES.items()}
-        bound = [(size.gpus, size.bound_s) for size in self.sizes if size.bound_s > 0]
-        gpus, time = Axis(lambda count: counted(round(count), "GPU"), log=True), Axis(lambda s: f"{ms(s)} ms", log=True)
-        return Curve({**named, "bound": bound}, gpus, time)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "gradient_bytes": BYTES,
-            "device": self.device,
-            "local_batch": self.batch,
-            "sizes": self.table.as_json(),
-            "breaks_at_gpus": sweep.breaks(self.sizes),
-        }
-
-    def as_text(self) -> str:
-        curve = self.curve
-        return "\n".join(
-            [
-                f"one all-reduce of {BYTES / 1e6:.1f} MB, ms; a step of {self.batch} images per {self.device}",
-                *self.table.lines(),
-                "",
-                *curve.framed(curve.letters(WIDTH, HEIGHT), "|"),
-                curve.foot("", WIDTH + 1),
-                ", ".join([*(f"{name[0]} {name}" for name in curve.curves), "* several"]),
-                "",
-                "twice the best or more, from",
-                *[f"  {NAMES[name]:9}{_at(gpus)}" for name, gpus in sweep.breaks(self.sizes).items()],
-                *self._beyond(),
-            ]
-        )
-
-    def _beyond(self) -> list[str]:
-        if self.sizes[-1].gpus <= self.most:
-            return []
-        return [f"beyond {self.most:,} GPUs the network is thought larger, with the same links"]
+def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> Predicted:
+    """From `first` to `last` GPUs, `batch` images on each."""
+    found = sizes_of(links, device, batch, sizes(first, last, links.levels[0].members))
+    table, curve, broken = Table(COLUMNS, found), _curve(found), breaks(found)
+    record = {
+        "gradient_bytes": BYTES,
+        "device": device.name,
+        "local_batch": batch,
+        "sizes": table.as_json(),
+        "breaks_at_gpus": broken,
+    }
+    lines = [
+        f"one all-reduce of {BYTES / 1e6:.1f} MB, ms; a step of {batch} images per {device.name}",
+        *table.lines(),
+        "",
+        *curve.framed(curve.letters(WIDTH, HEIGHT), "|"),
+        curve.foot("", WIDTH + 1),
+        ", ".join([*(f"{name[0]} {name}" for name in curve.curves), "* several"]),
+        "",
+        "twice the best or more, from",
+        *(f"  {NAMES[name]:9}{counted(gpus, 'GPU') if gpus else 'nowhere here'}" for name, gpus in broken.items()),
+    ]
+    if found[-1].gpus > links.ranks:
+        lines.append(f"beyond {links.ranks:,} GPUs the network is thought larger, with the same links")
+    return Predicted(record, lines, curve)
 
 
-def _at(gpus: int | None) -> str:
-    return "nowhere here" if gpus is None else counted(gpus, "GPU")
+def _curve(found: Sequence[Size]) -> Curve:
+    """The time of every scheme, both axes logarithmic."""
+    named = {word: [(size.gpus, size.cost_s(name)) for size in found] for name, word in NAMES.items()}
+    bound = [(size.gpus, size.bound_s) for size in found if size.bound_s > 0]
+    gpus, time = Axis(lambda count: counted(round(count), "GPU"), log=True), Axis(lambda s: f"{ms(s)} ms", log=True)
+    return Curve({**named, "bound": bound}, gpus, time)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut
 from orchestrator.report.numbers import seconds, size
 from orchestrator.report.table import Column, Long, Table
-from orchestrator.runs.folder.node_load import GpuLoad, NodeLoad, RankSteps
+from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.state.pace import short
 
 SILENT_S = 30.0  # a wrapper shows every 10 s that its node lives
@@ -51,6 +51,10 @@ class NodeRow:
     load: NodeLoad | None
     gpus: Sequence[GpuLoad]
     steps: RankSteps | None
+
+    @property
+    def links(self) -> Sequence[NetworkLoad]:
+        return self.load.links if self.load else ()
 
 
 def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
@@ -120,55 +124,40 @@ def _folded(ranks: Sequence[int]) -> str:
     return f"{ranks[0]}-{ranks[-1]}" if whole else ", ".join(map(str, ranks))
 
 
-def _busy(row: NodeRow) -> float | None:
-    """The mean share of time in which the GPUs compute."""
-    busy = [gpu.busy for gpu in row.gpus if gpu.busy is not None]
-    return sum(busy) / len(busy) if busy else None
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
-def _gpu_memory(row: NodeRow) -> str | None:
-    """The memory in use of the GPU that has most in use."""
-    fullest = max(row.gpus, key=lambda gpu: gpu.memory_bytes or 0.0, default=None)
-    return _of(fullest.memory_bytes, fullest.memory_total_bytes) if fullest else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
-def _watts(row: NodeRow) -> float | None:
-    watts = [gpu.power_w for gpu in row.gpus if gpu.power_w is not None]
-    return sum(watts) if watts else None
+def _fullest(gpus: Sequence[GpuLoad]) -> GpuLoad | None:
+    return max(gpus, key=lambda gpu: gpu.memory_bytes or 0.0, default=None)
 
 
-def _received(row: NodeRow) -> float | None:
-    return sum(link.in_bytes_per_s for link in row.load.links) if row.load and row.load.links else None
-
-
-def _sent(row: NodeRow) -> float | None:
-    return sum(link.out_bytes_per_s for link in row.load.links) if row.load and row.load.links else None
-
-
-def _of(used: float | None, total: float | None) -> str | None:
-    """'3.1/24G', or '3.1G' if the total is not known."""
-    if used is None:
+def _memory(load: NodeLoad | GpuLoad | None) -> str | None:
+    """The memory in use: '3.1/24G', or '3.1G' if the whole is not known."""
+    if load is None or load.memory_bytes is None:
         return None
-    return size(used) if not total else f"{size(used)}/{size(total)}"
+    used, total = load.memory_bytes, load.memory_total_bytes
+    return f"{size(used)}/{size(total)}" if total else size(used)
 
 
 SHARE = "{:.0%}".format
 COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("NODE", lambda row: row.name, right=False),
-    Column("CPU", lambda row: row.load and row.load.busy, SHARE, right=True, left_out=11),
-    Column(
-        "MEMORY",
-        lambda row: row.load and _of(row.load.memory_bytes, row.load.memory_total_bytes),
-        right=True,
-        left_out=6,
-    ),
-    Column("GPU", _busy, SHARE, right=True, left_out=10),
-    Column("GPU MEM", _gpu_memory, right=True, left_out=4),
-    Column("WATTS", _watts, "{:.0f}".format, right=True, left_out=1),
-    Column("IN/S", _received, size, right=True, left_out=5),
-    Column("OUT/S", _sent, size, right=True, left_out=3),
-    Column("STEP S", lambda row: row.steps and row.steps.step_s, seconds, right=True, left_out=7),
-    Column("COMPUTE S", lambda row: row.steps and row.steps.computed_s, seconds, right=True, left_out=9),
-    Column("WAIT", lambda row: row.steps and row.steps.waited, SHARE, right=True, left_out=2),
+    Column("CPU", lambda row: row.load and row.load.busy, SHARE, left_out=11),
+    Column("MEMORY", lambda row: _memory(row.load), left_out=6),
+    Column("GPU", lambda row: _mean(gpu.busy for gpu in row.gpus), SHARE, left_out=10),
+    Column("GPU MEM", lambda row: _memory(_fullest(row.gpus)), left_out=4),
+    Column("WATTS", lambda row: _total(gpu.power_w for gpu in row.gpus), "{:.0f}".format, left_out=1),
+    Column("IN/S", lambda row: _total(link.in_bytes_per_s for link in row.links), size, left_out=5),
+    Column("OUT/S", lambda row: _total(link.out_bytes_per_s for link in row.links), size, left_out=3),
+    Column("STEP S", lambda row: row.steps and row.steps.step_s, seconds, left_out=7),
+    Column("COMPUTE S", lambda row: row.steps and row.steps.computed_s, seconds, left_out=9),
+    Column("WAIT", lambda row: row.steps and row.steps.waited, SHARE, left_out=2),
     Column("HEARD", lambda row: row.heard, right=False),
 )
