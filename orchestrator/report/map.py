@@ -14,7 +14,6 @@ from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.load import LinkLoad, Loads
 from orchestrator.report import svg
-from orchestrator.report.numbers import dims
 from training.counted import counted
 
 MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits
@@ -59,7 +58,7 @@ class Map:
         width = max(map(len, self.rows)) * CELL
         height = TOP + max(len(self.rows) * CELL, len(self.racks) * LINE) + 20
         hottest = f"hottest link {self.loads.largest_s_per_byte * 1e11:.2f} ms per 100 MB"
-        head = f"{title}: {dims(self.arrangement.rings.dims)}, {hottest}"
+        head = f"{title}: {Grid(self.arrangement.rings.dims)}, {hottest}"
         drawn = [svg.text(LEFT, 20, head, 14), svg.text(LEFT, 40, "rows of nodes, in the colours of their racks", 11)]
         drawn += [*self._squares(), *self._bars(LEFT + width + 30)]
         return svg.document(LEFT + width + 240 + SVG_BAR, height, drawn)

@@ -42,8 +42,3 @@ def duration(value_s: float) -> str:
     if value_s < 120:
         return f"{value_s:.1f} s"
     return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"
-
-
-def dims(levels: tuple[int, ...]) -> str:
-    """'4x8x2'."""
-    return "x".join(map(str, levels))

@@ -13,8 +13,9 @@ from orchestrator.network.placement import compare
 from orchestrator.network.placement.arrange import Arrangement, arrange
 from orchestrator.network.placement.binding import bindings
 from orchestrator.network.placement.choose import Choice, choices
+from orchestrator.network.placement.grid import Grid
 from orchestrator.report.map import Map, map_of
-from orchestrator.report.numbers import dims, ms
+from orchestrator.report.numbers import ms
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.plan.auto_grid import with_grid
 from orchestrator.runs.plan.gradient import backend_of, gradient_of, summed
@@ -51,7 +52,7 @@ class Outlook:
                 self._certificate(),
                 "",
                 "the same all-reduce in other shapes:",
-                *(f"  {dims(choice.dims):14}{ms(choice.total_s):>8} ms" for choice in self.grids[:SHOWN]),
+                *(f"  {Grid(choice.dims)!s:14}{ms(choice.total_s):>8} ms" for choice in self.grids[:SHOWN]),
                 *([f"spares      {fold(self.arrangement.spares)}"] if self.arrangement.spares else []),
             ]
         )

@@ -12,6 +12,7 @@ GAP = "  "
 EMPTY = "-"
 LEAST_LAST = 12  # the last column gets that much, or another one is left out
 LEAST_NAME = 16
+NUMERIC = "0123456789+-"  # how numbers begin
 
 Row = TypeVar("Row")
 Line = list[tuple[str, str]]  # (text, style) from left to right
@@ -41,6 +42,9 @@ class Column(Generic[Row]):
     right: bool | None = None
     left_out: int | None = None
     style: Callable[[Row], str] = lambda row: ""
+
+    def on_the_right(self, texts: Sequence[str]) -> bool:
+        return all(not text or text[0] in NUMERIC for text in texts) if self.right is None else self.right
 
     def cell(self, row: Row, empty: str) -> Long:
         value = self.value(row)
@@ -82,30 +86,25 @@ class _Layout(Generic[Row]):
         self.columns = [column for column in table.columns if column.title is not None]
         self.titles = [column.title or "" for column in self.columns]
         self.cells = [[column.cell(row, table.empty) for column in self.columns] for row in table.rows]
-        self._texts = [*zip(self.titles, *([cell.text for cell in cells] for cells in self.cells), strict=True)]
-        self._widths = [max(map(display_width, texts)) for texts in self._texts]
-        self._right = [
-            all(map(_is_number, texts[1:])) if column.right is None else column.right
-            for column, texts in zip(self.columns, self._texts, strict=True)
-        ]
+        texts = [*zip(self.titles, *([cell.text for cell in cells] for cells in self.cells), strict=True)]
+        self._widths = [max(map(display_width, column)) for column in texts]
+        self._right = [c.on_the_right(column[1:]) for c, column in zip(self.columns, texts, strict=True)]
         self._kept = [*range(len(self.columns))]
-        self._width, self._room = width, None if width is None else 0
+        self._width, self._room = width, width
         if width is not None:
-            self._fit(width, table.empty)
+            share = max(LEAST_NAME, width * 2 // 5)
+            self._widths[0] = max((n for n in map(display_width, texts[0]) if n <= share), default=0)
+            self._leave_out({n for n, column in enumerate(texts) if {*column[1:]} == {table.empty}}, width)
+            self._room = width - self._before_last()
 
-    def _fit(self, width: int, empty: str) -> None:
+    def _leave_out(self, empty: set[int], width: int) -> None:
         """Leave columns out, the empty ones first, until there is room for the last one."""
-        share = max(LEAST_NAME, width * 2 // 5)
-        title, *names = map(display_width, self._texts[0])
-        self._widths[0] = max(title, *(name for name in names if name <= share), 0)
         lasts = [self.titles[-1], *(cells[-1].short or cells[-1].text for cells in self.cells)]
-        least = min(LEAST_LAST, max(map(display_width, lasts)))
-        order = {n: column.left_out for n, column in enumerate(self.columns) if column.left_out is not None}
-        self._kept = [n for n in self._kept if n not in order or any(text != empty for text in self._texts[n][1:])]
-        for n in sorted(order.keys() & self._kept, key=order.__getitem__):
-            if self._before_last() > width - least:
+        room = width - min(LEAST_LAST, max(map(display_width, lasts)))
+        order = [(n not in empty, c.left_out, n) for n, c in enumerate(self.columns) if c.left_out is not None]
+        for is_filled, _, n in sorted(order):
+            if not is_filled or self._before_last() > room:
                 self._kept.remove(n)
-        self._room = width - self._before_last()
 
     def _before_last(self) -> int:
         return sum(self._widths[n] + len(GAP) for n in self._kept[:-1])
@@ -133,7 +132,3 @@ class _Layout(Generic[Row]):
             return text
         space = " " * (self._widths[n] - display_width(text))
         return space + text if self._right[n] else text + space
-
-
-def _is_number(text: str) -> bool:
-    return not text or text[0] in "0123456789+-"

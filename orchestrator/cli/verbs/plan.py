@@ -145,6 +145,6 @@ def _without_steps(train: Train) -> dict[str, str]:
 def _recipe(planned: Plan) -> str:
     """The recipe, and what the run changes of it."""
     name = planned.run.train.recipe
-    changes = [f"{key}: {now}, published {was} ({reason})" for key, was, now, reason in planned.recipe_changes]
+    changes = map(str, planned.recipe_changes)
     lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]
     return f"\n{'':14}".join([f"{name}, more: torusrun recipes show {name}", *lines])

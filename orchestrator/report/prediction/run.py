@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.network.placement.grid import Grid
 from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.report.numbers import dims, duration, ms, thousands
+from orchestrator.report.numbers import duration, ms, thousands
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.runs.plan.phase_groups import Stretch
 from training.counted import counted
@@ -23,12 +24,12 @@ def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicte
 
 
 def _rows(f: Forecast) -> dict[str, str]:
-    best = f" is {dims(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if f.best_grid != f.grid else ""
+    best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if f.best_grid != f.grid else ""
     norms = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
     first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
     train = f"{counted(f.steps, 'step')} {duration(f.train_s)}"
     rows = {
-        "grid": f"{dims(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid{best}",
+        "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid{best}",
         "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
         f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}{norms}",
         "groups": f"{len(f.groups)}, of {first} tensors",

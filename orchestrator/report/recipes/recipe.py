@@ -68,7 +68,7 @@ class Shown:
             self._curves(),
             _listed("techniques", recipe.techniques),
             _listed("not as published", recipe.left_out),
-            _listed("changed by the rules of scaling", [_change(change) for change in self.changes]),
+            _listed("changed by the rules of scaling", [*map(str, self.changes)]),
             legend(),
         ]
         return "\n\n".join(part for part in parts if part).replace(NO_BREAK, " ")
@@ -120,18 +120,16 @@ class Shown:
 
     def _others(self) -> Iterator[str]:
         """The values that are no part of the table, one line for each section."""
-        now, published = as_written(self.train), as_written(self.recipe.train)
         for section, written in self.recipe.written.items():
             if section not in ("phases", "epochs", "batch"):
-                said = [
-                    f"{name} {with_mark(_word(_at(now, key)), self._letter(key, now, published))}".strip()
-                    for key, name in _named(written, section)
-                    if _at(now, key) is not None
-                ]
-                yield _wrapped(f"{section:16}{', '.join(said)}", " " * 16)
+                said = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
+                yield _wrapped(f"{section:16}{said}", " " * 16)
 
-    def _letter(self, key: str, now: dict[str, Any], published: dict[str, Any]) -> str:
-        return weakest(self.recipe.mark(key), *([] if _at(now, key) == _at(published, key) else [DERIVED]))
+    def _other(self, key: str, name: str) -> str:
+        """'momentum 0.9 v', or '' if the training has no such value."""
+        now, published = (_at(as_written(train), key) for train in (self.train, self.recipe.train))
+        letter = weakest(self.recipe.mark(key), *([] if now == published else [DERIVED]))
+        return "" if now is None else f"{name} {with_mark(_word(now), letter)}".strip()
 
     def _curves(self) -> str:
         course, epochs = self.course, self.train.epochs
@@ -203,10 +201,6 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return f"{' to '.join(map(_word, value))}"
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _change(change: Change) -> str:
-    return f"{change.key}: {change.now}, published {change.published} ({change.reason})"
 
 
 def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:
