@@ -9,11 +9,11 @@ from xml.sax.saxutils import escape, quoteattr
 def document(width: int, height: int, elements: Iterable[str]) -> str:
     """A whole document, white below its elements."""
     inner = "\n".join(["", element("rect", width=width, height=height, fill="white"), *elements, ""])
-    namespace = "http://www.w3.org/2000/svg"
-    return element("svg", inner, xmlns=namespace, width=width, height=height, font_family="sans-serif") + "\n"
+    size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
+    return element("svg", inner, xmlns="http://www.w3.org/2000/svg", font_family="sans-serif", **size) + "\n"
 
 
-def element(name: str, inner: str = "", **attributes: object) -> str:
+def element(name: str, inner: str = "", /, **attributes: object) -> str:
     """One element with markup in it; in the names of attributes _ is -."""
     written = "".join(f" {key.replace('_', '-')}={quoteattr(str(value))}" for key, value in attributes.items())
     return f"<{name}{written}>{inner}</{name}>"

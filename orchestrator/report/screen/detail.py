@@ -86,7 +86,7 @@ def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
-    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of watch/nodes.py."""
+    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of nodes.py."""
     found = []
     for host, ranks in evidence.placed(attempt).items():
         load = attempt.node_load(ranks[0])
