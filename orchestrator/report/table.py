@@ -1,4 +1,4 @@
-"""A table as a value: columns that know what they show of a row, and rows; as text of any width, styled, or as JSON."""
+"""A table as a value: columns and rows; as text of any width, in styles, or as JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Long:
 class Column(Generic[Row]):
     """A column: its title, its value in a row (None where there is none), and that value as text.
 
-    Text leaves out a column without a title, JSON one without a key. A column of numbers is on the right side unless
-    `right` says otherwise. On a narrow terminal the one with the lowest `left_out` goes first, one without it never.
+    A column without a title is not in the text, one without a key not in JSON. Numbers are on the right if `right` is
+    None. On a narrow terminal the column with the lowest `left_out` goes first, one without it never.
     """
 
     title: str | None
