@@ -1,13 +1,15 @@
-"""All sites that --site can name, with what their files say."""
+"""All sites that --site can name, and the contents of their files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.private import plain
+from orchestrator.report.table import Column, Long, Table
 from orchestrator.spec.load import SHIPPED, read_text, site_folders
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
@@ -24,16 +26,27 @@ class ListedSite:
     ships: bool
     wrong: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "readable": not self.wrong}
+
+COLUMNS: tuple[Column[ListedSite], ...] = (
+    Column("SITE", lambda site: site.name, key="name", right=False),
+    Column("SCHEDULER", lambda site: plain(site.scheduler) or None, right=False),
+    Column("QUEUE", lambda site: plain(site.queue) or None, right=False, left_out=1),
+    Column("FILE", lambda site: Long("ships with torusrun" if site.ships else plain(site.file), below=True)),
+    *(Column(None, attrgetter(key), key=key) for key in ("scheduler", "queue", "file", "ships", "wrong")),
+    Column(None, lambda site: not site.wrong, key="readable"),
+)
 
 
-def listed() -> list[ListedSite]:
+def listed() -> Table[ListedSite]:
     """The user's sites, then those that ship and have no namesake among the user's."""
     found: dict[str, ListedSite] = {}
     for path in _files():
         found.setdefault(path.stem, _listed(path))
-    return list(found.values())
+    return Table(COLUMNS, [*found.values()], _notes)
+
+
+def _notes(site: ListedSite) -> list[str]:
+    return [plain(f"cannot be read: {site.wrong}")] if site.wrong else []
 
 
 def _files() -> Iterator[Path]:

@@ -16,9 +16,9 @@ import yaml
 
 from orchestrator.cli.main import _parse
 from orchestrator.images.definitions.image_file import ImageFile
+from orchestrator.report.placement import outlook
 from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.folder import layout
-from orchestrator.runs.plan.placement_report import outlook
 from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
 from orchestrator.spec.read import read

@@ -14,6 +14,8 @@ from orchestrator.cli.dryrun.look import dry_run
 from orchestrator.cli.main import main
 from orchestrator.network.placement.choose import GRADIENT_BYTES, choices
 from orchestrator.network.prediction.workload import workload_of
+from orchestrator.report.listing import listing
+from orchestrator.report.placement import outlook
 from orchestrator.report.screen.final_table import rows
 from orchestrator.runs.folder import ledger, shown_plan
 from orchestrator.runs.folder.changes import Changes
@@ -25,9 +27,7 @@ from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import stood
 from orchestrator.runs.plan.gradient import gradient_of
 from orchestrator.runs.plan.host_order import ordered
-from orchestrator.runs.plan.placement_report import outlook
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.state.listing import listing
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.expected_hosts import expected
 from orchestrator.schedulers.topology import cluster
@@ -228,12 +228,12 @@ def test_the_status_shows_the_grid_once_the_job_has_chosen_it_and_why(auto: Plan
     (view,) = views([run])
     assert (view.grid, view.ranks, view.damaged) == (None, 32, ())
     assert ("grid", "auto: the job chooses it once it knows its hosts") in rows(run, view)
-    assert ", grid auto, " in "\n".join(listing([view], None, long=True))
+    assert ", grid auto, " in "\n".join(listing([view], long=True).lines())
     ledger.append(run.ledger, Started(1, "7", tuple(HOSTS), (4, 4, 2), "auto: two racks"))
     (view,) = views([run])
     assert (view.grid, view.ranks, view.grid_reason) == ((4, 4, 2), 32, "auto: two racks")
     assert ("grid", "4 x 4 x 2: auto: two racks") in rows(run, view)
-    assert ", grid 4x4x2, " in "\n".join(listing([view], None, long=True))
+    assert ", grid 4x4x2, " in "\n".join(listing([view], long=True).lines())
 
 
 def test_runs_of_former_versions_are_read(run_file: Path) -> None:

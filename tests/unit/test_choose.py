@@ -11,9 +11,9 @@ from orchestrator.network.cost.shapes import shapes
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.choose import Choice, choices
 from orchestrator.network.placement.timing import timing
+from orchestrator.report.placement import outlook
 from orchestrator.runs.plan.forecast import forecast_of, stood
 from orchestrator.runs.plan.gradient import backend_of, gradient_of
-from orchestrator.runs.plan.placement_report import outlook
 from orchestrator.runs.plan.plan import plan
 from tests.unit.torus_cases import names, racks, shuffled
 

@@ -1,44 +1,76 @@
-"""The curve of a loss: drawn with blocks or in ASCII, from points that are read as they are written."""
+"""Curves with blocks, in ASCII, with letters and as SVG, and the losses that are read as they are written."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.screen import curve as module
-from orchestrator.report.screen.curve import Losses, curve
+from orchestrator.report.curve import ASCII, BLOCKS, Axis, Curve
+from orchestrator.report.screen import losses as module
+from orchestrator.report.screen.losses import Losses
 from training.reporting.metrics import Metrics
+
+Points = list[tuple[float, float]]
+
+
+def area(points: Points, width: int, height: int, *, blocks: bool = True) -> list[str]:
+    return Curve({"loss": points}).area(width, height, BLOCKS if blocks else ASCII)
 
 
 def test_a_falling_loss_in_blocks_and_in_ascii() -> None:
     points = [(float(n), 8.0 - n) for n in range(8)]
-    assert curve(points, 8, 1) == ["█▇▆▅▄▃▂▁"]
-    assert curve(points, 8, 2) == ["█▆▄▁", "█████▇▄▁"] or len(curve(points, 8, 2)) == 2
-    assert curve([(0.0, 2.0), (1.0, 1.0)], 8, 1, blocks=False) == ["#."]
+    assert area(points, 8, 1) == ["█▇▆▅▄▃▂▁"]
+    assert area(points, 8, 2) == ["█▆▄▂", "████▇▅▃▁"]
+    assert area([(0.0, 2.0), (1.0, 1.0)], 8, 1, blocks=False) == ["#."]
 
 
 def test_a_flat_loss_is_a_line_at_the_bottom() -> None:
-    assert curve([(1.0, 0.5), (2.0, 0.5)], 8, 2) == ["", "▁▁"]
+    assert area([(1.0, 0.5), (2.0, 0.5)], 8, 2) == ["", "▁▁"]
 
 
 def test_more_points_than_columns_are_averaged() -> None:
-    assert curve([(0.0, 1.0), (1.0, 3.0), (2.0, 0.0), (3.0, 0.0)], 2, 1) == ["█▁"]
+    assert area([(0.0, 1.0), (1.0, 3.0), (2.0, 0.0), (3.0, 0.0)], 2, 1) == ["█▁"]
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 100), st.floats(-1e14, 1e14)), max_size=50),
-    st.integers(0, 30), st.integers(0, 8), st.booleans(),
+    st.lists(st.tuples(st.integers(0, 100), st.floats(-1e14, 1e14)), min_size=1, max_size=50),
+    st.integers(1, 30), st.integers(1, 8), st.booleans(),
 )  # fmt: skip
 def test_every_curve_fits_and_stands_on_its_last_line(
     points: list[tuple[int, float]], width: int, height: int, blocks: bool
 ) -> None:
-    lines = curve(sorted((float(x), y) for x, y in points), width, height, blocks=blocks)
+    lines = area(sorted((float(x), y) for x, y in points), width, height, blocks=blocks)
     assert len(lines) == height and all(len(line) <= width for line in lines)
-    if points and width and height:
-        assert " " not in lines[-1] and len(lines[-1]) == min(width, len(points))
-        assert blocks or all(line.isascii() for line in lines)
+    assert " " not in lines[-1] and len(lines[-1]) == min(width, len(points))
+    assert blocks or all(line.isascii() for line in lines)
+
+
+COSTS = Curve(
+    {"ring": [(4.0, 1.0), (16.0, 100.0)], "tree": [(4.0, 1.0), (8.0, 10.0)]},
+    Axis(lambda count: f"{count:.0f} GPUs", log=True),
+    Axis(lambda cost: f"{cost:g} ms", log=True),
+)
+
+
+def test_several_curves_have_letters_and_share_logarithmic_axes() -> None:
+    rows = COSTS.letters(21, 5)
+    assert rows == ["                    r", "", "          t", "", "*"]
+    assert COSTS.framed(rows, "|")[::4] == ["   100 ms |                    r", "     1 ms |*"]
+    assert COSTS.foot("", 21) == "          4 GPUs        16 GPUs"
+
+
+def test_one_curve_is_drawn_with_stars() -> None:
+    assert Curve({"rate": [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0)]}).letters(3, 3) == [" *", "  *", "*"]
+
+
+def test_the_picture_has_a_line_for_each_curve() -> None:
+    root = ElementTree.fromstring(COSTS.as_svg())
+    lines = [line.get("points", "").split() for line in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert lines == [["80.0,376.0", "600.0,24.0"], ["80.0,376.0", "340.0,200.0"]]
+    assert {"ring", "tree", "100 ms", "16 GPUs"} <= {element.text for element in root}
 
 
 def test_a_resumed_run_replaces_what_it_repeats(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from orchestrator.remote import feed, of_file, remote_runs, session, status, ver
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.remote_runs import Known
+from orchestrator.report.listing import listing
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.state import listing
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import Replay, frame, wrote
 from tests.unit.far import HERE
@@ -118,7 +118,7 @@ class Hostile:
 
 def shown(view: View, detail: Detail | None = None) -> None:
     """Draw a view in every way, and see that it does nothing to a terminal."""
-    lines = listing.listing([view], 80, long=True) + listing.listing([view], None, long=True)
+    lines = listing([view], long=True).lines(80) + listing([view], long=True).lines()
     lines += drawn([*many.lines([view], many.Window(0, 5), 80)], 80)
     lines += drawn(one.lines(view, detail or Detail(), 80, 23), 80)
     lines += drawn([*one.page(detail.nodes, many.Window(0, 9), 80)[0]], 80) if detail else []

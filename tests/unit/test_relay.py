@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.job import gather, relay
 from orchestrator.job.relay import Relay
-from orchestrator.report.screen.curve import Losses
+from orchestrator.report.screen.losses import Losses
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.program.what_runs import MetricsSource, Program

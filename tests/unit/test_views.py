@@ -13,13 +13,13 @@ import pytest
 from orchestrator.base import process
 from orchestrator.base.states import State, Status
 from orchestrator.cli.main import main
+from orchestrator.report.progress_text import words
 from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.events import Ended, Refused, Started, Submitted, Submitting
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import RECORDS_LAG_S, follow
 from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.progress_text import words
 from orchestrator.runs.state.view import read_record
 from orchestrator.schedulers.client import Client
 from tests.unit.clock import Clock

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.states import State
-from orchestrator.base.terminal.columns import EMPTY, Column, TableRow, table
 from orchestrator.base.terminal.width import display_width, wrapped
-from orchestrator.runs.state.listing import COLUMNS, LAST, listing, number
+from orchestrator.report import listing as module
+from orchestrator.report.listing import COLUMNS
+from orchestrator.report.numbers import number
+from orchestrator.report.table import EMPTY, Column, Long, Table
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
@@ -38,6 +42,11 @@ DONE = view(
     newest_result="accuracy", hosts=("vm",),
 )  # fmt: skip
 ALL = [RUNNING, PENDING, FAILED, DAMAGED, DONE]
+TITLES = [str(column.title) for column in COLUMNS]
+
+
+def listing(views: list[View], width: int | None, *, long: bool = False) -> list[str]:
+    return module.listing(views, long=long).lines(width)
 
 
 def test_a_pipe_gets_every_column_uncut_and_one_line_for_a_run_in_order() -> None:
@@ -69,7 +78,7 @@ def test_a_terminal_of_80_columns() -> None:
 
 def test_a_terminal_of_120_columns_has_all_columns() -> None:
     shown = listing(ALL, 120)
-    assert shown[0].split() == [*(column.title for column in COLUMNS), LAST]
+    assert shown[0].split() == TITLES
     assert shown[-1].endswith("450/450    -    97.20%  all 4 ranks ended well")
     assert f"    {KILLED}; `torusrun resume` continues from the newest" in shown
 
@@ -117,44 +126,74 @@ def test_a_loss_is_as_wide_from_step_to_step() -> None:
 
 
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S")), max_size=30)
+TEXTS = st.lists(WORDS, max_size=9).map(" ".join)
 NAMES = st.text("abc-1あ", min_size=1, max_size=60)
 CELLS = st.sampled_from([EMPTY, "x", "RUNNING", "120/450", "日本"])
+Row = tuple[str, ...]  # with the last column's Long and the notes at its end
 ROWS = st.lists(
-    st.builds(
-        TableRow,
-        st.tuples(NAMES, *[CELLS] * (len(COLUMNS) - 1)),
-        st.lists(WORDS, max_size=9).map(" ".join),
-        WORDS,
-        st.booleans(),
-        st.lists(st.lists(WORDS, max_size=9).map(" ".join), max_size=2).map(tuple),
+    st.tuples(
+        NAMES,
+        *[CELLS] * (len(COLUMNS) - 2),
+        st.builds(Long, TEXTS, WORDS, st.booleans()),
+        st.lists(TEXTS, max_size=2),
     ),
     min_size=1,
     max_size=6,
 )
 
 
+def lines(rows: list[Row], width: int | None) -> list[str]:
+    """The rows in columns that are those of `status`, but for the values."""
+    columns = [replace(column, value=itemgetter(n), show=str, style=lambda row: "") for n, column in enumerate(COLUMNS)]
+    return Table(columns, rows, itemgetter(-1)).lines(width)  # type: ignore[arg-type]
+
+
 @given(ROWS, st.integers(60, 160))
-def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[TableRow], width: int) -> None:
-    names = {row.cells[0] for row in rows}
-    for line in table(COLUMNS, LAST, rows, width):
+def test_every_line_fits_and_only_a_name_may_be_longer(rows: list[Row], width: int) -> None:
+    names = {row[0] for row in rows}
+    for line in lines(rows, width):
         assert display_width(line) <= width or line in names, line
 
 
 @given(ROWS, st.none() | st.integers(60, 160))
-def test_no_column_runs_into_another(rows: list[TableRow], width: int | None) -> None:
+def test_no_column_runs_into_another(rows: list[Row], width: int | None) -> None:
     """Every cell lies between the beginnings of its column and of the next, with a gap."""
-    rows = [TableRow(row.cells, row.last) for row in rows]
-    head, *lines = table(COLUMNS, LAST, rows, width)
-    shown = [column for column in (*COLUMNS, Column(LAST)) if column.title in head.split()]
-    ends = [head.index(column.title) + len(column.title) for column in shown]
-    for line in lines:
-        if line in {row.cells[0] for row in rows}:
+    rows = [(*row[:-2], Long(row[-2].text), []) for row in rows]  # type: ignore[attr-defined,misc]
+    head, *shown_rows = lines(rows, width)
+    shown = [column for column in COLUMNS if str(column.title) in head.split()]
+    ends = [head.index(title) + len(title) for title in TITLES if title in head.split()]
+    for line in shown_rows:
+        if line in {row[0] for row in rows}:
             continue
         at = _by_column(line)
         for column, end in zip(shown[:-1], ends, strict=False):
             if column.right:  # ends where its title does, and then there is a gap
                 assert at.get(end - 1, "x") != " " and {at.get(end, " "), at.get(end + 1, " ")} == {" "}, (head, line)
-    assert not any(column.title not in head for column in COLUMNS if column.left_out is None)
+    assert not any(str(column.title) not in head for column in COLUMNS if column.left_out is None)
+
+
+@dataclass(frozen=True)
+class Size:
+    gpus: int
+    took_s: float | None
+
+
+SIZES: Table[Size] = Table(
+    (
+        Column("GPUs", lambda size: size.gpus, "{:,}".format, key="gpus"),
+        Column("ms", lambda size: None if size.took_s is None else size.took_s * 1e3, "{:.2f}".format),
+        Column("whose", lambda size: "ours", right=False),
+        Column(None, lambda size: size.took_s, key="took_s"),
+    ),
+    [Size(4, 0.00123), Size(1024, None)],
+    empty="",
+)
+
+
+def test_one_table_is_text_and_json() -> None:
+    """Numbers are on the right; a column without a title is in JSON alone, one without a key in the text alone."""
+    assert SIZES.lines() == [" GPUs    ms  whose", "    4  1.23  ours", "1,024        ours"]
+    assert SIZES.as_json() == [{"gpus": 4, "took_s": 0.00123}, {"gpus": 1024, "took_s": None}]
 
 
 def _by_column(line: str) -> dict[int, str]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.report.screen.nodes import NodeHeard, lines, ordered, remark, seconds, size
+from orchestrator.report.numbers import seconds, size
+from orchestrator.report.screen.nodes import NodeHeard, ordered, remark, table
 from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 
 GIB = 2.0**30
@@ -20,6 +21,10 @@ def node(number: int, computed: float = 0.3, heard_s: float | None = 3.0) -> Nod
     links = (NetworkLoad("mlx5_0", 1e9, 2e9), NetworkLoad("eth0", 1e6, 0.0))
     load = NodeLoad(1000.0, 5.0, 20, 0.456, 9.5, 50 * GIB, 384 * GIB, links, gpus, ranks)
     return NodeHeard(f"g{number:04d}", [first, first + 1], heard_s, 1.0, load)
+
+
+def lines(nodes: list[NodeHeard], width: int, *, ranks: bool = False) -> list[str]:
+    return table(nodes, width, ranks=ranks).lines(width)
 
 
 def test_a_wide_terminal_shows_all() -> None:

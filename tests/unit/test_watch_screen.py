@@ -68,6 +68,15 @@ def test_many_runs_at_80_columns() -> None:
     assert "120/450" in shown[2] and "94.72%" in shown[2] or "0.5000" in shown[2]
 
 
+def test_a_state_has_its_colour_and_the_selected_row_is_reversed() -> None:
+    _, titles, running, failed = many.lines([FAST, FAILED], Window(0, 5, 1), 80)
+    styles = [
+        [(line.plain[span.start : span.end].strip(), span.style) for span in line.spans] for line in (running, failed)
+    ]
+    assert styles == [[("RUNNING", "cyan")], [("FAILED", "red"), (failed.plain, "reverse")]]
+    assert [span.style for span in titles.spans] == ["dim"]
+
+
 def test_a_wide_terminal_shows_the_speed_too() -> None:
     assert "3,264" in drawn([*many.lines([FAST], Window(0, 5), 120)], 120)[2]
 

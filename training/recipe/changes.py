@@ -12,3 +12,6 @@ class Change(NamedTuple):
     published: str
     now: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.now}, published {self.published} ({self.reason})"

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
@@ -101,13 +103,22 @@ def _list(cache: Cache, as_json: bool) -> int:
         rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
-        print("\n".join(map(_line, entries)) or f"no images in {cache.folder}; `torusrun build NAME` makes one")
+        _print_table(entries) if entries else print(f"no images in {cache.folder}; `torusrun build NAME` makes one")
     return DONE
 
 
-def _line(entry: CachedImage) -> str:
-    built = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s))
-    return f"{entry.key[:12]}  {entry.name:20}  {entry.size_bytes / 2**20:7.0f} MiB  built {built} by {entry.built_by}"
+def _print_table(entries: Sequence[CachedImage]) -> None:
+    from orchestrator.base.terminal.output import width
+    from orchestrator.report.table import Column, Table
+
+    columns: list[Column[CachedImage]] = [
+        Column("KEY", lambda entry: entry.key[:12], right=False),
+        Column("NAME", lambda entry: entry.name, right=False),
+        Column("MIB", lambda entry: entry.size_bytes / 2**20, "{:.0f}".format),
+        Column("BUILT", lambda entry: time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s)), left_out=1),
+        Column("BY", lambda entry: entry.built_by, right=False),
+    ]
+    print("\n".join(Table(columns, entries).lines(width(sys.stdout))))
 
 
 def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:

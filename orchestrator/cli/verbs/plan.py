@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError, explained
+from orchestrator.base.errors import DONE, UserError
 from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 from training.schedule.phases import Course, phases_of
@@ -34,8 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.report.placement import outlook
     from orchestrator.runs.plan.auto_grid import with_expected_grid
-    from orchestrator.runs.plan.placement_report import outlook
     from orchestrator.runs.plan.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
-        _write(Path(args.svg), placed.svg())
+        shared_arguments.write_svg(args.svg, placed.map.as_svg(placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
     if args.json:
@@ -67,17 +66,12 @@ def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]
 
 
 def _predicted(forecast: Forecast) -> str:
-    from orchestrator.network.prediction.text import duration, ms
+    from orchestrator.report.numbers import duration, ms, thousands
 
-    return (
-        f"{duration(forecast.total_s)}, {forecast.images_per_s:,.0f} images/s: {counted(forecast.steps, 'step')} of "
-        f"{ms(forecast.step_s)} ms, of which the all-reduce is {ms(forecast.exposed_s)} ms; more: torusrun predict"
-    )
-
-
-def _write(path: Path, text: str) -> None:
-    with explained(f"--svg {path}: cannot be written", UserError):
-        path.write_text(text, encoding="utf-8")
+    rate = f"{thousands(forecast.images_per_s)} images/s"
+    steps = f"{counted(forecast.steps, 'step')} of {ms(forecast.step_s)} ms"
+    reduced = f"of which the all-reduce is {ms(forecast.exposed_s)} ms"
+    return f"{duration(forecast.total_s)}, {rate}: {steps}, {reduced}; more: torusrun predict"
 
 
 def _later(planned: Plan) -> str:
@@ -151,6 +145,6 @@ def _without_steps(train: Train) -> dict[str, str]:
 def _recipe(planned: Plan) -> str:
     """The recipe, and what the run changes of it."""
     name = planned.run.train.recipe
-    changes = [f"{key}: {now}, published {was} ({reason})" for key, was, now, reason in planned.recipe_changes]
+    changes = map(str, planned.recipe_changes)
     lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]
     return f"\n{'':14}".join([f"{name}, more: torusrun recipes show {name}", *lines])

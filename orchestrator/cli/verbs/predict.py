@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError, explained
+from orchestrator.base.errors import DONE, UserError
 from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from orchestrator.report.prediction.predicted import Predicted
 
 SCHEMA = 1
 MOST_GPUS = 10_000_000
@@ -49,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=32,
         help="images per GPU, with --gpus and --grids; default: %(default)s",
     )
-    parser.add_argument("--svg", metavar="FILE", type=Path, help="with --gpus: write the plot as SVG into FILE")
+    parser.add_argument("--svg", metavar="FILE", help="with --gpus: write the plot as SVG into FILE")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -64,41 +66,43 @@ def run(args: argparse.Namespace) -> int:
     if args.svg and args.gpus is None:
         raise UserError("--svg needs --gpus A..B")
     found = _asked(args)
-    text = json.dumps({"schema": SCHEMA, **found.as_json()}, indent=1) if args.json else found.as_text()
-    print(text)
+    print(json.dumps({"schema": SCHEMA, **found.record}, indent=1) if args.json else "\n".join(found.lines))
     return DONE
 
 
-def _asked(args: argparse.Namespace) -> Any:
-    """What was asked for, with as_json and as_text."""
-    from orchestrator.network.prediction import reports
-
-    if args.published:
-        return reports.Published.made()
+def _asked(args: argparse.Namespace) -> Predicted:
     if args.file is not None:
-        from orchestrator.runs.plan.auto_grid import with_expected_grid
-        from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, stood
-        from orchestrator.runs.plan.plan import plan
+        return _run(args)
+    if args.published:
+        from orchestrator.report.prediction.published import published
 
-        planned, stand = plan(args.file, site=args.site, settings=args.settings), None
-        if args.hosts:
-            planned, stand = stood(planned, shared_arguments.hosts(args.hosts), args.workload)
-        other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
-        parts = [
-            reports.StretchTime(stretch.nodes, stretch.begins, stretch.ends, total_s)
-            for stretch, total_s in forecasts_of_stretches(planned, other)
-        ]
-        return reports.RunForecast(forecast_of(with_expected_grid(planned, args.workload), stand, other), parts)
+        return published()
     from orchestrator.network.prediction.compute import device
     from orchestrator.network.prediction.networks import network
+    from orchestrator.report.prediction.grids import grids
+    from orchestrator.report.prediction.sweep import sweep
 
     links, computing = network(args.network or "abci-v"), device(args.gpu or "v100-16gb")
     if args.grids:
-        return reports.Grids.made(links, computing, args.local_batch)
-    sweep = reports.Sweep.made(links, computing, args.local_batch, *_range(args.gpus))
-    if args.svg:
-        _write(args.svg, sweep.as_svg())
-    return sweep
+        return grids(links, computing, args.local_batch)
+    found = sweep(links, computing, args.local_batch, *_range(args.gpus))
+    if args.svg and found.curve:
+        shared_arguments.write_svg(args.svg, found.curve.as_svg())
+    return found
+
+
+def _run(args: argparse.Namespace) -> Predicted:
+    from orchestrator.report.prediction.run import run
+    from orchestrator.runs.plan.auto_grid import with_expected_grid
+    from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, stood
+    from orchestrator.runs.plan.plan import plan
+
+    planned, stand = plan(args.file, site=args.site, settings=args.settings), None
+    if args.hosts:
+        planned, stand = stood(planned, shared_arguments.hosts(args.hosts), args.workload)
+    other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
+    attempts = forecasts_of_stretches(planned, other)
+    return run(forecast_of(with_expected_grid(planned, args.workload), stand, other), attempts)
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -107,8 +111,3 @@ def _range(text: str) -> tuple[int, int]:
     if not 2 <= first <= last <= MOST_GPUS:
         raise UserError(f"--gpus {text}: write A..B with 2 <= A <= B <= {MOST_GPUS}, as in 4..100000")
     return first, last
-
-
-def _write(path: Path, text: str) -> None:
-    with explained(f"--svg {path}: cannot be written", UserError):
-        path.write_text(text, encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import SiteError, UserError
@@ -80,3 +81,11 @@ def hosts(name: str) -> list[str]:
     if not found:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
     return found
+
+
+def write_svg(name: str, text: str) -> None:
+    """Write a picture into the file of --svg. Raises UserError if that fails."""
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--svg {name}: cannot be written: {error.strerror}") from None

@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
     elif found:
         from orchestrator.base.terminal import output
-        from orchestrator.runs.state import listing
+        from orchestrator.report.listing import listing
 
-        print("\n".join(listing.listing(found, output.width(sys.stdout), long=args.long)))
+        print("\n".join(listing(found, long=args.long).lines(output.width(sys.stdout))))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:

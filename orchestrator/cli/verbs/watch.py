@@ -113,8 +113,8 @@ def _on_screen(watched: WatchedRuns) -> list[View]:
 
 def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     from orchestrator.base.terminal import output
+    from orchestrator.report.listing import listing
     from orchestrator.report.screen import final_table as report
-    from orchestrator.runs.state import listing
 
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
@@ -123,7 +123,7 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
 
     width = output.width(sys.stdout)
     shown = views if width is None else ordered(views)[:MOST_ROWS]
-    print("\n".join(listing.listing(shown, width)))
+    print("\n".join(listing(shown).lines(width)))
     if len(shown) < len(views):
         print(f"{counts(views)}; `torusrun status` shows all")
 

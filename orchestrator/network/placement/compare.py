@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from orchestrator.network.cost.algorithms import TORUS, cost_of
 from orchestrator.network.cost.all_reduce import Backend
@@ -28,15 +27,6 @@ class OrderRow:
     largest_s_per_byte: float
     hop_bytes: float | None
     hottest: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "order": self.order,
-            "all_reduce_s": self.all_reduce_s,
-            "largest_s_per_byte": self.largest_s_per_byte,
-            "hop_bytes_per_byte": self.hop_bytes,
-            "hottest": self.hottest,
-        }
 
 
 def rows(
@@ -76,15 +66,3 @@ def _row(
     layout = HostsLayout(cluster, hosts, rings.ranks_per_node, backend)
     took_s = cost_of(sync, layout, rings.dims)(gradient_bytes)
     return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)
-
-
-def table(compared: Sequence[OrderRow]) -> str:
-    """As text: milliseconds of one all-reduce and how often those of the first row, and what the hottest link takes."""
-    best = compared[0]
-    lines = [f"{'order':21}{'all-reduce ms':>13}{'x ours':>8}{'hop-bytes':>11}  hottest link, ms per 100 MB"]
-    for row in compared:
-        ratio = row.all_reduce_s / best.all_reduce_s if best.all_reduce_s else 1.0
-        hops = f"{row.hop_bytes:11.1f}" if row.hop_bytes is not None else " " * 11
-        hottest = f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"
-        lines.append(f"{row.order:21}{row.all_reduce_s * 1e3:13.2f}{ratio:8.2f}{hops}  {hottest}".rstrip())
-    return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.cost.shapes import divisors
@@ -32,9 +31,6 @@ class Compared:
     ring_columns_s: float
     best_columns_s: float
     exposed_s: float
-
-    def as_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "grid": list(self.grid)}
 
 
 def compare(network: Network, device: Device, batch: int) -> list[Compared]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import schemes
@@ -41,16 +40,6 @@ class Size:
     @property
     def best(self) -> Scheme:
         return min(self.schemes, key=lambda scheme: scheme.cost_s(BYTES))
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "gpus": self.gpus,
-            "all_reduce_s": {str(s): s.cost_s(BYTES) for s in self.schemes},
-            "bound_s": self.bound_s,
-            "best": str(self.best),
-            "images_per_s": self.images_per_s,
-            "efficiency": self.efficiency,
-        }
 
 
 def sizes(first: int, last: int, unit: int) -> list[int]:

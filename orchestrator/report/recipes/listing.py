@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import textwrap
+from functools import partial
 from typing import Any
 
-from orchestrator.network.prediction.text import table
 from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from orchestrator.report.table import Column, Table
 from training.recipe.files import Published, load, names
 
 WIDTH = 79
-COLUMNS = ("who", "time", "accuracy", "batch", "gpus")
+TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch", "gpus": "GPUs"}
 
 
 def as_text() -> str:
     """The table, at most 80 columns wide, and what its marks mean."""
-    head = ["recipe", "who", "time", "accuracy", "batch", "GPUs"]
-    rows = [[name, *(_cell(load(name), column) for column in COLUMNS)] for name in names()]
-    errata = [f"* {name}: {load(name).erratum}" for name in names() if load(name).erratum]
+    table = _table()
+    errata = [f"* {recipe.name}: {recipe.erratum}" for recipe in table.rows if recipe.erratum]
     notes = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in errata]
-    return "\n\n".join([table(head, rows), *notes, legend(), "more: torusrun recipes show NAME"]).replace(NO_BREAK, " ")
+    parts = ["\n".join(table.lines()), *notes, legend(), "more: torusrun recipes show NAME"]
+    return "\n\n".join(parts).replace(NO_BREAK, " ")
 
 
 def as_json() -> dict[str, Any]:
     """The same, with sources."""
-    return {"recipes": [{"name": name, "title": load(name).title, "published": facts(load(name))} for name in names()]}
+    return {"recipes": _table().as_json()}
 
 
 def facts(recipe: Published) -> dict[str, Any]:
@@ -32,7 +33,17 @@ def facts(recipe: Published) -> dict[str, Any]:
     return {key: {"value": fact.value, **fact.mark._asdict()} for key, fact in recipe.facts.items()}
 
 
-def _cell(recipe: Published, column: str) -> str:
-    fact = recipe.facts[column]
-    star = "*" if column == "batch" and recipe.erratum else ""
-    return with_mark(f"{fact.value}{star}", "" if column == "who" else weakest(fact.mark))
+def _table() -> Table[Published]:
+    columns: list[Column[Published]] = [
+        Column("recipe", lambda recipe: recipe.name, key="name"),
+        Column(None, lambda recipe: recipe.title, key="title"),
+        *(Column(title, partial(_cell, fact=fact)) for fact, title in TITLES.items()),
+        Column(None, facts, key="published"),
+    ]
+    return Table(columns, [load(name) for name in names()])
+
+
+def _cell(recipe: Published, fact: str) -> str:
+    found = recipe.facts[fact]
+    star = "*" if fact == "batch" and recipe.erratum else ""
+    return with_mark(f"{found.value}{star}", "" if fact == "who" else weakest(found.mark))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.network.prediction.text import table
-from orchestrator.report.recipes.curve import MARGIN, axis, curve
-from orchestrator.report.recipes.listing import facts
+from orchestrator.report.curve import LABEL, Axis, Curve, foot
+from orchestrator.report.numbers import thousands
+from orchestrator.report.recipes.listing import WIDTH, facts
 from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from orchestrator.report.table import Column, Table
 from orchestrator.spec.write import as_written
 from training.counted import counted
 from training.recipe.changes import Change
@@ -18,10 +19,8 @@ from training.recipe.files import Mark, Published
 from training.recipe.train import Train
 from training.schedule.phases import Course, Phase, phases_of
 
-WIDTH = 79
-CURVE = WIDTH - MARGIN
+CURVE = WIDTH - LABEL - len("|")
 TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # where phases do not say it
-HEAD = ["epochs", "batch", "size", "learning rate", "decay", "also"]
 ALWAYS = {"epochs", "learning rate"}
 DERIVED = Mark("derived", "the rules of scaling")
 
@@ -69,7 +68,7 @@ class Shown:
             self._curves(),
             _listed("techniques", recipe.techniques),
             _listed("not as published", recipe.left_out),
-            _listed("changed by the rules of scaling", [_change(change) for change in self.changes]),
+            _listed("changed by the rules of scaling", [*map(str, self.changes)]),
             legend(),
         ]
         return "\n\n".join(part for part in parts if part).replace(NO_BREAK, " ")
@@ -87,22 +86,24 @@ class Shown:
 
     def _schedule(self) -> str:
         """A column for each value that changes, then the values that stay."""
-        columns = list(zip(HEAD, *map(self._row, self.course.phases), strict=True))
-        changing = [column for column in columns if column[0] in ALWAYS or len(set(column[1:])) > 1]
-        staying = [f"{column[0]} {column[1]}" for column in columns if column not in changing and column[1]]
-        head, *rows = zip(*changing, strict=True)
-        return "\n".join([table(head, rows), *([_wrapped(f"in all: {', '.join(staying)}")] if staying else [])])
+        columns, phases = self._columns(), self.course.phases
+        changing = [each for each in columns if each.title in ALWAYS or len(set(map(each.value, phases))) > 1]
+        staying = [(each.title, each.value(phases[0])) for each in columns if each not in changing]
+        words = ", ".join(f"{title} {value}" for title, value in staying if value)
+        return "\n".join([*Table(changing, phases).lines(), *([_wrapped(f"in all: {words}")] if words else [])])
 
-    def _row(self, phase: Phase) -> list[str]:
-        until = self._mark(phase, "until")
+    def _columns(self) -> list[Column[Phase]]:
         return [
-            with_mark(f"{phase.start:.4g} - {phase.until:.4g}", until),
-            with_mark(f"{phase.batch:,}", self._mark(phase, "batch")),
-            with_mark(f"{phase.view.size or 'own'}", self._mark(phase, "size")),
-            with_mark(_rates(phase), self._mark(phase, "lr")),
-            with_mark(f"{phase.weight_decay:.3g}", self._mark(phase, "weight_decay")),
-            ", ".join(_also(phase, self.train.phases[phase.number])),
+            Column("epochs", self._marked("until", lambda phase: f"{phase.start:.4g} - {phase.until:.4g}")),
+            Column("batch", self._marked("batch", lambda phase: f"{phase.batch:,}")),
+            Column("size", self._marked("size", lambda phase: f"{phase.view.size or 'own'}")),
+            Column("learning rate", self._marked("lr", _rates)),
+            Column("decay", self._marked("weight_decay", lambda phase: f"{phase.weight_decay:.3g}")),
+            Column("also", lambda phase: ", ".join(_also(phase, self.train.phases[phase.number]))),
         ]
+
+    def _marked(self, key: str, words: Callable[[Phase], str]) -> Callable[[Phase], str]:
+        return lambda phase: with_mark(words(phase), self._mark(phase, key))
 
     def _mark(self, phase: Phase, key: str) -> str:
         """The letter of a value that this phase, or the last one before it that has it, gives."""
@@ -119,31 +120,37 @@ class Shown:
 
     def _others(self) -> Iterator[str]:
         """The values that are no part of the table, one line for each section."""
-        now, published = as_written(self.train), as_written(self.recipe.train)
         for section, written in self.recipe.written.items():
             if section not in ("phases", "epochs", "batch"):
-                said = [
-                    f"{name} {with_mark(_word(_at(now, key)), self._letter(key, now, published))}".strip()
-                    for key, name in _named(written, section)
-                    if _at(now, key) is not None
-                ]
-                yield _wrapped(f"{section:16}{', '.join(said)}", " " * 16)
+                said = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
+                yield _wrapped(f"{section:16}{said}", " " * 16)
 
-    def _letter(self, key: str, now: dict[str, Any], published: dict[str, Any]) -> str:
-        return weakest(self.recipe.mark(key), *([] if _at(now, key) == _at(published, key) else [DERIVED]))
+    def _other(self, key: str, name: str) -> str:
+        """'momentum 0.9 v', or '' if the training has no such value."""
+        now, published = (_at(as_written(train), key) for train in (self.train, self.recipe.train))
+        letter = weakest(self.recipe.mark(key), *([] if now == published else [DERIVED]))
+        return "" if now is None else f"{name} {with_mark(_word(now), letter)}".strip()
 
     def _curves(self) -> str:
         course, epochs = self.course, self.train.epochs
         places = [(column + 0.5) / CURVE * epochs for column in range(CURVE)]
         phases = [course.phase_at(round(place * self.train_samples)) for place in places]
         rates = [phase.rate(place) or 0.0 for phase, place in zip(phases, places, strict=True)]
-        curves: dict[str, tuple[Sequence[float], int]] = {
+        drawn: dict[str, tuple[Sequence[float], int]] = {
             "learning rate": (rates, 8),
             "batch": ([phase.batch for phase in phases], 4),
             "image size": ([phase.view.size or 0 for phase in phases], 4),
         }
-        drawn = [curve(name, values, height) for name, (values, height) in curves.items() if len(set(values)) > 1]
-        return "\n".join([*drawn, axis(epochs, CURVE)])
+        lines = []
+        for name, (values, height) in drawn.items():
+            if len(set(values)) > 1:
+                curve = Curve({name: [*zip(places, values, strict=True)]}, y=Axis(_label))
+                lines += [name, *curve.framed(curve.letters(CURVE, height), "|")]
+        return "\n".join([*lines, foot("epoch", "0", f"{epochs:g}", CURVE + 1)])
+
+
+def _label(value: float) -> str:
+    return thousands(value) if value >= 1000 else f"{value:.4g}"
 
 
 def _rates(phase: Phase) -> str:
@@ -194,10 +201,6 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return f"{' to '.join(map(_word, value))}"
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _change(change: Change) -> str:
-    return f"{change.key}: {change.now}, published {change.published} ({change.reason})"
 
 
 def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:

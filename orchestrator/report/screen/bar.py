@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator.base.terminal.colours import REMARK, of
 from orchestrator.base.terminal.plain import plain
-from orchestrator.runs.state.progress_text import figures, remark
+from orchestrator.report.progress_text import figures, remark
 from orchestrator.runs.state.view import View
 
 LEAST_BAR = 10

@@ -17,7 +17,7 @@ from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs, logs
 from orchestrator.report.logs.source import LogLine
 from orchestrator.report.logs.tail import LINE_BYTES, tail
-from orchestrator.report.screen.curve import Losses
+from orchestrator.report.screen.losses import Losses
 from orchestrator.report.screen.nodes import NodeHeard, ordered
 from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.node_load import read_or_none
@@ -86,7 +86,7 @@ def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
-    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of watch/nodes.py."""
+    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of nodes.py."""
     found = []
     for host, ranks in evidence.placed(attempt).items():
         load = attempt.node_load(ranks[0])

@@ -10,9 +10,10 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.terminal import colours, output
 from orchestrator.base.terminal.plain import plain
+from orchestrator.report.listing import folded
+from orchestrator.report.numbers import number, percent, thousands
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.state.listing import folded, number, percent
 from orchestrator.runs.state.view import TAIL_BYTES, View
 from orchestrator.spec.paths import home
 
@@ -34,7 +35,7 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
         table.append(("loss", number(view.loss)))
     done = _done(run)
     if speed := done.get("images_per_s") or view.images_per_s:
-        table.append(("images/s", f"{speed:,.0f}"))
+        table.append(("images/s", thousands(speed)))
     if view.accuracy is not None:
         top5 = "" if done.get("top5") is None else f" (top 5: {percent(done['top5'])})"
         table.append(("test accuracy", f"{percent(view.accuracy)}{top5}"))

@@ -1,32 +1,21 @@
-"""Many runs on a screen: what of them fits, those that need attention first."""
+"""Many runs on a screen: those that fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
 from orchestrator.base.states import State
-from orchestrator.base.terminal.colours import of
-from orchestrator.base.terminal.columns import EMPTY, Column, TableRow, table
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import CUT, cut
+from orchestrator.report.listing import ETA, RESULT, STATE, STEP, folded
+from orchestrator.report.numbers import thousands
+from orchestrator.report.screen.drawn import drawn
+from orchestrator.report.table import LEAST_NAME, Column, Table
 from orchestrator.runs.state.attention import counts
-from orchestrator.runs.state.listing import folded, result, steps
-from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
-
-COLUMNS = (
-    Column("RUN"),
-    Column("STATE"),
-    Column("STEP", right=True, left_out=4),
-    Column("IMAGES/S", right=True, left_out=1),
-    Column("LOSS/ACC", right=True, left_out=2),
-    Column("ETA", right=True, left_out=3),
-)
-LAST = "WHERE"
-LEAST_NAME = 16
 
 
 @dataclass(frozen=True)
@@ -57,30 +46,33 @@ def lines(views: Sequence[View], window: Window, width: int) -> list[Text]:
     shown = views[window.top : window.top + max(window.rows, 0)]
     if not shown:
         return [head]
-    titles, *rows = table(COLUMNS, LAST, [_row(view, width) for view in shown], width)
-    found = [head, Text(cut(titles, width), "dim")]
-    for n, (view, row) in enumerate(zip(shown, rows, strict=True), window.top):
-        text = Text(cut(row, width))
-        if (at := row.find(f" {view.state.value}")) >= 0:
-            text.stylize(of(view.state), at, at + 1 + len(view.state.value))
-        if n == window.selected:
-            text.stylize("reverse")
-        found.append(text)
+    found = [head, *drawn(_table(shown, max(LEAST_NAME, width * 2 // 5)), width, "dim")]
+    if window.selected is not None and window.top <= window.selected < window.top + len(shown):
+        found[2 + window.selected - window.top].stylize("reverse")
     return found
 
 
-def _row(view: View, width: int) -> TableRow:
-    speed = view.images_per_s if view.state is State.RUNNING else None
-    cells = (
-        shortened(plain(view.run), max(LEAST_NAME, width * 2 // 5)),
-        view.state.value,
-        steps(view) or EMPTY,
-        EMPTY if speed is None else f"{speed:,.0f}",
-        result(view) or EMPTY,
-        EMPTY if view.eta_s is None else short(view.eta_s),
+def _table(views: Sequence[View], longest: int) -> Table[View]:
+    """Names have at most `longest` columns, so each run has one line."""
+    columns: tuple[Column[View], ...] = (
+        Column("RUN", lambda view: shortened(plain(view.run), longest), right=False),
+        STATE,
+        replace(STEP, left_out=4),
+        Column("IMAGES/S", _speed, thousands, right=True, left_out=1),
+        replace(RESULT, left_out=2),
+        replace(ETA, left_out=3),
+        Column("WHERE", _where, right=False),
     )
+    return Table(columns, views)
+
+
+def _speed(view: View) -> float | None:
+    return view.images_per_s if view.state is State.RUNNING else None
+
+
+def _where(view: View) -> str:
     where, remarks = folded(view.hosts), plain(view.remarks)
-    return TableRow(cells, (remarks or where) if view.state is not State.RUNNING or view.pause else where or remarks)
+    return (remarks or where) if view.state is not State.RUNNING or view.pause else where or remarks
 
 
 def shortened(name: str, width: int) -> str:

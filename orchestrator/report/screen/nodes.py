@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
-from orchestrator.base.terminal.columns import EMPTY, Column, TableRow, table
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut
-from orchestrator.runs.folder.node_load import GpuLoad, NodeLoad, RankSteps
+from orchestrator.report.numbers import seconds, size
+from orchestrator.report.table import Column, Long, Table
+from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.state.pace import short
 
 SILENT_S = 30.0  # a wrapper shows every 10 s that its node lives
 TIMES_USUAL = 1.25  # a rank that computes so much longer than the median makes the others wait
 LEAST_NAME = 12
-COLUMNS = (
-    Column("NODE"),
-    Column("CPU", right=True, left_out=11),
-    Column("MEMORY", right=True, left_out=6),
-    Column("GPU", right=True, left_out=10),
-    Column("GPU MEM", right=True, left_out=4),
-    Column("WATTS", right=True, left_out=1),
-    Column("IN/S", right=True, left_out=5),
-    Column("OUT/S", right=True, left_out=3),
-    Column("STEP S", right=True, left_out=7),
-    Column("COMPUTE S", right=True, left_out=9),
-    Column("WAIT", right=True, left_out=2),
-)
-LAST = "HEARD"
 
 
 @dataclass(frozen=True)
@@ -53,6 +40,21 @@ class NodeHeard:
         """The rank of this node that computes longest; where that is not known, the one with the longest steps."""
         known = self.load.ranks if self.load else ()
         return max(known, key=lambda rank: (rank.computed_s or 0.0, rank.step_s), default=None)
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A line of the table: a node, or one of its ranks."""
+
+    name: str
+    heard: Long
+    load: NodeLoad | None
+    gpus: Sequence[GpuLoad]
+    steps: RankSteps | None
+
+    @property
+    def links(self) -> Sequence[NetworkLoad]:
+        return self.load.links if self.load else ()
 
 
 def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
@@ -81,15 +83,14 @@ def remark(nodes: Sequence[NodeHeard]) -> str:
     return f"rank {rank.rank} ({plain(host)}) computes {times:.1f} times as long as the median; the others wait for it"
 
 
-def lines(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> list[str]:
-    """The titles, a line for each node, and with `ranks` one for each rank below it, in at most `width` columns."""
+def table(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> Table[NodeRow]:
+    """A line for each node, and with `ranks` one for each rank below it; names fit a terminal of `width` columns."""
     most = max(LEAST_NAME, width // 4)
     rows = []
     for node in nodes:
-        heard, more = _heard(node)
-        rows.append(TableRow((cut(plain(node.host), most), *_cells(node)), f"{heard}{more}", heard))
+        rows.append(_of_node(node, most))
         rows += [_of_rank(node, place) for place in range(len(node.ranks))] if ranks and len(node.ranks) > 1 else []
-    return [cut(line, width) for line in table(COLUMNS, LAST, rows, width)]
+    return Table(COLUMNS, rows)
 
 
 def _usual_s(nodes: Sequence[NodeHeard]) -> float | None:
@@ -99,83 +100,64 @@ def _usual_s(nodes: Sequence[NodeHeard]) -> float | None:
     return median(known) if len(known) > 1 and median(known) > 0 else None
 
 
-def _cells(node: NodeHeard) -> tuple[str, ...]:
-    load = node.load
-    if load is None:
-        return (EMPTY,) * (len(COLUMNS) - 1)
-    return (
-        _percent(load.busy),
-        _of(load.memory_bytes, load.memory_total_bytes),
-        *_gpus(load.gpus),
-        size(sum(link.in_bytes_per_s for link in load.links)) if load.links else EMPTY,
-        size(sum(link.out_bytes_per_s for link in load.links)) if load.links else EMPTY,
-        *_steps(node.slowest),
-    )
-
-
-def _of_rank(node: NodeHeard, place: int) -> TableRow:
-    """A rank of a node; the GPU is its own where the node has as many as ranks."""
-    number = node.ranks[place]
-    load = node.load
-    steps = next((found for found in load.ranks if found.rank == number), None) if load else None
-    gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
-    cells = (f"  rank {number}", EMPTY, EMPTY, *_gpus(gpus), EMPTY, EMPTY, *_steps(steps))
-    late_s = load.at_s - steps.told_s if load and steps else 0.0
-    return TableRow(cells, f"at step {steps.step}, reported {short(late_s)} earlier" if steps else "")
-
-
-def _gpus(gpus: Sequence[GpuLoad]) -> tuple[str, str, str]:
-    """The mean share of time, the most memory that one of them has in use, and the power of all."""
-    busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
-    fullest = max(gpus, key=lambda gpu: gpu.memory_bytes or 0.0, default=None)
-    watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    return (
-        _percent(sum(busy) / len(busy)) if busy else EMPTY,
-        _of(fullest.memory_bytes, fullest.memory_total_bytes) if fullest else EMPTY,
-        f"{sum(watts):.0f}" if watts else EMPTY,
-    )
-
-
-def _steps(steps: RankSteps | None) -> tuple[str, str, str]:
-    if steps is None:
-        return EMPTY, EMPTY, EMPTY
-    computed = EMPTY if steps.computed_s is None else seconds(steps.computed_s)
-    return seconds(steps.step_s), computed, _percent(steps.waited)
-
-
-def _heard(node: NodeHeard) -> tuple[str, str]:
-    """When the node was heard, and what more is to say where there is room."""
+def _of_node(node: NodeHeard, most: int) -> NodeRow:
     heard = "not yet" if node.heard_s is None else f"{short(node.heard_s)} ago"
     wrote = "" if node.wrote_s is None else f", wrote {short(node.wrote_s)} ago"
-    return heard, f"{wrote}, rank{'s' if len(node.ranks) > 1 else ''} {_folded(node.ranks)}"
+    whole = f"{heard}{wrote}, rank{'s' if len(node.ranks) > 1 else ''} {_folded(node.ranks)}"
+    gpus = node.load.gpus if node.load else ()
+    return NodeRow(cut(plain(node.host), most), Long(whole, heard), node.load, gpus, node.slowest)
+
+
+def _of_rank(node: NodeHeard, place: int) -> NodeRow:
+    """A rank of a node; the GPU is its own if the node has as many as ranks."""
+    number, load = node.ranks[place], node.load
+    steps = next((found for found in load.ranks if found.rank == number), None) if load else None
+    gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
+    late_s = load.at_s - steps.told_s if load and steps else 0.0
+    said = f"at step {steps.step}, reported {short(late_s)} earlier" if steps else ""
+    return NodeRow(f"  rank {number}", Long(said), None, gpus, steps)
 
 
 def _folded(ranks: Sequence[int]) -> str:
-    """'4-7', or '0, 2' where some are left out."""
+    """'4-7', or '0, 2' if some are left out."""
     whole = len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1))
     return f"{ranks[0]}-{ranks[-1]}" if whole else ", ".join(map(str, ranks))
 
 
-def _percent(share: float | None) -> str:
-    return EMPTY if share is None else f"{share:.0%}"
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
-def _of(used: float | None, total: float | None) -> str:
-    """'3.1/24G', or '3.1G' where the total is not known."""
-    if used is None:
-        return EMPTY
-    return size(used) if not total else f"{size(used)}/{size(total)}"
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
-def size(count: float) -> str:
-    """Bytes in at most five columns, in steps of 1024: '0', '812', '3.1K', '24G'."""
-    for unit in ("", "K", "M", "G", "T"):
-        if count < 999.5 or unit == "T":
-            return f"{count:.1f}{unit}" if unit and count < 9.95 else f"{count:.0f}{unit}"
-        count /= 1024
-    raise AssertionError
+def _fullest(gpus: Sequence[GpuLoad]) -> GpuLoad | None:
+    return max(gpus, key=lambda gpu: gpu.memory_bytes or 0.0, default=None)
 
 
-def seconds(value: float) -> str:
-    """'0.0123', '1.230', '123'."""
-    return f"{value:.4f}" if value < 0.0995 else f"{value:.3f}" if value < 9.995 else f"{value:.0f}"
+def _memory(load: NodeLoad | GpuLoad | None) -> str | None:
+    """The memory in use: '3.1/24G', or '3.1G' if the whole is not known."""
+    if load is None or load.memory_bytes is None:
+        return None
+    used, total = load.memory_bytes, load.memory_total_bytes
+    return f"{size(used)}/{size(total)}" if total else size(used)
+
+
+SHARE = "{:.0%}".format
+COLUMNS: tuple[Column[NodeRow], ...] = (
+    Column("NODE", lambda row: row.name, right=False),
+    Column("CPU", lambda row: row.load and row.load.busy, SHARE, left_out=11),
+    Column("MEMORY", lambda row: _memory(row.load), left_out=6),
+    Column("GPU", lambda row: _mean(gpu.busy for gpu in row.gpus), SHARE, left_out=10),
+    Column("GPU MEM", lambda row: _memory(_fullest(row.gpus)), left_out=4),
+    Column("WATTS", lambda row: _total(gpu.power_w for gpu in row.gpus), "{:.0f}".format, left_out=1),
+    Column("IN/S", lambda row: _total(link.in_bytes_per_s for link in row.links), size, left_out=5),
+    Column("OUT/S", lambda row: _total(link.out_bytes_per_s for link in row.links), size, left_out=3),
+    Column("STEP S", lambda row: row.steps and row.steps.step_s, seconds, left_out=7),
+    Column("COMPUTE S", lambda row: row.steps and row.steps.computed_s, seconds, left_out=9),
+    Column("WAIT", lambda row: row.steps and row.steps.waited, SHARE, left_out=2),
+    Column("HEARD", lambda row: row.heard, right=False),
+)

@@ -11,20 +11,21 @@ from rich.text import Text
 from orchestrator.base.terminal.colours import REMARK
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut, wrapped
+from orchestrator.report.curve import ASCII, BLOCKS, LABEL, Axis, Curve
+from orchestrator.report.listing import folded
+from orchestrator.report.numbers import number
+from orchestrator.report.progress_text import figures
 from orchestrator.report.screen import nodes as of_nodes
 from orchestrator.report.screen.bar import Line
-from orchestrator.report.screen.curve import curve
 from orchestrator.report.screen.detail import Detail
+from orchestrator.report.screen.drawn import drawn
 from orchestrator.report.screen.many import Window
 from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.state.listing import folded, number
-from orchestrator.runs.state.progress_text import figures
 from orchestrator.runs.state.view import View
 from training.counted import counted
 
 CURVE_ROWS = 6
 LEAST_CURVE_ROWS = 2
-LABEL = 10  # columns beside the curve for the largest and the smallest loss
 MOST_REMARKS = 3
 
 
@@ -79,8 +80,7 @@ def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
     remark = room > 3 and of_nodes.remark(nodes)
     most = room - 2 if remark else room - 1
     shown = nodes if len(nodes) <= most else nodes[: max(most - 1, 1)]
-    titles, *rows = of_nodes.lines(shown, width)
-    texts = [Text(titles, "bold"), *map(Text, rows)]
+    texts = drawn(of_nodes.table(shown, width), width, "bold")
     if remark:
         texts.append(Text(cut(remark, width), REMARK))
     if len(shown) < len(nodes) and len(texts) < room:
@@ -92,26 +92,20 @@ def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[T
     """(the rows of a window on all nodes and their ranks, with a remark and titles above; how many rows there are)."""
     if not nodes:
         return [Text(cut("no node is at work", width))], 0
-    titles, *rows = of_nodes.lines(nodes, width, ranks=True)
+    titles, *rows = drawn(of_nodes.table(nodes, width, ranks=True), width, "bold")
     shown = rows[window.top : window.top + max(window.rows, 0)]
     head = of_nodes.remark(nodes) or counted(len(nodes), "node")
-    return [Text(cut(head, width), REMARK), Text(titles, "bold"), *map(Text, shown)], len(rows)
+    return [Text(cut(head, width), REMARK), titles, *shown], len(rows)
 
 
 def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks: bool) -> list[Text]:
     """The curve with the range of the loss beside it and that of the steps below."""
-    rows, columns = room - 1, width - LABEL
-    if len(losses) < 2 or rows < LEAST_CURVE_ROWS or columns < LABEL:
+    height, columns = room - 1, width - LABEL
+    if len(losses) < 2 or height < LEAST_CURVE_ROWS or columns < LABEL:
         return []
-    drawn = curve(losses, columns, rows, blocks=blocks)
-    values = [loss for _, loss in losses]
-    labels = [""] * rows
-    labels[0], labels[-1] = number(max(values)), number(min(values))
-    first, last = f"step {losses[0][0]:.0f}", f"{losses[-1][0]:.0f}"
-    used = max(map(len, drawn))
-    below = f"{'loss':>{LABEL - 1}} {first}{last:>{max(used - len(first), len(last) + 1)}}"
-    shown = [Text(f"{label[: LABEL - 1]:>{LABEL - 1}} {row}") for label, row in zip(labels, drawn, strict=True)]
-    return [*shown, Text(cut(below, width), "dim")]
+    curve = Curve({"loss": losses}, Axis(lambda step: f"step {step:.0f}"), Axis(number))
+    rows = curve.area(columns, height, BLOCKS if blocks else ASCII)
+    return [*map(Text, curve.framed(rows)), Text(cut(curve.foot("loss", max(map(len, rows))), width), "dim")]
 
 
 def _log(said: Sequence[str], width: int, room: int) -> list[Text]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
-from orchestrator.runs.state.listing import number, percent, steps
+from orchestrator.report.listing import steps
+from orchestrator.report.numbers import number, percent, thousands
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
@@ -26,17 +27,13 @@ def remark(view: View, said: str) -> str:
 
 def figures(view: View) -> dict[str, str]:
     """What is known of a run's progress, each in a few words, in the order in which it is shown."""
-    known: dict[str, str] = {}
-    if view.step is not None:
-        known["step"] = f"step {steps(view)}"
-    if view.eta_s is not None:
-        known["eta"] = f"ETA {short(view.eta_s)}"
-    if view.loss is not None:
-        known["loss"] = f"loss {number(view.loss)}"
-    if view.images_per_s is not None and not view.state.over:
-        known["speed"] = f"{view.images_per_s:,.0f} images/s"
-    if view.accuracy is not None:
-        known["accuracy"] = f"accuracy {percent(view.accuracy)}"
-    if view.age_s is not None and view.state in (State.PENDING, State.RUNNING, State.UNKNOWN):
-        known["age"] = f"age {short(view.age_s)}"
-    return known
+    at_work = view.state in (State.PENDING, State.RUNNING, State.UNKNOWN)
+    known = {
+        "step": None if view.step is None else f"step {steps(view)}",
+        "eta": None if view.eta_s is None else f"ETA {short(view.eta_s)}",
+        "loss": None if view.loss is None else f"loss {number(view.loss)}",
+        "speed": None if view.images_per_s is None or view.state.over else f"{thousands(view.images_per_s)} images/s",
+        "accuracy": None if view.accuracy is None else f"accuracy {percent(view.accuracy)}",
+        "age": f"age {short(view.age_s)}" if view.age_s is not None and at_work else None,
+    }
+    return {name: text for name, text in known.items() if text}

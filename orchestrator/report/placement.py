@@ -1,4 +1,4 @@
-"""What a placement of a plan on certain hosts looks like: the order, the loads, the bounds, other grids, drawings."""
+"""The placement of a plan on given hosts: the map, the order beside other orders and bounds, and other grids."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement import compare
 from orchestrator.network.placement.arrange import Arrangement, arrange
-from orchestrator.network.placement.binding import Binding, bindings
+from orchestrator.network.placement.binding import bindings
 from orchestrator.network.placement.choose import Choice, choices
-from orchestrator.network.placement.picture import picture
-from orchestrator.network.placement.svg import svg
+from orchestrator.network.placement.grid import Grid
+from orchestrator.report.map import Map, map_of
+from orchestrator.report.numbers import ms
+from orchestrator.report.table import Column, Table
 from orchestrator.runs.plan.auto_grid import with_grid
 from orchestrator.runs.plan.gradient import backend_of, gradient_of, summed
 from orchestrator.runs.plan.plan import Plan
@@ -35,23 +37,25 @@ class Outlook:
     grids: tuple[Choice, ...]
     summed: str
 
+    @property
+    def map(self) -> Map:
+        return map_of(self.arrangement, self.cluster)
+
     def text(self) -> str:
         """For a terminal."""
         return "\n".join(
             [
-                picture(self.arrangement, self.cluster),
+                self.map.text(),
                 "",
                 f"one all-reduce of {self.summed}, predicted:",
-                compare.table(self.compared),
+                *_orders(self.compared).lines(),
                 self._certificate(),
                 "",
-                *self._others(),
+                "the same all-reduce in other shapes:",
+                *(f"  {Grid(choice.dims)!s:14}{ms(choice.total_s):>8} ms" for choice in self.grids[:SHOWN]),
                 *([f"spares      {fold(self.arrangement.spares)}"] if self.arrangement.spares else []),
             ]
         )
-
-    def _bindings(self) -> tuple[Binding, ...]:
-        return bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)
 
     def _certificate(self) -> str:
         over = self.arrangement.over_bound
@@ -59,34 +63,16 @@ class Outlook:
             return "proved: no placement of this grid on these hosts is better"
         return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
 
-    def _others(self) -> list[str]:
-        lines = ["the same all-reduce in other shapes:"]
-        for choice in self.grids[:SHOWN]:
-            lines.append(f"  {'x'.join(map(str, choice.dims)):14}{choice.total_s * 1e3:8.2f} ms")
-        return lines
-
-    def svg(self) -> str:
-        return svg(self.arrangement, self.cluster, self.plan.run.name)
-
     def as_json(self) -> dict[str, Any]:
+        bound = bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)
         return {
-            "hosts": list(self.arrangement.hosts),
+            **self.map.as_json(),
             "spares": list(self.arrangement.spares),
-            "local_ranks": [asdict(binding) for binding in self._bindings()],
+            "local_ranks": [asdict(binding) for binding in bound],
             "optimal": self.arrangement.optimal,
             "over_bound": self.arrangement.over_bound,
-            "orders": [row.as_json() for row in self.compared],
-            "links": [
-                {
-                    "name": load.name,
-                    "kind": load.kind,
-                    "hosts": load.hosts,
-                    "bandwidth_bytes_per_s": load.link.bandwidth_bytes_per_s,
-                    "bytes_per_byte": list(load.levels),
-                }
-                for load in self.arrangement.loads.links
-            ],
-            "grids": [{"dims": list(c.dims), "all_reduce_s": c.total_s} for c in self.grids],
+            "orders": _orders(self.compared).as_json(),
+            "grids": [{"dims": list(choice.dims), "all_reduce_s": choice.total_s} for choice in self.grids],
         }
 
 
@@ -113,3 +99,22 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes, plan.run.train.sync)),
         summed(plan.run),
     )
+
+
+def _orders(rows: Sequence[compare.OrderRow]) -> Table[compare.OrderRow]:
+    """The all-reduce in each order and the load of its hottest link, the first row beside the others."""
+    ours_s = rows[0].all_reduce_s
+    columns: list[Column[compare.OrderRow]] = [
+        Column("order", lambda row: row.order, key="order"),
+        Column("all-reduce ms", lambda row: row.all_reduce_s, ms, key="all_reduce_s"),
+        Column("x ours", lambda row: row.all_reduce_s / ours_s if ours_s else 1.0, "{:.2f}".format),
+        Column("hop-bytes", lambda row: row.hop_bytes, "{:.1f}".format, key="hop_bytes_per_byte"),
+        Column("hottest link, ms per 100 MB", _hottest, right=False),
+        Column(None, lambda row: row.largest_s_per_byte, key="largest_s_per_byte"),
+        Column(None, lambda row: row.hottest, key="hottest"),
+    ]
+    return Table(columns, rows, empty="")
+
+
+def _hottest(row: compare.OrderRow) -> str:
+    return f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"

@@ -1,0 +1,84 @@
+"""Many runs as a table: one row each, and lines below it for long and damaged values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.states import State
+from orchestrator.base.terminal.colours import of
+from orchestrator.base.terminal.plain import plain
+from orchestrator.network.hosts.hostlist import fold
+from orchestrator.network.placement.grid import Grid
+from orchestrator.report.numbers import number, percent
+from orchestrator.report.table import Column, Long, Table
+from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.view import View
+
+UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no line of their own
+
+
+def listing(views: Sequence[View], *, long: bool = False) -> Table[View]:
+    """The runs; `long` adds a line with job, grid and folder below each."""
+    return Table(COLUMNS, views, lambda view: [*([_details(view)] if long else []), *_notes(view)])
+
+
+def steps(view: View) -> str | None:
+    """'120/450', or '120' if the number of steps is not known; None without steps."""
+    if view.step is None:
+        return None
+    return f"{view.step}/{view.total_steps}" if view.total_steps is not None else str(view.step)
+
+
+def result(view: View) -> str | None:
+    """The newest of loss ('0.314') and accuracy ('97.20%'); None if there is neither."""
+    if view.newest_result == "accuracy" and view.accuracy is not None:
+        return percent(view.accuracy)
+    return None if view.loss is None else number(view.loss)
+
+
+def folded(hosts: Sequence[str]) -> str:
+    """'g[0001-0004]'; names that no host list can hold as they are."""
+    try:
+        return plain(fold(hosts)) if hosts else ""
+    except SiteError:
+        return plain(",".join(hosts))
+
+
+def _where(view: View) -> Long:
+    """The hosts of a run that runs, the remarks on another one, which has its hosts if these are too long."""
+    hosts, remarks = folded(view.hosts), plain(view.remarks)
+    if view.state is State.RUNNING:
+        return Long(hosts)
+    unremarkable = view.state is State.COMPLETED and len(view.remarks) <= UNREMARKABLE
+    return Long(remarks, hosts, below=not unremarkable)
+
+
+def _notes(view: View) -> list[str]:
+    remarks = [plain(view.remarks)] if view.remarks and view.state is State.RUNNING else []
+    return [*remarks, *(f"damaged: {plain(text)}" for text in view.damaged)]
+
+
+def _details(view: View) -> str:
+    grid = f"grid {Grid(view.grid)}" if view.grid else "grid auto" if view.grid_reason else "grid unknown"
+    day = "%Y-%m-%d %H:%M"
+    when = time.strftime(day, time.localtime(view.submitted_s)) if view.submitted_s is not None else "unknown"
+    where = f", on {folded(view.hosts)}" if view.hosts else ""
+    return plain(f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}, {grid}{where}, {view.folder}")
+
+
+STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))
+STEP: Column[View] = Column("STEP", steps, right=True, left_out=5)
+ETA: Column[View] = Column("ETA", lambda view: view.eta_s, short, right=True, left_out=4)
+RESULT: Column[View] = Column("LOSS/ACC", result, right=True, left_out=1)
+COLUMNS: tuple[Column[View], ...] = (
+    Column("RUN", lambda view: plain(view.run), right=False),
+    Column("SITE", lambda view: view.site or None, right=False, left_out=2),
+    STATE,
+    Column("AGE", lambda view: view.age_s, short, right=True, left_out=3),
+    STEP,
+    ETA,
+    RESULT,
+    Column("WHERE", _where, right=False),
+)

@@ -1,0 +1,44 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def number(value: float) -> str:
+    """A loss as '0.3140', or as '3.1e-05' if that would show nothing; its width stays from step to step."""
+    return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
+
+
+def percent(accuracy: float) -> str:
+    """A share as '97.20%'. A value above 1 was no share, and is shown as it is."""
+    return f"{accuracy:.2%}" if abs(accuracy) <= 1 else f"{accuracy:.4g}"
+
+
+def thousands(count: float) -> str:
+    """'1,641,853'."""
+    return f"{count:,.0f}"
+
+
+def size(count: float) -> str:
+    """Bytes in at most five columns, in steps of 1024: '0', '812', '3.1K', '24G'."""
+    for unit in ("", "K", "M", "G", "T"):
+        if count < 999.5 or unit == "T":
+            return f"{count:.1f}{unit}" if unit and count < 9.95 else f"{count:.0f}{unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def seconds(value: float) -> str:
+    """'0.0123', '1.230', '123'."""
+    return f"{value:.4f}" if value < 0.0995 else f"{value:.3f}" if value < 9.995 else f"{value:.0f}"
+
+
+def ms(value_s: float) -> str:
+    """Seconds as milliseconds: '5.44'."""
+    return f"{value_s * 1e3:.2f}"
+
+
+def duration(value_s: float) -> str:
+    """'64.6 s', '3.5 min', '2.1 h'."""
+    if value_s < 120:
+        return f"{value_s:.1f} s"
+    return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"

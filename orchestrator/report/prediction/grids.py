@@ -1,0 +1,26 @@
+"""The best grids beside those of the record runs."""
+
+from __future__ import annotations
+
+from orchestrator.network.cost.links import Network
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.grids import Compared, compare
+from orchestrator.report.numbers import ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
+from orchestrator.report.table import Column, Table
+
+NOTE = "XxY: X ranks in a row. Sony's grids, and which side of 48x72 is the row, are from memory."
+COLUMNS: tuple[Column[Compared], ...] = (
+    Column("GPUs", lambda grid: grid.gpus, thousands, key="gpus"),
+    Column("grid", lambda grid: grid.grid, lambda dims: str(Grid(dims)), key="grid"),
+    Column("whose", lambda grid: grid.whose, key="whose"),
+    Column("ring columns ms", lambda grid: grid.ring_columns_s, ms, key="ring_columns_s"),
+    Column("better columns ms", lambda grid: grid.best_columns_s, ms, key="best_columns_s"),
+    Column("exposed in a step ms", lambda grid: grid.exposed_s, ms, key="exposed_s"),
+)
+
+
+def grids(links: Network, device: Device, batch: int) -> Predicted:
+    table = Table(COLUMNS, compare(links, device, batch))
+    return Predicted({"grids": table.as_json()}, [*table.lines(), NOTE])

@@ -1,0 +1,57 @@
+"""One run, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.prediction.forecast import Forecast
+from orchestrator.report.numbers import duration, ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
+from orchestrator.runs.plan.phase_groups import Stretch
+from training.counted import counted
+
+
+def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicted:
+    """A forecast; `attempts` are those of a run whose phases want different numbers of nodes, with their seconds."""
+    parts = [
+        {"nodes": stretch.nodes, "begins": stretch.begins, "ends": stretch.ends, "total_s": total_s}
+        for stretch, total_s in attempts
+    ]
+    rows = {**_rows(f), **_attempts(attempts)}
+    lines = [*(f"{name:14}{text}" for name, text in rows.items()), *(f"assumed: {line}" for line in f.assumptions)]
+    return Predicted({**f.as_json(), **({"parts": parts} if parts else {})}, lines)
+
+
+def _rows(f: Forecast) -> dict[str, str]:
+    best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if f.best_grid != f.grid else ""
+    norms = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
+    first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
+    train = f"{counted(f.steps, 'step')} {duration(f.train_s)}"
+    rows = {
+        "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid{best}",
+        "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
+        f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}{norms}",
+        "groups": f"{len(f.groups)}, of {first} tensors",
+        "throughput": f"{thousands(f.images_per_s)} images/s on {counted(f.ranks, 'rank')}",
+        "time": f"{duration(f.total_s)}: {train}, validation {duration(f.validation_s)}",
+        "node-hours": f"{f.node_hours:.4g}",
+    }
+    if len(f.phases) > 1:
+        parts = (f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms" for part in f.phases)
+        rows["phases"] = "; ".join(parts)
+    if f.epochs_to_target and f.to_target_s:
+        how = "at this batch with LARS (MLPerf's reference)"
+        rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"
+    return rows
+
+
+def _attempts(attempts: Sequence[tuple[Stretch, float]]) -> dict[str, str]:
+    if not attempts:
+        return {}
+    rows = {
+        f"attempt {number}": f"{duration(total_s)}: epochs {part.begins:g} to {part.ends:g} on {part.on_nodes}"
+        for number, (part, total_s) in enumerate(attempts, 1)
+    }
+    together = duration(sum(total_s for _, total_s in attempts))
+    return {**rows, "together": f"{together}; the lines above are for all epochs on the nodes of attempt 1"}

@@ -1,0 +1,66 @@
+"""All schemes over the number of GPUs: a table, curves, and where each scheme breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from orchestrator.network.cost.links import Network
+from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
+from orchestrator.network.prediction.sweep import sweep as sizes_of
+from orchestrator.report.curve import Axis, Curve
+from orchestrator.report.numbers import ms, thousands
+from orchestrator.report.prediction.predicted import Predicted
+from orchestrator.report.table import Column, Table
+from training.counted import counted
+
+NAMES = {name: name for name in ("ring", "tree", "halving", "leaders", "torus")} | {"levels": "3 levels"}
+WIDTH, HEIGHT = 68, 18  # of the curves
+COLUMNS: tuple[Column[Size], ...] = (
+    Column("GPUs", lambda size: size.gpus, thousands, key="gpus"),
+    *(Column(word, partial(Size.cost_s, name=name), ms) for name, word in NAMES.items()),
+    Column("bound", lambda size: size.bound_s, ms, key="bound_s"),
+    Column("best grid", lambda size: size.shape("torus")),
+    Column("best levels", lambda size: size.shape("levels")),
+    Column("least", lambda size: NAMES[size.best.name]),
+    Column("images/s", lambda size: size.images_per_s, thousands, key="images_per_s"),
+    Column("efficiency", lambda size: size.efficiency, lambda share: f"{100 * share:.1f} %", key="efficiency"),
+    Column(None, lambda size: {str(scheme): scheme.cost_s(BYTES) for scheme in size.schemes}, key="all_reduce_s"),
+    Column(None, lambda size: str(size.best), key="best"),
+)
+
+
+def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> Predicted:
+    """From `first` to `last` GPUs, `batch` images on each."""
+    found = sizes_of(links, device, batch, sizes(first, last, links.levels[0].members))
+    table, curve, broken = Table(COLUMNS, found), _curve(found), breaks(found)
+    record = {
+        "gradient_bytes": BYTES,
+        "device": device.name,
+        "local_batch": batch,
+        "sizes": table.as_json(),
+        "breaks_at_gpus": broken,
+    }
+    lines = [
+        f"one all-reduce of {BYTES / 1e6:.1f} MB, ms; a step of {batch} images per {device.name}",
+        *table.lines(),
+        "",
+        *curve.framed(curve.letters(WIDTH, HEIGHT), "|"),
+        curve.foot("", WIDTH + 1),
+        ", ".join([*(f"{name[0]} {name}" for name in curve.curves), "* several"]),
+        "",
+        "twice the best or more, from",
+        *(f"  {NAMES[name]:9}{counted(gpus, 'GPU') if gpus else 'nowhere here'}" for name, gpus in broken.items()),
+    ]
+    if found[-1].gpus > links.ranks:
+        lines.append(f"beyond {links.ranks:,} GPUs the network is thought larger, with the same links")
+    return Predicted(record, lines, curve)
+
+
+def _curve(found: Sequence[Size]) -> Curve:
+    """The time of every scheme, both axes logarithmic."""
+    named = {word: [(size.gpus, size.cost_s(name)) for size in found] for name, word in NAMES.items()}
+    bound = [(size.gpus, size.bound_s) for size in found if size.bound_s > 0]
+    gpus, time = Axis(lambda count: counted(round(count), "GPU"), log=True), Axis(lambda s: f"{ms(s)} ms", log=True)
+    return Curve({**named, "bound": bound}, gpus, time)

@@ -1,0 +1,25 @@
+"""A table as rich draws it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rich.text import Text
+
+from orchestrator.base.terminal.width import cut
+from orchestrator.report.table import Table
+
+Row = TypeVar("Row")
+
+
+def drawn(table: Table[Row], width: int, head: str) -> list[Text]:
+    """The titles in the style `head` and the rows in those of their columns, each line in at most `width` columns."""
+    found = []
+    for line in table.styled(width):
+        text, at = Text(cut("".join(part for part, _ in line).rstrip(), width)), 0
+        for part, style in line:
+            text.stylize(style, at, at + len(part))
+            at += len(part)
+        found.append(text)
+    found[0].stylize(head)
+    return found
