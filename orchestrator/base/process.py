@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from orchestrator.base import proc
 from orchestrator.base.environment import clean_environment, safe
-from orchestrator.base.errors import SiteError, explained
+from orchestrator.base.errors import SiteError
 
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
@@ -153,12 +153,9 @@ def login_environment() -> dict[str, str]:
 
 def interact(argv: Sequence[str | Path]) -> int:
     """Run a program on the user's terminal, in a clean environment; its exit code. It may ask the user: no timeout."""
-    command = [str(a) for a in argv]
-    CALLS[Path(command[0]).name] += 1
-    with explained(f"{command[0]}: cannot be started"):
-        with subprocess.Popen(command, env=safe(clean_environment())) as program, _interrupting(program):
-            code = program.wait()
-        return code if code >= 0 else 128 - code
+    with _started(argv, env=safe(clean_environment())) as program, _interrupting(program):
+        code = program.wait()
+    return code if code >= 0 else 128 - code
 
 
 @contextmanager
@@ -181,30 +178,14 @@ def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
     """Start a program that the caller writes to and reads from, and ends. It gets a clean environment."""
-    command = [str(a) for a in argv]
-    CALLS[Path(command[0]).name] += 1
     pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
-    except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+    return _started(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
 
 
 def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
     """Start a program that outlives the caller, in a session of its own; it writes to `output`."""
-    command = [str(a) for a in argv]
-    CALLS[Path(command[0]).name] += 1
-    try:
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=safe(os.environ),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
+    nothing = subprocess.DEVNULL
+    _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
 
 
 def start(
@@ -226,19 +207,24 @@ def start(
     `keep`. If the caller dies before it, the kernel sends it the signal `parent_death`, so that no program is left
     behind.
     """
+    return _started(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output if errors is None else errors,
+        env=safe(environment),
+        cwd=cwd,
+        pass_fds=keep,
+        preexec_fn=lambda: _begin(parent_death, own_group),
+    )
+
+
+def _started(argv: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program, which is counted; `options` are those of Popen."""
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output if errors is None else errors,
-            env=safe(environment),
-            cwd=cwd,
-            pass_fds=keep,
-            preexec_fn=lambda: _begin(parent_death, own_group),
-        )
+        return subprocess.Popen(command, **options)
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {_why(error, command[0])}") from None
 

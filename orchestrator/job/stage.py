@@ -21,19 +21,19 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
 from training.files import lock, own_folder
+from training.files.checksum import of_stream, sha256_of
 
 if TYPE_CHECKING:
     from orchestrator.runs.image.recorded import Image
     from orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0
-CHUNK_BYTES = 1 << 20
 LARGEST_RECORD_BYTES = 64 * 1024
 COPIES = 2  # a copy that comes out wrong is made once more
 
@@ -123,27 +123,16 @@ def _copy(image: Path, copy: Path) -> tuple[Path, str]:
         with open(private.open_regular(Path(os.path.realpath(image))), "rb") as reading:
             new = private.open_regular(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with open(new, "wb") as writing:
-                return partial, _passed(reading, writing)
+                return partial, of_stream(reading, writing)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
-def _passed(reading: IO[bytes], writing: IO[bytes] | None = None) -> str:
-    """SHA-256 of what is read, and written where there is where to."""
-    total = hashlib.sha256()
-    while chunk := reading.read(CHUNK_BYTES):
-        total.update(chunk)
-        if writing:
-            writing.write(chunk)
-    return total.hexdigest()
-
-
 def _sum(path: Path) -> str:
     """SHA-256 of a regular file; '' where there is none, or none that can be read."""
     try:
-        with open(private.open_regular(path), "rb") as stream:
-            return _passed(stream)
+        return sha256_of(path)
     except OSError:
         return ""
 

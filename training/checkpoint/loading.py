@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
 from training.checkpoint.manifest import STATE, step_of
+from training.files.checksum import of_stream
 from training.files.trusted import open_own
 
 BLOCK_BYTES = 1 << 20
@@ -30,17 +30,10 @@ def load(folder: Path, name: str, sha256: str, device: torch.device) -> dict[str
     path = folder / name / STATE
     try:
         with open(open_own(path), "rb") as file:
-            if _sha256(file) != sha256:
+            if of_stream(file) != sha256:
                 raise RefusedCheckpoint(f"{path}: this is not the content that rank 0 has verified; {REFUSED}")
             file.seek(0)
             state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
             return state
     except OSError as error:
         raise RefusedCheckpoint(f"{path}: cannot be read: {error.strerror}; {REFUSED}") from error
-
-
-def _sha256(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest()

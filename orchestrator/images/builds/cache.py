@@ -29,7 +29,7 @@ from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.json_files import damaged, read_object, write_json
 from orchestrator.base.typed import kept_record
 from orchestrator.images.builds.lock import holder
-from orchestrator.images.definitions.inputs import stream_checksum
+from training.files.checksum import sha256_of
 
 SCHEMA = 1
 KEY_DIGITS = 64
@@ -188,7 +188,7 @@ class Cache:
     def verify(self, entry: CachedImage) -> str | None:
         """What is wrong with an image, read from end to end; None when it is the one that was built."""
         try:
-            found = _checksum(entry.path)
+            found = sha256_of(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
         return (
@@ -200,7 +200,7 @@ class Cache:
     def keep_checksum(self, entry: CachedImage) -> None:
         """Record the image's new checksum after its owner has signed it."""
         with explained(f"{entry.path}: cannot be read"):
-            now = replace(entry, sha256=_checksum(entry.path), size_bytes=entry.path.lstat().st_size)
+            now = replace(entry, sha256=sha256_of(entry.path), size_bytes=entry.path.lstat().st_size)
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:
@@ -227,12 +227,6 @@ class Cache:
                 with lock.held(self.lock(key), wait_s=0.0) as free:
                     if free is not False:
                         yield path
-
-
-def _checksum(image: Path) -> str:
-    """SHA-256 of an image of the cache itself, never of a file that a link leads to."""
-    with open(private.open_regular(image), "rb") as stream:
-        return stream_checksum(stream)
 
 
 def remove_tree(path: Path) -> bool:

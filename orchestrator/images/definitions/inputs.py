@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
@@ -18,11 +17,11 @@ from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.own_training import own_training
 from orchestrator.images.definitions.requirements import Brought
 from orchestrator.spec.paths import expanded
+from training.files.checksum import sha256_of
 
 SCHEMA = 2
 BUILD_ONLY = "build-only"  # the folder beside a definition that is bound while it is built
 LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
-CHUNK_BYTES = 1 << 20
 NOT_COPIED = ("__pycache__", "*.pyc", ".git")
 
 
@@ -151,16 +150,7 @@ def base_checksum(path: Path) -> str:
 
 def file_checksum(path: Path) -> str:
     """SHA-256 of the content of a file, or of the file that a link leads to. Raises OSError, also for a FIFO."""
-    with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
-        return stream_checksum(stream)
-
-
-def stream_checksum(stream: IO[bytes]) -> str:
-    """SHA-256 of what a stream still holds."""
-    total = hashlib.sha256()
-    while chunk := stream.read(CHUNK_BYTES):
-        total.update(chunk)
-    return total.hexdigest()
+    return sha256_of(Path(os.path.realpath(path)))
 
 
 def _kind(mode: int) -> str:

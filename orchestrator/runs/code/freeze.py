@@ -17,6 +17,7 @@ from orchestrator.runs.code import limits
 from orchestrator.runs.code.select import Entry, SelectedCode, select
 from orchestrator.runs.folder import checkout
 from orchestrator.runs.folder.checkout import Checkout
+from training.files.checksum import sha256_of
 
 BLOCK_BYTES = 1 << 20
 
@@ -101,7 +102,7 @@ def checksum_of(folder: Path) -> str:
         elif stat.S_ISDIR(mode):
             kind, content = "folder", ""
         else:
-            kind, content = "program" if mode & stat.S_IXUSR else "file", _sha256(path)
+            kind, content = "program" if mode & stat.S_IXUSR else "file", sha256_of(path)
         total.update(os.fsencode(name) + f"\0{kind}\0{content}\n".encode())
     return total.hexdigest()
 
@@ -167,11 +168,3 @@ def _content(folder: Path, below: str) -> list[str]:
             inside = _content(folder, name) if entry.is_dir(follow_symlinks=False) else []
             found += inside or [name]
     return found
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(open_regular(path), "rb", buffering=0) as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

@@ -1,0 +1,27 @@
+"""SHA-256 of what files hold."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import IO
+
+from training.files.trusted import open_regular
+
+BLOCK_BYTES = 1 << 20
+
+
+def of_stream(stream: IO[bytes], copy: IO[bytes] | None = None) -> str:
+    """SHA-256 of what a stream still holds, which is also written to `copy`."""
+    total = hashlib.sha256()
+    while block := stream.read(BLOCK_BYTES):
+        total.update(block)
+        if copy:
+            copy.write(block)
+    return total.hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a regular file, not through a link. Raises OSError."""
+    with open(open_regular(path), "rb", buffering=0) as stream:
+        return of_stream(stream)
