@@ -15,9 +15,8 @@ from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
-from orchestrator.remote.replies import NewOutput
+from orchestrator.remote.replies import NewOutput, received
 from orchestrator.remote.session import Lasting, Session
-from orchestrator.remote.values import received
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
@@ -143,13 +142,6 @@ def verb(link: Link, argv: list[str]) -> int:
     code = call(link, ["orchestrator", *argv], {}, shown(sys.stdout), shown(sys.stderr), name)
     link.ask({"ask": "forget", "call": name})
     return code
-
-
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """A text in which each of these paths has its other name."""
-    for path, name in names.items():
-        text = text.replace(path, name)
-    return text
 
 
 def shown(stream: IO[str]) -> Take:

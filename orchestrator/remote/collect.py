@@ -17,7 +17,6 @@ from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
 from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import Listed
 from orchestrator.remote.session import Lasting
 from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.runs.folder.collect import collecting
@@ -35,7 +34,7 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
     name = f"collect-{secrets.token_hex(12)}"
     with collecting(into) as partial, Lasting(run.host, PATIENCE_S) as link, _forgotten(link, name):
         request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
-        entries = asking.answer(link, request, Listed, name, text=str, within_s=COPIED_S).entries
+        entries = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
         _check_room(link, entries, partial)
         for entry in entries:
             _fetch(link, name, entry, partial)

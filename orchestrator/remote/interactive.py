@@ -1,12 +1,13 @@
 """A verb on the login node with the streams of this program, on a terminal where there is one.
 
-There, `orchestrator.remote.interactive WORD...` runs `torusrun WORD...` with the environment of a login shell.
+There, `orchestrator.remote.interactive WORDS` runs `torusrun WORD...` with the environment of a login shell.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-import secrets
 import sys
 from collections.abc import Sequence
 
@@ -19,14 +20,13 @@ def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> i
 
     Raises LinkLost when the link breaks, which ends it.
     """
-    from orchestrator.remote.replies import Command
+    from orchestrator.remote.replies import Command, received
     from orchestrator.remote.session import Session
-    from orchestrator.remote.values import received
 
     words = ["shell", run.run, f"--rank={rank}", "--", *command]
     session = Session(run.host)
     try:
-        answer, _ = session.ask({"ask": "prepare", "call": secrets.token_hex(12), "words": words})
+        answer, _ = session.ask({"ask": "command", "words": words})
         return session.interact(received(run.host, Command, answer, str).command, terminal=terminal)
     finally:
         session.close()
@@ -34,7 +34,8 @@ def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> i
 
 def main() -> int:
     os.environ.update(process.login_environment())
-    return process.interact(process.module(sys.executable, "orchestrator", *sys.argv[1:]))
+    words = json.loads(base64.urlsafe_b64decode(sys.argv[1]))
+    return process.interact(process.module(sys.executable, "orchestrator", *words))
 
 
 if __name__ == "__main__":

@@ -16,19 +16,17 @@ from typing import Any
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.plain import say
-from orchestrator.remote import wheels
+from orchestrator.remote import archive
 from orchestrator.remote.links import frames
 from orchestrator.remote.links.channel import SILENCE_S, Channel
 from orchestrator.remote.links.connecting import connect
 from orchestrator.remote.links.frames import Frame, Unpacker
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
-from orchestrator.remote.replies import Missing
-from orchestrator.remote.values import received
+from orchestrator.remote.replies import Missing, received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-MARK = b"torusrun: ready\n"
 GREETING_BYTES = 1 << 16  # what the shell over there may print before, as some do
 LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # of what a call writes to its output and to its errors
 ANSWER_BYTES = 1 << 16  # of the header of an answer; it may name what was asked for again
@@ -52,7 +50,7 @@ class Session:
     def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
         self.host, self._heard = host, heard
         self._until_s = float("inf")  # of time.monotonic(): when the answer that has begun must have come
-        self._needed = wheels.all_wheels()
+        self._archive = archive.made()
         heard(0.0)
         self._link: Channel = connect(host, _command(host.python), asks=asks)
         try:
@@ -67,38 +65,35 @@ class Session:
 
     def _begin(self) -> None:
         program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
-        needed = self._needed
-        listing = frames.packed({"wheels": [wheel.as_json() for wheel in needed]})
+        name = self._archive.name
         try:
-            self._link.send(b"%d\n%b%b" % (len(program), program, listing))
-            self._unpacker.skip_to(MARK, GREETING_BYTES)
+            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": name})))
+            self._unpacker.skip_to(boot.MARK, GREETING_BYTES)
         except ValueError as error:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        missing = received(self.host, Missing, self._answer()[0]).missing
-        self.installed = [wheel.name for wheel in needed if wheel.name in missing]
-        for wheel in needed:
-            if wheel.name in missing:
-                content = wheel.packed()
-                self._heard(INSTALL_S)
-                self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
+        self.installs = name in received(self.host, Missing, self._answer()[0]).missing
+        if self.installs:
+            content = self._archive.packed()
+            self._heard(INSTALL_S)
+            self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
         self._answer()
 
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
+    def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         """Raises LinkLost, BadAnswer, and SiteError with what the other side says is wrong."""
         packed = frames.packed(question, payload)
         self._link.send(packed)
-        return self._answer(ANSWER_BYTES + len(packed) - len(payload))
+        return self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
 
     def interact(self, command: str, *, terminal: bool) -> int:
-        """Run a command that `prepare` has answered; see `Channel.interact`."""
+        """Run the command of an answer; see `Channel.interact`."""
         return self._link.interact(command, terminal=terminal)
 
-    def _answer(self, longest_header: int = ANSWER_BYTES) -> Frame:
+    def _answer(self, longest_header: int = ANSWER_BYTES, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         self._until_s = float("inf")
         try:
-            header, payload = self._unpacker.frame(longest_header, LARGEST_ANSWER)
+            header, payload = self._unpacker.frame(longest_header, largest_bytes)
         except ValueError as error:
             raise BadAnswer(f"{self.host.address}: what came is no answer: {error}") from None
         if wrong := header.get("error"):
@@ -145,14 +140,14 @@ class Lasting:
     def __init__(self, host: LoginHost, patience_s: float, say: Callable[[str], object] = say) -> None:
         self.host, self._patience_s, self._say = host, patience_s, say
         self._session = Session(host)
-        self.installed = self._session.installed
+        self.installs = self._session.installs
         self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and when it came
 
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
+    def ask(self, question: Mapping[str, Any], payload: bytes = b"", **limits: int) -> Frame:
         """Raises LinkLost when nothing has been answered for `patience_s`."""
         while True:
             try:
-                answer = self._session.ask(question, payload)
+                answer = self._session.ask(question, payload, **limits)
             except LinkLost as error:
                 self._again(error)
             else:

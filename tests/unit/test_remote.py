@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.remote import asking, remote_runs, session, status, wheels
+from orchestrator.base.typed import record_of
+from orchestrator.remote import archive, asking, remote_runs, session, status
 from orchestrator.remote.links import connecting
 from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
-from orchestrator.remote.login_node import sent_files, store
+from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.values import record_of
+from orchestrator.runs.code.freeze import sha256_of
 from orchestrator.runs.state.view import View
 from tests.unit.far import HERE, Pipe
 
@@ -54,14 +55,14 @@ def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
 
 def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path) -> None:
     with Lasting(HERE, 0) as first:
-        assert "torusrun" in first.installed
+        assert first.installs
         code, out, err = said(first, "orchestrator", "version")
     assert (code, err) == (0, b""), err
     with Lasting(HERE, 0) as second:
-        assert second.installed == []
+        assert not second.installs
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
-    assert own.name == wheels.own().folder and not list(folder.glob(".*"))
+    assert own.name == archive.made().name and not list(folder.glob(".*"))
     assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
 
 
@@ -77,7 +78,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
 @pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""
-    folder = bare / ".local/share/torusrun" / wheels.own().folder
+    folder = bare / ".local/share/torusrun" / archive.made().name
     (folder / "orchestrator").mkdir(parents=True, mode=0o700)
     (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
     os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
@@ -90,7 +91,7 @@ def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken
     assert not (bare / "pwned").exists()
 
 
-def test_a_wheel_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = lambda header, payload=b"": packed(header, payload[:-1] + b"x" if payload else b"")  # noqa: E731
     monkeypatch.setattr(session.frames, "packed", damaged)
     with pytest.raises(SiteError, match="arrived damaged"):
@@ -103,10 +104,18 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
 
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     needed = {line.split(">")[0] for line in tomllib.loads(text)["project"]["dependencies"]}
-    names = {name for name, _, _ in wheels.DEPENDENCIES}
+    names = {name for name, _, _ in boot.PACKAGES}
     assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
-    for wheel in wheels.all_wheels():
-        assert any(path.endswith(".py") for path in wheel.files) and not any(p.endswith(".so") for p in wheel.files)
+    files = archive.made().files
+    for folder in ("orchestrator", "training", *(f"{boot.NEEDS}/{name}" for name in names)):
+        assert any(path.startswith(f"{folder}/") and path.endswith(".py") for path in files), folder
+    assert not any(path.endswith((".so", ".pyc")) for path in files)
+
+
+def test_a_package_is_used_where_the_python_lacks_it_or_has_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.0.1")
+    assert not boot.lacks("pyyaml", "yaml", "6.0") and boot.lacks("pyyaml", "yaml", "6.1")
+    assert boot.lacks("pyyaml", "no_such_module", "6.0")
 
 
 @pytest.mark.parametrize("lives", [[1500.0, 1.0, 1300.0], [1000.0, 2000.0, 3000.0]])
@@ -140,7 +149,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     content = os.urandom(1000)
     (home / "file").write_bytes(content)
-    sha256 = sent_files.checksum(home / "file")
+    sha256 = sha256_of(home / "file")
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again

@@ -1,7 +1,6 @@
 """`watch` of runs on a login node: drawn here from what is told there, through links that break."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State
+from orchestrator.base.typed import record_of
 from orchestrator.remote import remote_runs
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.values import record_of
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -25,7 +24,7 @@ from tests.unit.test_watch_screen import DETAIL
 WATCH = """
 import sys
 from pathlib import Path
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 from orchestrator.remote import session
 from tests.unit.far import Pipe
 far, lives, *words = sys.argv[1:]
@@ -56,8 +55,6 @@ def running(far: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield made[1]
     at_work.kill()
     at_work.wait()
-    for folder in (far / ".local/state/torusrun/calls").iterdir():
-        shutil.rmtree(folder)  # which ends the call
 
 
 def ends(run: RunFolder) -> None:
@@ -71,7 +68,6 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
         assert terminal.frame[0].startswith(f"{running.run_id} RUNNING ━━━")
         terminal.until("the pipe broke; trying again")
         terminal.until("q leaves; the run continues", len(bare(terminal.written)))
-        shutil.rmtree(next((far / ".local/state/torusrun/calls").iterdir()))  # as after a restart of the login node
         running.attempt(1).rank_log(0).write_text("a new line\n")
         terminal.until_shown("log of rank 0", "  a new line")
         ends(running)
@@ -81,9 +77,7 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
 
 
 @pytest.mark.parametrize(("leave", "code"), [("q", 1), ("\x03", 130)], ids=["q", "ctrl-C"])
-def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
-    leave: str, code: int, running: RunFolder, far: Path
-) -> None:
+def test_many_runs_are_drawn_and_left(leave: str, code: int, running: RunFolder, far: Path) -> None:
     with Terminal(WATCH, str(far), "", *(["*"] if code == 1 else [])) as terminal:
         at = terminal.until("rows 1-2 of 2")
         terminal.press("jj\r")
@@ -92,7 +86,6 @@ def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
         terminal.until("RUN ", at)
         terminal.press(leave)
         assert terminal.ended() == code and terminal.restored
-    assert not list((far / ".local/state/torusrun/calls").iterdir())
 
 
 def test_details_come_out_as_they_went_in() -> None:

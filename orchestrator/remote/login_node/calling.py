@@ -20,8 +20,7 @@ from orchestrator.base.json_files import write_text
 
 UNREAD_S = 1800.0
 TELLS = ("logs", "watch", "status")
-# These read their requests in the folder of the call.
-THERE, TELLING = "orchestrator.remote.login_node.actions", "orchestrator.remote.login_node.watching"
+ACTIONS = "orchestrator.remote.login_node.actions"  # reads its request in the folder of the call
 LOOKS_S = 0.05
 KILLED_AFTER_S = 10.0
 
@@ -32,15 +31,14 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     (folder / ".lock").rename(folder / "lock")  # nobody sees it before it is held
     argv = json.loads((folder / "argv.json").read_text())
-    if argv in ([THERE], [TELLING]):
-        argv.append(str(folder))
+    argv += [str(folder)] if argv == [ACTIONS] else []
     with open(folder / "out", "ab") as out, open(folder / "err", "ab") as errors:
         program = process.start(
             process.module(sys.executable, *argv),
             environment={**process.login_environment(), "PYTHONUNBUFFERED": "1"},
             output=out, errors=errors, own_group=True, parent_death=signal.SIGTERM,
         )  # fmt: skip
-        code = _watched(program, folder, unread=bool({*argv[:2]} & {*TELLS, TELLING}))
+        code = _watched(program, folder, unread=bool({*argv[:2]} & {*TELLS}))
     if folder.is_dir():
         write_text(folder / "exit", str(code if code >= 0 else SITE_FAILED))
 

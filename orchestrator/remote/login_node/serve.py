@@ -5,18 +5,23 @@ Every question may be asked twice, since an answer can be lost with the link: no
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import shlex
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
+from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.remote.links.frames import Frame, Unpacker, packed
 from orchestrator.remote.login_node import calls, store
+from orchestrator.remote.login_node.watching import watching
 
 IDLE_S = 600  # a session whose other end is gone ends by itself
 READ_BYTES = 1 << 16
-
-Answer = tuple[dict[str, Any], bytes]
 
 
 def serve(reads: IO[bytes], out: IO[bytes]) -> None:
@@ -26,7 +31,7 @@ def serve(reads: IO[bytes], out: IO[bytes]) -> None:
     while True:
         signal.alarm(IDLE_S)
         try:
-            answer, payload = _answered(unpacker.frame())
+            answer, payload = _answered(*unpacker.frame())
         except EOFError:
             return
         out.write(packed(answer, payload))
@@ -40,65 +45,45 @@ def _some(reads: IO[bytes]) -> bytes:
     return data
 
 
-def _answered(frame: Frame) -> Answer:
-    question, payload = frame
+def _answered(question: dict[str, Any], payload: bytes) -> Frame:
+    values = {key: value for key, value in question.items() if key not in ("ask", "bytes")}
     try:
-        return QUESTIONS[question["ask"]](question, payload)
+        if take := TAKE_CONTENT.get(question["ask"]):
+            take(**values, content=payload)
+            return {}, b""
+        return ANSWER[question["ask"]](**values) or ({}, b"")
     except TorusrunError as error:
         return {"error": str(error)}, b""
     except OSError as error:
         return {"error": f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)}, b""
 
 
-def _missing(question: dict[str, Any], payload: bytes) -> Answer:
-    return {"missing": store.missing(question["sha256s"])}, b""
+def _missing(sha256s: list[str]) -> Frame:
+    return {"missing": store.missing(sha256s)}, b""
 
 
-def _keep(question: dict[str, Any], payload: bytes) -> Answer:
-    store.keep(question["sha256"], question["at"], question["last"], payload)
-    return {}, b""
+def _fetch(call: str, file: str, at: int) -> Frame:
+    return {}, calls.fetch(call, file, at)
 
 
-def _start(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.start(question["call"], question["argv"], payload)
-    return {}, b""
+def _command(words: Sequence[str]) -> Frame:
+    """The command that runs `torusrun WORDS...` on whatever terminal it is given: the same text in every shell."""
+    encoded = base64.urlsafe_b64encode(json.dumps(words).encode()).decode()
+    argv = process.module(sys.executable, "orchestrator.remote.interactive", encoded)
+    return {"command": shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *argv])}, b""
 
 
-def _prepare(question: dict[str, Any], payload: bytes) -> Answer:
-    return {"command": calls.prepare(question["call"], question["words"])}, b""
+def _look(runs: list[str], wanted: int, wait_s: float) -> Frame:
+    return {}, watching(tuple(runs)).news(wanted, wait_s)
 
 
-def _read(question: dict[str, Any], payload: bytes) -> Answer:
-    return calls.read(question["call"], question["out"], question["err"], question["wait_s"])
-
-
-def _tell(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.tell(question["call"], question["text"])
-    return {}, b""
-
-
-def _stop(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.stop(question["call"])
-    return {}, b""
-
-
-def _forget(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.forget(question["call"])
-    return {}, b""
-
-
-def _fetch(question: dict[str, Any], payload: bytes) -> Answer:
-    return {}, calls.fetch(question["call"], question["file"], question["at"])
-
-
-QUESTIONS: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
+TAKE_CONTENT: dict[str, Callable[..., None]] = {"keep": store.keep, "start": calls.start}
+ANSWER: dict[str, Callable[..., Frame | None]] = {
     "missing": _missing,
-    "keep": _keep,
-    "start": _start,
-    "prepare": _prepare,
-    "read": _read,
-    "tell": _tell,
-    "stop": _stop,
-    "forget": _forget,
+    "command": _command,
+    "read": calls.read,
+    "look": _look,
     "fetch": _fetch,
+    "stop": calls.stop,
+    "forget": calls.forget,
 }
