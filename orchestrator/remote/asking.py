@@ -16,11 +16,10 @@ from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, Use
 from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
 from orchestrator.remote.replies import NewOutput, received
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
-Link = Session | Lasting
 LOOKS_S = 2.0
 EMPTY_S = 0.02  # after an answer with nothing: one that did not wait for something does not keep us busy
 LONGEST_S = 2 * 3600.0  # for an answer, as to a submission that builds an image first
@@ -45,7 +44,7 @@ class Gathered:
 
 
 def call(
-    link: Link,
+    link: Session,
     argv: list[str],
     request: Mapping[str, Any],
     out: Take,
@@ -97,7 +96,7 @@ class Gone(Unanswered):
 
 
 def answer(
-    link: Link,
+    link: Session,
     request: Mapping[str, Any],
     kind: type[Kind],
     name: str = "",
@@ -136,7 +135,7 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
     raise Unanswered(f"{host.address}: it has not answered within {within_s:g} s")
 
 
-def verb(link: Link, argv: list[str]) -> int:
+def verb(link: Session, argv: list[str]) -> int:
     """Run a verb on the login node as if it ran here; its exit code."""
     name = secrets.token_hex(12)
     code = call(link, ["orchestrator", *argv], {}, shown(sys.stdout), shown(sys.stderr), name)

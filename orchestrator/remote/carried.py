@@ -16,8 +16,7 @@ from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer, LoginHost, of
 from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.replies import Missing, received
-from orchestrator.remote.session import Lasting
-from orchestrator.remote.verbs import PATIENCE_S
+from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
@@ -34,7 +33,7 @@ Request = dict[str, Any]
 @contextmanager
 def carried(
     planned: Plan, path: str | Path, site: str | None, settings: Sequence[str], *, code: bool = True
-) -> Iterator[tuple[Lasting, Request]]:
+) -> Iterator[tuple[Session, Request]]:
     """Within, a connection to the login node of a plan, and the request that has its run file, and its code if `code`.
 
     The code has been sent. Raises UserError and SiteError.
@@ -42,7 +41,7 @@ def carried(
     loaded = load(path, site=site, settings=settings)
     _check_image(loaded)
     request = _request(loaded, planned, [*settings, *([f"code={NO_CODE}"] if planned.code and not code else [])])
-    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host_of(planned), PATIENCE_S) as link:
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host_of(planned)) as link:
         yield link, {**request, "code": _send_code(link, planned, Path(folder) / "code") if code else None}
 
 
@@ -80,7 +79,7 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     }
 
 
-def _send_code(link: Lasting, planned: Plan, copy: Path) -> Request | None:
+def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
     """Freeze the code and send the files that are not there yet; how the request names it, None if there is none."""
     if not planned.code:
         return None
@@ -99,7 +98,7 @@ def _send_code(link: Lasting, planned: Plan, copy: Path) -> Request | None:
     return sent_files.as_json(entries, frozen.checksum, origin)
 
 
-def _send(link: Lasting, sha256: str, path: Path) -> None:
+def _send(link: Session, sha256: str, path: Path) -> None:
     size, at, last = path.stat().st_size, 0, False
     with path.open("rb") as file:
         while not last:

@@ -13,7 +13,6 @@ from orchestrator.remote.links.host import BadAnswer
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.replies import News, received
 from orchestrator.remote.session import Lasting
-from orchestrator.remote.verbs import PATIENCE_S
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.state.follow import aged
 from orchestrator.runs.state.view import View
@@ -35,7 +34,7 @@ class Feed:
         """Raises SiteError where the login node does not answer."""
         self.note, self.over = "", False  # as of the last look
         self._all_over = self._left = False
-        self._runs, self._link = list(runs), Lasting(runs[0].host, PATIENCE_S, self._say)
+        self._runs, self._link = list(runs), Lasting(runs[0].host, say=self._say)
         self._views = [(status.unknown(run, NOT_YET), time.monotonic()) for run in runs]  # and when they came
         self._detail: tuple[int, Detail] = -1, Detail()
         self._rows: list[tuple[str, str]] = []

@@ -97,9 +97,9 @@ class RunThere(Run):
         self, kind: Any, function: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
     ) -> Any:
         """What the function of the run returns there: a value of this type."""
-        from orchestrator.remote import asking, verbs
+        from orchestrator.remote import asking
         from orchestrator.remote.session import Lasting
 
         request = {"do": "run", "run": self.id, "function": function, "values": values or {}}
-        with Lasting(self.known.host, verbs.PATIENCE_S) as link:
+        with Lasting(self.known.host) as link:
             return asking.answer(link, request, kind, within_s=within_s or asking.LONGEST_S)

@@ -24,12 +24,9 @@ def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> i
     from orchestrator.remote.session import Session
 
     words = ["shell", run.run, f"--rank={rank}", "--", *command]
-    session = Session(run.host)
-    try:
+    with Session(run.host) as session:
         answer, _ = session.ask({"ask": "command", "words": words})
         return session.interact(received(run.host, Command, answer, str).command, terminal=terminal)
-    finally:
-        session.close()
 
 
 def main() -> int:

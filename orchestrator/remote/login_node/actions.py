@@ -54,27 +54,15 @@ def _as_json(value: Any) -> Any:
 
 def _submit(folder: Path, request: Request) -> Any:
     """The run of this id, made now unless there is one."""
-    if _is_made(request):
+    if any(run.run_id == request["run"] for run in index.runs()):
         return {}
     planned = _plan(folder, request)
-    after = to_wait_for(planned.site.scheduler, request["after"], request["after_any"])
-    into = in_hold.find(request["held"], look) if request["held"] else None
-    return _first(planned, folder, request, after=after, into=into)
-
-
-def _hold(folder: Path, request: Request) -> Any:
-    """The held allocation of this id, asked for now unless it was."""
-    if _is_made(request):
-        return {}
-    planned = held_plan(_plan(folder, request), request["time_s"], request["name"], request["run"])
-    return _first(planned, folder, request, idle_s=request["idle_s"])
-
-
-def _is_made(request: Request) -> bool:
-    return any(run.run_id == request["run"] for run in index.runs())
-
-
-def _first(planned: Plan, folder: Path, request: Request, **how: Any) -> Any:
+    if request["do"] == "hold":
+        planned = held_plan(planned, request["time_s"], request["name"], request["run"])
+        how: dict[str, Any] = {"idle_s": request["idle_s"]}
+    else:
+        after = to_wait_for(planned.site.scheduler, request["after"], request["after_any"])
+        how = {"after": after, "into": in_hold.find(request["held"], look) if request["held"] else None}
     origin = Origin(request["provenance"], request["diff"], (request["code"] or {}).get("origin", {}))
     try:
         submit.first(planned, folder / SPEC, origin=origin, **how)
@@ -150,7 +138,7 @@ def _collect(folder: Path, request: Request) -> Any:
 
 ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "submit": _submit,
-    "hold": _hold,
+    "hold": _submit,
     "verb": _verb,
     "views": _views,
     "run": _of_run,
