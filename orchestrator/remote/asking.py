@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import IO, Any, TypeVar
 
 from orchestrator.base import private
@@ -21,6 +22,7 @@ from orchestrator.remote.session import Session
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
 LOOKS_S = 2.0
+USUAL = repeat(LOOKS_S)
 EMPTY_S = 0.02  # after an answer with nothing: one that did not wait for something does not keep us busy
 LONGEST_S = 2 * 3600.0  # for an answer, as to a submission that builds an image first
 QUIET_S = 30.0  # before the user learns that an answer is waited for
@@ -50,19 +52,19 @@ def call(
     out: Take,
     err: Take,
     name: str,
-    between: Callable[[], float] = lambda: LOOKS_S,
+    waits: Iterator[float] = USUAL,
 ) -> int:
-    """Run `python -m ARGV...` on the login node and hand on what it writes, as it comes; its exit code.
+    """Run `python -m ARGV...`, or the request, on the login node and hand on its output as it comes; its exit code.
 
-    A call of the same name is not made twice. `between` is called before each question, and says for how many seconds
-    the login node may wait for something to answer. `err` gets what it writes to its standard error.
+    A call of the same name is not made twice. `err` gets what it writes to its standard error. The login node may wait
+    for something to answer for the seconds that `waits` has for each question.
     Raises Gone when the call is gone, LinkLost when the link is, BadAnswer for answers that cannot be.
     """
     link.ask({"ask": "start", "call": name, "argv": argv}, json.dumps(request).encode())
     out_at = err_at = 0
     try:
         while True:
-            wait_s = between()
+            wait_s = next(waits)
             answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
             new = _new(link.host, answer, data)
             out_at, err_at = out_at + new.out, err_at + new.err
@@ -104,15 +106,14 @@ def answer(
     text: Callable[[str], str] = plain,
     within_s: float = LONGEST_S,
 ) -> Kind:
-    """What `there` answers to a request, as a record of this kind; what it says on the way is shown.
+    """What the login node answers to a request, as a value of this kind; its remarks are shown.
 
     What is named is kept there, so that it is found when it is asked for again. `text` is applied to every string of
     the answer. Raises UserError or SiteError with what it says is wrong, Unanswered for what is no such answer.
     """
     kept, name = bool(name), name or secrets.token_hex(12)
     out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
-    waits = _waiting(link.host, within_s)
-    code = call(link, ["orchestrator.remote.login_node.actions"], request, out, err, name, lambda: next(waits))
+    code = call(link, [], request, out, err, name, _waiting(link.host, within_s))
     if not kept:
         link.ask({"ask": "forget", "call": name})
     said = err.text.strip()

@@ -15,7 +15,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer, LoginHost, of
 from orchestrator.remote.login_node import sent_files
-from orchestrator.remote.replies import Missing, received
+from orchestrator.remote.replies import received
 from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
@@ -88,8 +88,8 @@ def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
     )
     entries = sent_files.listing(copy)
     files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}
-    lacking = received(link.host, Missing, link.ask({"ask": "missing", "sha256s": sorted(files)})[0]).missing
-    for sha256 in lacking:
+    answer, _ = link.ask({"ask": "missing", "sha256s": sorted(files)})
+    for sha256 in received(link.host, tuple[str, ...], answer.get("missing")):
         if sha256 not in files:
             raise BadAnswer(f"{link.host.address}: it wants a file that it was not offered")
         _send(link, sha256, files[sha256])

@@ -20,13 +20,13 @@ def shell(run: Known, rank: int, command: Sequence[str], *, terminal: bool) -> i
 
     Raises LinkLost when the link breaks, which ends it.
     """
-    from orchestrator.remote.replies import Command, received
+    from orchestrator.remote.replies import received
     from orchestrator.remote.session import Session
 
     words = ["shell", run.run, f"--rank={rank}", "--", *command]
     with Session(run.host) as session:
         answer, _ = session.ask({"ask": "command", "words": words})
-        return session.interact(received(run.host, Command, answer, str).command, terminal=terminal)
+        return session.interact(received(run.host, str, answer.get("command"), str), terminal=terminal)
 
 
 def main() -> int:

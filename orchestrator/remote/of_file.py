@@ -18,7 +18,7 @@ from orchestrator.remote.asking import Gone
 from orchestrator.remote.carried import carried, host_of
 from orchestrator.remote.links.host import Unanswered
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import Made, VerbOutput
+from orchestrator.remote.replies import VerbOutput
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan
@@ -90,7 +90,7 @@ def _made(link: Session, request: dict[str, Any]) -> Known:
     run = Known(request["run"], link.host, request["site_name"], time.time())
     remote_runs.keep(run)
     try:
-        unsure = _ask(link, request).unsure
+        unsure = _ask(link, request)
     except KeyboardInterrupt:
         print(f"torusrun: `torusrun status {run.run}` tells whether it was submitted", file=sys.stderr)
         raise
@@ -104,9 +104,12 @@ def _made(link: Session, request: dict[str, Any]) -> Known:
     return run
 
 
-def _ask(link: Session, request: dict[str, Any]) -> Made:
-    """Have it submitted; a second time if the login node was restarted meanwhile. Its answer."""
+def _ask(link: Session, request: dict[str, Any]) -> str:
+    """Have it submitted; a second time if the login node was restarted meanwhile.
+
+    The answer says why it is unknown whether the scheduler took the job, '' if it did.
+    """
     try:
-        return asking.answer(link, request, Made, f"submit-{request['run']}")
+        return asking.answer(link, request, str, f"submit-{request['run']}")
     except Gone:
-        return asking.answer(link, request, Made, f"submit-{request['run']}-again")
+        return asking.answer(link, request, str, f"submit-{request['run']}-again")

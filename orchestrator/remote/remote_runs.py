@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
@@ -41,9 +40,6 @@ class Known:
         """Whether it was over when somebody looked last."""
         return self.last is not None and self.last.state.over
 
-    def as_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **dataclasses.asdict(self)}
-
 
 def place() -> Path:
     return state_folder() / "remote"
@@ -55,7 +51,7 @@ def file_of(run: str) -> Path:
 
 def keep(known: Known) -> None:
     private.make(place())
-    write_json(file_of(known.run), known.as_json(), secret=True)
+    write_json(file_of(known.run), {"schema": SCHEMA, **dataclasses.asdict(known)}, secret=True)
 
 
 def seen(known: Known, view: View) -> None:

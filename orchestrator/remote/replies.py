@@ -20,13 +20,6 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Missing:
-    """The archive or the files that were named and are not there."""
-
-    missing: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class NewOutput:
     """How many bytes of what arrives a call wrote to its output and to its errors, and how it ended, if it has."""
 
@@ -34,20 +27,6 @@ class NewOutput:
     err: int
     exit: int | None
     gone: bool
-
-
-@dataclass(frozen=True)
-class Command:
-    """The command that runs the verb that was named."""
-
-    command: str
-
-
-@dataclass(frozen=True)
-class Made:
-    """That there is a run. `unsure` says why it is unknown whether the scheduler took its job, '' if it did."""
-
-    unsure: str = ""
 
 
 @dataclass(frozen=True)

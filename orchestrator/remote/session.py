@@ -24,7 +24,7 @@ from orchestrator.remote.links.connecting import connect
 from orchestrator.remote.links.frames import Frame, Unpacker
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
-from orchestrator.remote.replies import Missing, received
+from orchestrator.remote.replies import received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
@@ -77,7 +77,7 @@ class Session:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        self.installs = sent.name in received(self.host, Missing, self._answer()[0]).missing
+        self.installs = bool(received(self.host, tuple[str, ...], self._answer()[0].get("missing")))
         if self.installs:
             content = sent.packed()
             self._heard(INSTALL_S)

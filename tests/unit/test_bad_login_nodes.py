@@ -235,7 +235,7 @@ def test_an_answer_without_end_is_cut_off(
 def test_a_submission_that_is_answered_badly_is_not_forgotten(
     run_file: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:  # fmt: skip
-    for wrong in ("[]", '{"unsure": 3}', "{"):
+    for wrong in ([], 3, {"unsure": ""}):
         leads_to(monkeypatch, saying(wrong))
         with pytest.raises(NoAnswer, match="`torusrun status asked-.*` tells whether it was submitted"):
             api.submit(run_file)

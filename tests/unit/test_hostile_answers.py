@@ -40,7 +40,7 @@ RIGHT: dict[str, Any] = {
     "cancel": None,
     "resume": "/runs/a-1/checkpoints/3",
     "wait_until_held": VIEW,
-    "submit": {"run": "x", "unsure": "the scheduler did not answer"},
+    "submit": "the scheduler did not answer",
     "verb": {"out": "fits\n", "err": "", "code": 0},
     "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
     "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "missing": [], "over": True},

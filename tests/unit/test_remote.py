@@ -5,7 +5,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Lasting
 from orchestrator.runs.code.freeze import sha256_of
 from orchestrator.runs.state.view import View
+from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
 
 
@@ -137,6 +141,41 @@ def test_a_call_of_one_name_is_made_once(far: Path) -> None:
         assert (far / "made").read_text() == "x"
         there.ask({"ask": "forget", "call": "same"})
     assert not list((far / ".local/state/torusrun/calls").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "last"),
+    [("print('x')", 0, b""), ("raise SystemExit(7)", 7, b""), ("raise SystemExit('why')", 1, b"why"),
+     ("1 / 0", 1, b"ZeroDivisionError: division by zero")],
+)  # fmt: skip
+def test_a_call_ends_as_its_program_does(far: Path, program: str, code: int, last: bytes) -> None:
+    (far / "program.py").write_text(program)
+    with Lasting(HERE, 0) as there:
+        found, _, err = said(there, "program")
+    assert found == code and err.strip().endswith(last) and bool(last) == bool(err)
+
+
+def test_a_call_that_was_killed_is_gone(far: Path) -> None:
+    (far / "killed.py").write_text("import os, signal; print('begun'); os.kill(os.getpid(), signal.SIGKILL)")
+    with Lasting(HERE, 0) as there, pytest.raises(asking.Gone, match="is gone"):
+        said(there, "killed")
+
+
+@pytest.mark.parametrize("how", ["stop", "forget"])
+def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: Path) -> None:
+    text = "import subprocess; program = subprocess.Popen(['sleep', '600']); print(program.pid); program.wait()"
+    (far / "sleeps.py").write_text(text)
+    out = bytearray()
+
+    def asks() -> Iterator[float]:
+        while not out.endswith(b"\n"):
+            yield 0.1
+        there.ask({"ask": how, "call": "call"})
+        yield from repeat(0.1)
+
+    with Lasting(HERE, 0) as there, suppress(asking.Gone):
+        asking.call(there, ["sleeps"], {}, out.extend, lambda data: None, "call", asks())
+    until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end", 30)
 
 
 def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:

@@ -53,9 +53,9 @@ def _as_json(value: Any) -> Any:
 
 
 def _submit(folder: Path, request: Request) -> Any:
-    """The run of this id, made now unless there is one."""
+    """Make the run of this id unless there is one; why it is unknown whether it was submitted, '' if it was."""
     if any(run.run_id == request["run"] for run in index.runs()):
-        return {}
+        return ""
     planned = _plan(folder, request)
     if request["do"] == "hold":
         planned = held_plan(planned, request["time_s"], request["name"], request["run"])
@@ -67,8 +67,8 @@ def _submit(folder: Path, request: Request) -> Any:
     try:
         submit.first(planned, folder / SPEC, origin=origin, **how)
     except NoAnswer as error:  # the run stays, and is found by its name
-        return {"unsure": str(error)}
-    return {}
+        return str(error)
+    return ""
 
 
 def _plan(folder: Path, request: Request) -> Plan:

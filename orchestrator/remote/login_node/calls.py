@@ -3,9 +3,9 @@
 A call has a name that the asker chose. It goes on when the link breaks; whoever comes back reads on from where he was.
 A folder of the call, in ~/.local/state/torusrun/calls, has
 
-    argv.json, request.json     what is called, and what it is told
+    argv.json, request.json     what is called: a module with words, or a request
     out, err, exit              what it writes, and its exit code once it has ended
-    lock                        held by the process that watches over it (calling.py)
+    lock                        held by its process (calling.py)
     left                        a link to files that are to be fetched
     read                        touched whenever somebody reads
     stop                        there when it is to end
@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05
 KEPT_S = 7 * 86400.0
 STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
-BEGINS_S = 30.0  # a call that no process watches over after that is gone
+BEGINS_S = 30.0  # a call that has no process after that is gone
 
 
 def place() -> Path:
@@ -49,7 +49,7 @@ def folder_of(call: str) -> Path:
 
 
 def start(call: str, argv: list[str], content: bytes) -> None:
-    """Start `python -m ARGV...` unless there is a call of this name; `content` is its request."""
+    """Start `python -m ARGV...`, or without words the request in `content`, unless there is a call of this name."""
     folder = folder_of(call)
     private.make(place())
     try:
@@ -96,7 +96,7 @@ def _from(path: Path, offset: int) -> bytes:
 
 
 def _gone(folder: Path) -> bool:
-    """Whether nobody watches over the call any more, and it has not said how it ended."""
+    """Whether the process of a call is gone, and has not said how it ended."""
     if not folder.is_dir():
         return True
     try:
