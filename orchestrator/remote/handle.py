@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class RunThere(Run):
 
         return status.views([self.known])[0]
 
-    def _follow(self) -> Iterator[View]:
+    def _follow(self) -> Generator[View, None, None]:
         from orchestrator.remote.feed import Feed
 
         with Feed([self.known]) as feed:

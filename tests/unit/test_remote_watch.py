@@ -5,17 +5,23 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.typed import record_of
 from orchestrator.remote import remote_runs
+from orchestrator.remote.login_node.watching import Watching
 from orchestrator.remote.remote_runs import Known
 from orchestrator.report.screen.detail import Detail
+from orchestrator.report.screen.watched import WatchedHere
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.local.scheduler import job_id_of
+from tests.e2e.places import until
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
@@ -86,6 +92,33 @@ def test_many_runs_are_drawn_and_left(leave: str, code: int, running: RunFolder,
         terminal.until("RUN ", at)
         terminal.press(leave)
         assert terminal.ended() == code and terminal.restored
+
+
+def news(watching: Watching, wanted: int = 0) -> dict[str, Any]:
+    return json.loads(watching.news(wanted, 0.2))
+
+
+def test_news_are_what_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "login_environment", dict)
+    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    watching, found = Watching(["none-1", run.run_id]), dict[str, Any]()
+    until(lambda: found.update(news(watching, 1)) or found.get("over"), "the end of the run", 30)
+    assert found["missing"] == [0] and found["views"]["1"]["state"] == "COMPLETED" and found["detail"][0] == 1
+    assert news(watching, 1) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(SiteError("no folder"), "no folder"), (KeyError("x"), "defect of torusrun")]
+)
+def test_an_error_ends_the_news(error: Exception, why: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(process, "login_environment", dict)
+    monkeypatch.setattr(WatchedHere, "look", fail)
+    watching = Watching([])
+    with pytest.raises(SiteError, match=why):
+        until(lambda: news(watching) and False, "the error", 30)
 
 
 def test_details_come_out_as_they_went_in() -> None:

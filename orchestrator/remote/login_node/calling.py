@@ -35,6 +35,7 @@ def main() -> None:
     argv = json.loads((folder / "argv.json").read_text()) or [ACTIONS, str(folder)]
     threading.Thread(target=_end, args=(folder, bool(REPORTS & {*argv[:2]})), daemon=True).start()
     os.environ.update(process.login_environment())
+    time.tzset()
     sys.argv = argv
     code = _run(argv[0])
     if folder.is_dir():

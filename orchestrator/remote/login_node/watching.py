@@ -65,6 +65,7 @@ class Watching:
     def _watch(self) -> None:
         try:
             os.environ.update(process.login_environment())  # which has the commands of the scheduler
+            time.tzset()
             self._follow()
         except TorusrunError as error:
             self._error = error
