@@ -79,9 +79,14 @@ class RunThere(Run):
         return Path(origin) if origin else None
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        from orchestrator.remote.interactive import shell as shell_there
+        """As in `Run`. Raises LinkLost when the link breaks, which ends the command."""
+        from orchestrator.remote.replies import received
+        from orchestrator.remote.session import Session
 
-        return shell_there(self.known, rank, command, terminal=terminal)
+        host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
+        with Session(host) as session:
+            answer, _ = session.ask({"ask": "command", "words": words})
+            return session.interact(received(host, str, answer.get("command"), str), terminal=terminal)
 
     def wait_until_held(self) -> View:
         from orchestrator.remote.status import view_of

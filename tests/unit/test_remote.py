@@ -1,8 +1,11 @@
 """Remote runs without ssh: the other side is a process of this machine, and its link breaks wherever a test says."""
 
+import base64
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +27,7 @@ from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Lasting
+from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.code.freeze import sha256_of
 from orchestrator.runs.state.view import View
 from tests.e2e.places import until
@@ -279,6 +282,16 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
     command = session._command("~/my env/bin/python")
     assert command.startswith("\"$HOME\"/'my env/bin/python' -u -c '")
     assert not set(command.partition(" -c ")[2].strip("'")) & set("'\"!\n\\$`")
+
+
+def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path) -> None:
+    words = ["version", 'it\'s "so" $HOME `x` !! \n é']
+    with Session(HERE) as there:
+        answer, _ = there.ask({"ask": "command", "words": words})
+    *_, word = shlex.split(answer["command"])
+    assert re.fullmatch("[A-Za-z0-9_=-]+", word) and json.loads(base64.urlsafe_b64decode(word)) == words
+    said = subprocess.run(["sh", "-c", answer["command"]], capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "unrecognized arguments: it's" in said.stderr
 
 
 def test_ssh_is_used_where_its_configuration_shares_connections(

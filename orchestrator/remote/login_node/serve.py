@@ -5,19 +5,13 @@ Every question may be asked twice, since an answer can be lost with the link: no
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import shlex
 import signal
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import IO, Any
 
-from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.remote.links.frames import Frame, Unpacker, packed
-from orchestrator.remote.login_node import calls, store
+from orchestrator.remote.login_node import calls, on_terminal, store
 from orchestrator.remote.login_node.watching import watching
 
 IDLE_S = 600  # a session whose other end is gone ends by itself
@@ -58,32 +52,13 @@ def _answered(question: dict[str, Any], payload: bytes) -> Frame:
         return {"error": f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)}, b""
 
 
-def _missing(sha256s: list[str]) -> Frame:
-    return {"missing": store.missing(sha256s)}, b""
-
-
-def _fetch(call: str, file: str, at: int) -> Frame:
-    return {}, calls.fetch(call, file, at)
-
-
-def _command(words: Sequence[str]) -> Frame:
-    """The command that runs `torusrun WORDS...` on whatever terminal it is given: the same text in every shell."""
-    encoded = base64.urlsafe_b64encode(json.dumps(words).encode()).decode()
-    argv = process.module(sys.executable, "orchestrator.remote.interactive", encoded)
-    return {"command": shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *argv])}, b""
-
-
-def _look(runs: list[str], wanted: int, wait_s: float) -> Frame:
-    return {}, watching(tuple(runs)).news(wanted, wait_s)
-
-
 TAKE_CONTENT: dict[str, Callable[..., None]] = {"keep": store.keep, "start": calls.start}
 ANSWER: dict[str, Callable[..., Frame | None]] = {
-    "missing": _missing,
-    "command": _command,
+    "missing": lambda sha256s: ({"missing": store.missing(sha256s)}, b""),
+    "command": lambda words: ({"command": on_terminal.command(words)}, b""),
+    "look": lambda runs, wanted, wait_s: ({}, watching(tuple(runs)).news(wanted, wait_s)),
+    "fetch": lambda call, file, at: ({}, calls.fetch(call, file, at)),
     "read": calls.read,
-    "look": _look,
-    "fetch": _fetch,
     "stop": calls.stop,
     "forget": calls.forget,
 }
