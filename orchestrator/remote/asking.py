@@ -32,12 +32,12 @@ LARGEST_BYTES = 64 << 20  # of an answer: the metrics of a run may be so long
 class Gathered:
     """What a call writes, kept. Raises BadAnswer where that is too much."""
 
-    def __init__(self, host: LoginHost, most_bytes: int) -> None:
-        self._host, self._most_bytes, self.content = host, most_bytes, bytearray()
+    def __init__(self, host: LoginHost) -> None:
+        self._host, self.content = host, bytearray()
 
     def __call__(self, data: bytes) -> None:
-        if len(self.content) + len(data) > self._most_bytes:
-            raise BadAnswer(f"{self._host.address}: it writes more than {self._most_bytes:,} bytes as an answer")
+        if len(self.content) + len(data) > LARGEST_BYTES:
+            raise BadAnswer(f"{self._host.address}: it writes more than {LARGEST_BYTES:,} bytes as an answer")
         self.content += data
 
     @property
@@ -46,21 +46,16 @@ class Gathered:
 
 
 def call(
-    link: Session,
-    argv: list[str],
-    request: Mapping[str, Any],
-    out: Take,
-    err: Take,
-    name: str,
-    waits: Iterator[float] = USUAL,
+    link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str, waits: Iterator[float] = USUAL
 ) -> int:
-    """Run `python -m ARGV...`, or the request, on the login node and hand on its output as it comes; its exit code.
+    """Run what a request asks for on the login node and hand on its output as it comes; its exit code.
 
-    A call of the same name is not made twice. `err` gets what it writes to its standard error. The login node may wait
-    for something to answer for the seconds that `waits` has for each question.
+    It is `python -m ARGV...` if there is an `argv`, else an action of login_node/actions.py. A call of the same name is
+    not made twice. `err` gets what it writes to its standard error. For each question the login node may wait for
+    something to answer as many seconds as `waits` has next.
     Raises Gone when the call is gone, LinkLost when the link is, BadAnswer for answers that cannot be.
     """
-    link.ask({"ask": "start", "call": name, "argv": argv}, json.dumps(request).encode())
+    link.ask({"ask": "start", "call": name}, json.dumps(request).encode())
     out_at = err_at = 0
     try:
         while True:
@@ -112,8 +107,8 @@ def answer(
     the answer. Raises UserError or SiteError with what it says is wrong, Unanswered for what is no such answer.
     """
     kept, name = bool(name), name or secrets.token_hex(12)
-    out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
-    code = call(link, [], request, out, err, name, _waiting(link.host, within_s))
+    out, err = Gathered(link.host), Gathered(link.host)
+    code = call(link, request, out, err, name, _waiting(link.host, within_s))
     if not kept:
         link.ask({"ask": "forget", "call": name})
     said = err.text.strip()
@@ -139,7 +134,7 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
 def verb(link: Session, argv: list[str]) -> int:
     """Run a verb on the login node as if it ran here; its exit code."""
     name = secrets.token_hex(12)
-    code = call(link, ["orchestrator", *argv], {}, shown(sys.stdout), shown(sys.stderr), name)
+    code = call(link, {"argv": ["orchestrator", *argv]}, shown(sys.stdout), shown(sys.stderr), name)
     link.ask({"ask": "forget", "call": name})
     return code
 

@@ -42,7 +42,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> 
 
 def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
     out, err = bytearray(), bytearray()
-    return asking.call(link_, list(argv), {}, out.extend, err.extend, name), bytes(out), bytes(err)
+    return asking.call(link_, {"argv": argv}, out.extend, err.extend, name), bytes(out), bytes(err)
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.text(), st.text()), st.binary()), max_size=5), st.integers(1, 50))
@@ -177,7 +177,7 @@ def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: P
         yield from repeat(0.1)
 
     with Lasting(HERE, 0) as there, suppress(asking.Gone):
-        asking.call(there, ["sleeps"], {}, out.extend, lambda data: None, "call", asks())
+        asking.call(there, {"argv": ["sleeps"]}, out.extend, lambda data: None, "call", asks())
     until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end", 30)
 
 
@@ -185,7 +185,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
     with Lasting(HERE, 0) as there:
         for name in ("../x", "", ".hidden", "a/b", "x" * 300):
             with pytest.raises(SiteError, match="names no call"):
-                there.ask({"ask": "start", "call": name, "argv": []})
+                there.ask({"ask": "start", "call": name})
 
 
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:

@@ -20,7 +20,7 @@ from orchestrator.base import private, process
 from orchestrator.base.json_files import write_text
 
 UNREAD_S = 1800.0
-REPORTS = {"logs", "watch", "status"}
+REPORTS = {"logs", "watch"}
 ACTIONS = "orchestrator.remote.login_node.actions"
 LOOKS_S = 0.1
 KILLED_AFTER_S = 10.0
@@ -32,7 +32,7 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     (folder / ".lock").rename(folder / "lock")  # nobody sees it before it is held
     os.dup2(os.open(folder / "out", os.O_WRONLY | os.O_APPEND), sys.stdout.fileno())
-    argv = json.loads((folder / "argv.json").read_text()) or [ACTIONS, str(folder)]
+    argv = json.loads((folder / "request.json").read_text()).get("argv") or [ACTIONS, str(folder)]
     threading.Thread(target=_end, args=(folder, bool(REPORTS & {*argv[:2]})), daemon=True).start()
     os.environ.update(process.login_environment())
     time.tzset()

@@ -3,7 +3,7 @@
 A call has a name that the asker chose. It goes on when the link breaks; whoever comes back reads on from where he was.
 A folder of the call, in ~/.local/state/torusrun/calls, has
 
-    argv.json, request.json     what is called: a module with words, or a request
+    request.json                what is asked for
     out, err, exit              what it writes, and its exit code once it has ended
     lock                        held by its process (calling.py)
     left                        a link to files that are to be fetched
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -26,7 +25,6 @@ from typing import Any
 
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_text
 from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.spec.paths import state_folder
 
@@ -48,8 +46,8 @@ def folder_of(call: str) -> Path:
     return place() / call
 
 
-def start(call: str, argv: list[str], content: bytes) -> None:
-    """Start `python -m ARGV...`, or without words the request in `content`, unless there is a call of this name."""
+def start(call: str, content: bytes) -> None:
+    """Start what the request in `content` asks for unless there is a call of this name."""
     folder = folder_of(call)
     private.make(place())
     try:
@@ -59,7 +57,6 @@ def start(call: str, argv: list[str], content: bytes) -> None:
     private.write_bytes(folder / "request.json", content)
     for file in ("out", "err", "read"):
         (folder / file).touch(mode=0o600)
-    write_text(folder / "argv.json", json.dumps(argv), secret=True)
     with open(folder / "err", "ab") as errors:
         process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
 
