@@ -1,4 +1,4 @@
-"""What others wrote, read strictly: JSON becomes a value of a declared type, or there is an error in words."""
+"""JSON read strictly into dataclasses: a value of the type that is expected, or an error in words."""
 
 from __future__ import annotations
 
@@ -8,54 +8,80 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
+from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.terminal.plain import plain
 
 LARGEST_NUMBER = 1e18
 LARGEST_TIME_S = 1e11  # the year 5138, which every calendar has
 
 Kind = TypeVar("Kind")
-_hints = functools.cache(typing.get_type_hints)
+_hints = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
 
 
-def record_of(
-    hint: Any, value: Any, text: Callable[[str], str] = plain, least: float = -LARGEST_NUMBER, name: str = "it"
-) -> Any:
+def read_record(path: Path, kind: type[Kind]) -> Kind | None:
+    """The dataclass of this kind in `path`, None where there is no such file. Raises SiteError where it is damaged."""
+    kept = read_object(path)
+    return None if kept is None else kept_record(path, kind, kept)
+
+
+def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **known: Any) -> Kind:
+    """As `record_of`, for what was read from `path`, and with fields that are `known`.
+
+    Raises SiteError where a field is missing or damaged.
+    """
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if field.name not in kept and field.name not in known:
+            raise damaged(path, f"{field.name!r} is missing")
+    try:
+        return kind(**_fields(kind, {k: v for k, v in kept.items() if k not in known}, str, known))
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
+
+
+def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: str = "it") -> Any:
     """A value of the type `hint`, which `dataclasses.asdict` and JSON made `value` of.
 
-    `text` is applied to every string; by default it makes one line that a terminal may show. No number is below
-    `least`. Unknown keys are left out. Raises ValueError, in words, for a value of another type.
+    `text` is applied to every string; by default it makes one line that a terminal may show. Unknown keys are left
+    out, and missing fields have their defaults. Raises ValueError, in words, for a value of another type or a number
+    that cannot be.
     """
-    kind, parts, read = get_origin(hint), get_args(hint), functools.partial(record_of, text=text, least=least)
+    kind, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
+    if kind is Annotated:
+        found = record_of(parts[0], value, text, name)
+        if complaint := parts[1].complaint(found):
+            raise ValueError(f"{name!r} {complaint}")
+        return found
     if kind in (types.UnionType, typing.Union):
         (wanted,) = (part for part in parts if part is not types.NoneType)
-        return None if value is None else read(wanted, value, name=name)
+        return None if value is None else record_of(wanted, value, text, name)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return hint(**_fields(hint, _checked(value, dict, name), read))
+        return hint(**_fields(hint, _checked(value, dict, name), text, {}))
     if kind is tuple and parts[-1] is not Ellipsis:
         if len(_checked(value, list, name)) != len(parts):
             raise ValueError(f"{name!r} has {len(value)} entries, not {len(parts)}")
-        return tuple(read(part, item, name=name) for part, item in zip(parts, value, strict=True))
+        return tuple(record_of(part, item, text, name) for part, item in zip(parts, value, strict=True))
     if kind in (tuple, Sequence):
-        return tuple(read(parts[0], item, name=name) for item in _checked(value, list, name))
+        return tuple(record_of(parts[0], item, text, name) for item in _checked(value, list, name))
     if kind in (dict, Mapping):
-        return {text(key): read(parts[1], item, name=name) for key, item in _checked(value, dict, name).items()}
+        return {text(key): record_of(parts[1], item, text, name) for key, item in _checked(value, dict, name).items()}
     if issubclass(hint, Enum):
         return hint(_checked(value, str, name))
     if hint in (int, float):
-        return _number(hint, value, least, name)
+        return _number(hint, value, name)
     return text(_checked(value, str, name)) if hint is str else _checked(value, hint, name)
 
 
-def _fields(record: Any, value: dict[str, Any], read: Callable[..., Any]) -> dict[str, Any]:
-    hints, found = _hints(record), {}
-    for field in dataclasses.fields(record):
-        if field.name in value:
-            found[field.name] = read(hints[field.name], value[field.name], name=field.name)
-        elif field.default is field.default_factory is dataclasses.MISSING:
+def _fields(kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any]) -> dict[str, Any]:
+    hints, found = _hints(kind), dict(known)
+    for field in dataclasses.fields(kind):
+        if field.name in row:
+            found[field.name] = record_of(hints[field.name], row[field.name], text, field.name)
+        elif field.name not in known and field.default is field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{field.name!r} is missing")
     return found
 
@@ -66,11 +92,11 @@ def _checked(value: Any, kind: type[Kind], name: str) -> Kind:
     return value
 
 
-def _number(kind: type[Any], value: Any, least: float, name: str) -> Any:
+def _number(kind: type[Any], value: Any, name: str) -> Any:
     """A number of this type; a bool is none, and a whole number is a float too. A name that ends in _s is a time."""
     if kind is int or type(value) is not int:
         _checked(value, kind, name)
     is_time = name.endswith("_s") and not name.endswith("_per_s")
-    if not least <= value or not abs(value) < (LARGEST_TIME_S if is_time else LARGEST_NUMBER):
+    if not abs(value) < (LARGEST_TIME_S if is_time else LARGEST_NUMBER):
         raise ValueError(f"{name!r} is {str(value)[:20]}, which cannot be")
     return kind(value)

@@ -67,6 +67,6 @@ class StepsTold:
             users = [CREDENTIALS.unpack(data)[1] for _, kind, data in more if kind == socket.SCM_CREDENTIALS]
             row = json.loads(told)
             if users == [os.geteuid()] and type(row) is dict:
-                steps = typed(RankSteps, {**row, "told_s": time.time()})
+                steps = typed(RankSteps, row, told_s=time.time())
                 if steps.rank in self._ranks:
                     self._found[steps.rank] = steps

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, write_json
-from orchestrator.base.typed import record_of
 
 LARGEST_BYTES = 65_536
+LARGEST_NUMBER = 1e18
+MOST_ENTRIES = 1024  # GPUs, links or ranks of a node
 LONGEST_NAME = 64
 
 Kind = TypeVar("Kind")
@@ -85,8 +86,14 @@ class NodeLoad:
     def read(cls, path: Path) -> NodeLoad | None:
         """The record in `path`, None where there is none. Raises SiteError where it is damaged."""
         kept = read_object(path, LARGEST_BYTES)
+        if kept is None:
+            return None
+        parts = {"links": NetworkLoad, "gpus": GpuLoad, "ranks": RankSteps}
         try:
-            return None if kept is None else typed(cls, kept)
+            lists: dict[str, Any] = {
+                name: tuple(typed(kind, row) for row in _rows(kept, name)) for name, kind in parts.items()
+            }
+            return typed(cls, {name: value for name, value in kept.items() if name not in parts}, **lists)
         except ValueError as error:
             raise damaged(path, str(error)) from None
 
@@ -99,13 +106,34 @@ def read_or_none(path: Path) -> NodeLoad | None:
         return None
 
 
-def typed(kind: type[Kind], row: Mapping[str, Any]) -> Kind:
-    """One of the records above, from values that anybody may have written. Raises ValueError, in words."""
-    found: Kind = record_of(kind, row, _name, least=0)
-    return found
+def typed(kind: type[Kind], row: Mapping[str, Any], **known: Any) -> Kind:
+    """One of the records above, from values that anybody may have written, and those that are `known`.
+
+    Raises ValueError, in words, unless every value is a number that can be, or a name. Other keys are left out.
+    """
+    values = {
+        field.name: _value(field.name, str(field.type), row.get(field.name))
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.name not in known
+    }
+    return kind(**values, **known)
 
 
-def _name(text: str) -> str:
-    if len(text) > LONGEST_NAME:
-        raise ValueError(f"a name has more than {LONGEST_NAME} characters")
-    return text
+def _value(name: str, wanted: str, value: Any) -> Any:
+    if value is None and wanted.endswith("None"):
+        return None
+    if wanted == "str":
+        if type(value) is str and len(value) <= LONGEST_NAME:
+            return value
+        raise ValueError(f"{name!r} must be text of at most {LONGEST_NAME} characters")
+    whole = wanted == "int"
+    if type(value) not in ((int,) if whole else (int, float)) or not 0 <= value < LARGEST_NUMBER:
+        raise ValueError(f"{name!r} must be a {'whole number' if whole else 'number'} from 0 to {LARGEST_NUMBER:g}")
+    return value if whole else float(value)
+
+
+def _rows(kept: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    rows = kept.get(name)
+    if type(rows) is not list or len(rows) > MOST_ENTRIES or not all(type(row) is dict for row in rows):
+        raise ValueError(f"{name!r} is no list of objects")
+    return rows
