@@ -28,7 +28,6 @@ from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Lasting, Session
-from orchestrator.runs.code.freeze import sha256_of
 from orchestrator.runs.state.view import View
 from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
@@ -191,7 +190,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     content = os.urandom(1000)
     (home / "file").write_bytes(content)
-    sha256 = sha256_of(home / "file")
+    sha256 = sent_files.checksum(home / "file")
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.private import open_regular
 from orchestrator.remote.login_node import store
-from orchestrator.runs.code.freeze import checksum_of, sha256_of
+from orchestrator.runs.code.freeze import checksum_of
+
+BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,16 @@ def listed(folder: Path, path: Path) -> SentEntry:
         return SentEntry(name, "link", mode, target=os.readlink(path))
     if stat.S_ISDIR(status.st_mode):
         return SentEntry(name, "folder", mode)
-    return SentEntry(name, "file", mode, status.st_size, sha256_of(path))
+    return SentEntry(name, "file", mode, status.st_size, checksum(path))
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a regular file. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(open_regular(path), "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def as_json(entries: list[SentEntry], total: str, origin: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def checksum_of(folder: Path) -> str:
         elif stat.S_ISDIR(mode):
             kind, content = "folder", ""
         else:
-            kind, content = "program" if mode & stat.S_IXUSR else "file", sha256_of(path)
+            kind, content = "program" if mode & stat.S_IXUSR else "file", _sha256(path)
         total.update(os.fsencode(name) + f"\0{kind}\0{content}\n".encode())
     return total.hexdigest()
 
@@ -169,8 +169,7 @@ def _content(folder: Path, below: str) -> list[str]:
     return found
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a regular file. Raises OSError."""
+def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with open(open_regular(path), "rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
