@@ -56,7 +56,7 @@ def submit_planned(
     if held and (after or after_any):
         raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
     if planned.site.host:
-        from orchestrator.remote.submit import submit as submit_there
+        from orchestrator.remote.of_file import submit as submit_there
 
         how = {"after": after, "after_any": after_any}
         return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
@@ -82,7 +82,7 @@ def hold(
     planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
-        from orchestrator.remote.submit import hold as hold_there
+        from orchestrator.remote.of_file import hold as hold_there
 
         return RunThere(hold_there(planned, path, time_s, idle_s, name, site=site, settings=settings))
     return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name))

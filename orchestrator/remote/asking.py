@@ -9,20 +9,20 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import IO, Any, TypeVar
 
 from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
-from orchestrator.remote.replies import NewOutput
-from orchestrator.remote.session import Lasting, Session
-from orchestrator.remote.values import received
+from orchestrator.remote.replies import NewOutput, received
+from orchestrator.remote.session import Session
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
-Link = Session | Lasting
 LOOKS_S = 2.0
+USUAL = repeat(LOOKS_S)
 EMPTY_S = 0.02  # after an answer with nothing: one that did not wait for something does not keep us busy
 LONGEST_S = 2 * 3600.0  # for an answer, as to a submission that builds an image first
 QUIET_S = 30.0  # before the user learns that an answer is waited for
@@ -32,12 +32,12 @@ LARGEST_BYTES = 64 << 20  # of an answer: the metrics of a run may be so long
 class Gathered:
     """What a call writes, kept. Raises BadAnswer where that is too much."""
 
-    def __init__(self, host: LoginHost, most_bytes: int) -> None:
-        self._host, self._most_bytes, self.content = host, most_bytes, bytearray()
+    def __init__(self, host: LoginHost) -> None:
+        self._host, self.content = host, bytearray()
 
     def __call__(self, data: bytes) -> None:
-        if len(self.content) + len(data) > self._most_bytes:
-            raise BadAnswer(f"{self._host.address}: it writes more than {self._most_bytes:,} bytes as an answer")
+        if len(self.content) + len(data) > LARGEST_BYTES:
+            raise BadAnswer(f"{self._host.address}: it writes more than {LARGEST_BYTES:,} bytes as an answer")
         self.content += data
 
     @property
@@ -46,25 +46,20 @@ class Gathered:
 
 
 def call(
-    link: Link,
-    argv: list[str],
-    request: Mapping[str, Any],
-    out: Take,
-    err: Take,
-    name: str,
-    between: Callable[[], float] = lambda: LOOKS_S,
+    link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str, waits: Iterator[float] = USUAL
 ) -> int:
-    """Run `python -m ARGV...` on the login node and hand on what it writes, as it comes; its exit code.
+    """Run what a request asks for on the login node and hand on its output as it comes; its exit code.
 
-    A call of the same name is not made twice. `between` is called before each question, and says for how many seconds
-    the login node may wait for something to answer. `err` gets what it writes to its standard error.
+    It is `python -m ARGV...` if there is an `argv`, else an action of login_node/actions.py. A call of the same name is
+    not made twice. `err` gets what it writes to its standard error. For each question the login node may wait for
+    something to answer as many seconds as `waits` has next.
     Raises Gone when the call is gone, LinkLost when the link is, BadAnswer for answers that cannot be.
     """
-    link.ask({"ask": "start", "call": name, "argv": argv}, json.dumps(request).encode())
+    link.ask({"ask": "start", "call": name}, json.dumps(request).encode())
     out_at = err_at = 0
     try:
         while True:
-            wait_s = between()
+            wait_s = next(waits)
             answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
             new = _new(link.host, answer, data)
             out_at, err_at = out_at + new.out, err_at + new.err
@@ -98,7 +93,7 @@ class Gone(Unanswered):
 
 
 def answer(
-    link: Link,
+    link: Session,
     request: Mapping[str, Any],
     kind: type[Kind],
     name: str = "",
@@ -106,15 +101,14 @@ def answer(
     text: Callable[[str], str] = plain,
     within_s: float = LONGEST_S,
 ) -> Kind:
-    """What `there` answers to a request, as a record of this kind; what it says on the way is shown.
+    """What the login node answers to a request, as a value of this kind; its remarks are shown.
 
     What is named is kept there, so that it is found when it is asked for again. `text` is applied to every string of
     the answer. Raises UserError or SiteError with what it says is wrong, Unanswered for what is no such answer.
     """
     kept, name = bool(name), name or secrets.token_hex(12)
-    out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
-    waits = _waiting(link.host, within_s)
-    code = call(link, ["orchestrator.remote.login_node.actions"], request, out, err, name, lambda: next(waits))
+    out, err = Gathered(link.host), Gathered(link.host)
+    code = call(link, request, out, err, name, _waiting(link.host, within_s))
     if not kept:
         link.ask({"ask": "forget", "call": name})
     said = err.text.strip()
@@ -137,19 +131,12 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
     raise Unanswered(f"{host.address}: it has not answered within {within_s:g} s")
 
 
-def verb(link: Link, argv: list[str]) -> int:
+def verb(link: Session, argv: list[str]) -> int:
     """Run a verb on the login node as if it ran here; its exit code."""
     name = secrets.token_hex(12)
-    code = call(link, ["orchestrator", *argv], {}, shown(sys.stdout), shown(sys.stderr), name)
+    code = call(link, {"argv": ["orchestrator", *argv]}, shown(sys.stdout), shown(sys.stderr), name)
     link.ask({"ask": "forget", "call": name})
     return code
-
-
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """A text in which each of these paths has its other name."""
-    for path, name in names.items():
-        text = text.replace(path, name)
-    return text
 
 
 def shown(stream: IO[str]) -> Take:

@@ -4,45 +4,67 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
-from orchestrator.remote.links.host import BadAnswer
+from orchestrator.remote.links.host import BadAnswer, LoginHost, of
 from orchestrator.remote.login_node import sent_files
-from orchestrator.remote.replies import Missing
-from orchestrator.remote.session import Lasting
-from orchestrator.remote.values import received
+from orchestrator.remote.replies import received
+from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.spec.load import Loaded
+from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import NO_CODE
 from orchestrator.spec.write import as_written
 
 PIECE_BYTES = 1 << 18
+Request = dict[str, Any]
 
 
-def check_image(loaded: Loaded) -> None:
-    """Raise UserError where the image is a file of this machine."""
+@contextmanager
+def carried(
+    planned: Plan, path: str | Path, site: str | None, settings: Sequence[str], *, code: bool = True
+) -> Iterator[tuple[Session, Request]]:
+    """Within, a connection to the login node of a plan, and the request that has its run file, and its code if `code`.
+
+    The code has been sent. Raises UserError and SiteError.
+    """
+    loaded = load(path, site=site, settings=settings)
+    _check_image(loaded)
+    request = _request(loaded, planned, [*settings, *([f"code={NO_CODE}"] if planned.code and not code else [])])
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host_of(planned)) as link:
+        yield link, {**request, "code": _send_code(link, planned, Path(folder) / "code") if code else None}
+
+
+def host_of(planned: Plan) -> LoginHost:
+    host = of(planned.site)
+    assert host
+    return host
+
+
+def _check_image(loaded: Loaded) -> None:
+    """Raise UserError if the image is a file of this machine."""
     image = loaded.run.image
     if image and source.is_path(image) and not image.startswith(("/", "~")):
         problem = f"{image!r} is a file of this machine: give the absolute path that it has on {loaded.site.host}"
         raise UserError(f"{loaded.source}: image: {problem}, or the name of an image file that comes with torusrun")
 
 
-def request(loaded: Loaded, planned: Plan, settings: Sequence[str], *, code: bool = True) -> dict[str, Any]:
-    """What `there` makes the plan of; without its code unless `code`, which is sent by `send_code`."""
+def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
+    """All that the login node makes the plan of, but the code."""
     folder = absolute(loaded.source).parent
     gathered, diff = provenance.gather(folder)
     asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
     values = as_written(replace(loaded.site, host=None, connect=None))
-    without = [f"code={NO_CODE}"] if planned.code and not code else []
     return {
         "run": planned.run_id,
         "source": loaded.source,
@@ -51,15 +73,14 @@ def request(loaded: Loaded, planned: Plan, settings: Sequence[str], *, code: boo
         "site": {key: value for key, value in values.items() if value is not None},
         "site_source": loaded.site_source,
         "site_name": Path(loaded.site_source).stem,
-        "settings": [*settings, *without],
+        "settings": list(settings),
         "provenance": {"git": gathered["git"], "submitted_from": asked_from},
         "diff": diff,
-        "code": None,
     }
 
 
-def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None:
-    """Freeze the code and send the files that are not there yet; how the request names it, None where there is none."""
+def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
+    """Freeze the code and send the files that are not there yet; how the request names it, None if there is none."""
     if not planned.code:
         return None
     frozen = freeze(
@@ -67,8 +88,8 @@ def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None
     )
     entries = sent_files.listing(copy)
     files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}
-    lacking = received(link.host, Missing, link.ask({"ask": "missing", "sha256s": sorted(files)})[0]).missing
-    for sha256 in lacking:
+    answer, _ = link.ask({"ask": "missing", "sha256s": sorted(files)})
+    for sha256 in received(link.host, tuple[str, ...], answer.get("missing")):
         if sha256 not in files:
             raise BadAnswer(f"{link.host.address}: it wants a file that it was not offered")
         _send(link, sha256, files[sha256])
@@ -77,13 +98,11 @@ def send_code(link: Lasting, planned: Plan, copy: Path) -> dict[str, Any] | None
     return sent_files.as_json(entries, frozen.checksum, origin)
 
 
-def _send(link: Lasting, sha256: str, path: Path) -> None:
-    size, at = path.stat().st_size, 0
+def _send(link: Session, sha256: str, path: Path) -> None:
+    size, at, last = path.stat().st_size, 0, False
     with path.open("rb") as file:
-        while True:
+        while not last:
             piece = file.read(PIECE_BYTES)
             last = at + len(piece) >= size
             link.ask({"ask": "keep", "sha256": sha256, "at": at, "last": last}, piece)
             at += len(piece)
-            if last:
-                return

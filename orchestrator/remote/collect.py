@@ -17,9 +17,7 @@ from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
 from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import Listed
-from orchestrator.remote.session import Lasting
-from orchestrator.remote.verbs import PATIENCE_S
+from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.folder.collect import collecting
 from orchestrator.spec.paths import absolute
 
@@ -33,9 +31,9 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
     Raises UserError when `into` exists, SiteError when the copy fails or there is no room for it.
     """
     name = f"collect-{secrets.token_hex(12)}"
-    with collecting(into) as partial, Lasting(run.host, PATIENCE_S) as link, _forgotten(link, name):
+    with collecting(into) as partial, Lasting(run.host) as link, _forgotten(link, name):
         request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
-        entries = asking.answer(link, request, Listed, name, text=str, within_s=COPIED_S).entries
+        entries = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
         _check_room(link, entries, partial)
         for entry in entries:
             _fetch(link, name, entry, partial)
@@ -43,7 +41,7 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
 
 
 @contextmanager
-def _forgotten(link: Lasting, call: str) -> Iterator[None]:
+def _forgotten(link: Session, call: str) -> Iterator[None]:
     """Within, a copy is fetched; then it is removed over there, unless the link is lost."""
     try:
         yield
@@ -56,7 +54,7 @@ def _forgotten(link: Lasting, call: str) -> Iterator[None]:
     link.ask({"ask": "forget", "call": call})
 
 
-def _check_room(link: Lasting, entries: Sequence[SentEntry], folder: Path) -> None:
+def _check_room(link: Session, entries: Sequence[SentEntry], folder: Path) -> None:
     """Raises SiteError if there is no room for the announced bytes."""
     if any(entry.size_bytes < 0 for entry in entries):
         raise BadAnswer(f"{link.host.address}: it announces a file of less than 0 bytes")
@@ -68,7 +66,7 @@ def _check_room(link: Lasting, entries: Sequence[SentEntry], folder: Path) -> No
         )
 
 
-def _fetch(link: Lasting, call: str, entry: SentEntry, into: Path) -> None:
+def _fetch(link: Session, call: str, entry: SentEntry, into: Path) -> None:
     """One file or folder. Raises SiteError unless it is what was listed."""
     path, mode = into / entry.name, entry.mode & 0o777 & ~OTHERS_WRITE
     if not _is_below(entry.name):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from orchestrator.base.errors import UserError
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import HeldThere, Nothing, Resumed, Rows
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.handle import Run
 from orchestrator.runs.state.view import View
-
-Kind = TypeVar("Kind")
 
 
 class RunThere(Run):
@@ -51,21 +47,19 @@ class RunThere(Run):
 
         return status.views([self.known])[0]
 
-    def wait(self, timeout_s: float | None = None) -> View:
+    def _follow(self) -> Generator[View, None, None]:
         from orchestrator.remote.feed import Feed
 
-        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
         with Feed([self.known]) as feed:
             for (view,) in feed.follow():
-                if not view.state.over and monotonic() > until_s:
-                    raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
-        return view
+                yield view
 
     def metrics(self) -> list[dict[str, Any]]:
-        return [dict(row) for row in self._ask(Rows, "metrics").rows]
+        rows: tuple[dict[str, Any], ...] = self._ask(tuple[dict[str, Any], ...], "metrics")
+        return list(rows)
 
     def cancel(self) -> None:
-        self._ask(Nothing, "cancel")
+        self._ask(type(None), "cancel")
 
     def resume(
         self,
@@ -78,21 +72,26 @@ class RunThere(Run):
         new_image: bool = False,
         held: str = "",
     ) -> Path | None:
-        changed = {"time": time, "nodes": nodes, "grid": grid, "exclude": list(exclude)}
+        changes = {"time": time, "nodes": nodes, "grid": grid, "exclude": list(exclude)}
         held = known_runs.held_on(self.known.host, held)
-        how = {"force": force, "new_image": new_image, "held": held}
-        origin = self._ask(Resumed, "resume", {"changes": changed, **how}).origin
+        how = {**changes, "force": force, "new_image": new_image, "held": held}
+        origin = self._ask(str | None, "resume", how)
         return Path(origin) if origin else None
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        from orchestrator.remote.interactive import shell as shell_there
+        """As in `Run`. Raises LinkLost when the link breaks, which ends the command."""
+        from orchestrator.remote.replies import received
+        from orchestrator.remote.session import Session
 
-        return shell_there(self.known, rank, command, terminal=terminal)
+        host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
+        with Session(host) as session:
+            answer, _ = session.ask({"ask": "command", "words": words})
+            return session.interact(received(host, str, answer.get("command"), str), terminal=terminal)
 
     def wait_until_held(self) -> View:
         from orchestrator.remote.status import view_of
 
-        return view_of(self.known, self._ask(HeldThere, "held", within_s=float("inf")).view)
+        return view_of(self.known, self._ask(View, "wait_until_held", within_s=float("inf")))
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         from orchestrator.remote.collect import collect as collect_there
@@ -100,11 +99,12 @@ class RunThere(Run):
         return collect_there(self.known, Path(into), checkpoints)
 
     def _ask(
-        self, kind: type[Kind], what: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
-    ) -> Kind:
-        from orchestrator.remote import asking, verbs
+        self, kind: Any, function: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
+    ) -> Any:
+        """What the function of the run returns there: a value of this type."""
+        from orchestrator.remote import asking
         from orchestrator.remote.session import Lasting
 
-        limit_s = asking.LONGEST_S if within_s is None else within_s
-        with Lasting(self.known.host, verbs.PATIENCE_S) as link:
-            return asking.answer(link, {"do": what, "run": self.id, **(values or {})}, kind, within_s=limit_s)
+        request = {"do": "run", "run": self.id, "function": function, "values": values or {}}
+        with Lasting(self.known.host) as link:
+            return asking.answer(link, request, kind, within_s=within_s or asking.LONGEST_S)

@@ -1,21 +1,67 @@
-"""Verbs of a run file whose site has a login node: they run there, on a copy of the file, its site and its code."""
+"""Verbs of a run file through a login node: the file, its site and its code go there, where the verb is the usual one.
+
+A run's id is chosen here. So a submission whose answer was lost is asked for again, and finds the run that was made.
+"""
 
 from __future__ import annotations
 
-import secrets
 import sys
-import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from orchestrator.remote import asking, carried
-from orchestrator.remote.asking import LARGEST_BYTES, Gathered
-from orchestrator.remote.links.host import LoginHost, of
-from orchestrator.remote.replies import Placed
-from orchestrator.remote.session import Lasting
-from orchestrator.remote.verbs import PATIENCE_S
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.process import NoAnswer
+from orchestrator.remote import asking, remote_runs
+from orchestrator.remote.asking import Gone
+from orchestrator.remote.carried import carried, host_of
+from orchestrator.remote.links.host import Unanswered
+from orchestrator.remote.remote_runs import Known
+from orchestrator.remote.replies import VerbOutput
+from orchestrator.remote.session import Session
+from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.spec.load import load
+
+
+def submit(
+    planned: Plan,
+    path: str | Path,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+    held: str = "",
+) -> Known:
+    """Submit the plan of the run file at `path` through its site's login node, as `api.submit` does here.
+
+    Raises UserError for what is written wrong, SiteError for what is refused, NoAnswer where nobody knows.
+    """
+    host = host_of(planned)
+    how = {
+        "after": [remote_runs.on(host, word) for word in after],
+        "after_any": [remote_runs.on(host, word) for word in after_any],
+        "held": remote_runs.held_on(host, held),
+    }
+    with carried(planned, path, site, settings) as (link, request):
+        return _made(link, {**request, **how, "do": "submit"})
+
+
+def hold(
+    planned: Plan,
+    path: str | Path,
+    time_s: float | None,
+    idle_s: float,
+    name: str | None,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+) -> Known:
+    """Hold an allocation through the login node, as `api.hold` does here. Raises as `submit` does."""
+    run = held_plan(planned, time_s, name).run_id
+    with carried(planned, path, site, settings, code=False) as (link, request):
+        return _made(link, {**request, "do": "hold", "run": run, "time_s": time_s, "idle_s": idle_s, "name": name})
 
 
 def run(
@@ -27,28 +73,43 @@ def run(
     site: str | None = None,
     settings: Sequence[str] = (),
 ) -> int:
-    """Run `torusrun VERB FILE OPTIONS` on the login node; its exit code. What it prints has the names of files here.
+    """Run `torusrun VERB FILE OPTIONS` on the login node; its exit code. Its output names the files of this machine.
 
     Raises UserError and SiteError as the verb does.
     """
-    loaded = load(path, site=site, settings=settings)
-    carried.check_image(loaded)
-    name = f"spec-{secrets.token_hex(12)}"
-    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(_host(planned), PATIENCE_S) as link:
-        request = carried.request(loaded, planned, settings)
-        request["code"] = carried.send_code(link, planned, Path(folder) / "code")
-        placed = asking.answer(link, {"do": "spec", **request}, Placed, name, text=str)
-        argv = [verb, placed.file, f"--site={placed.site}", *(f"--set={text}" for text in placed.settings), *options]
-        out, err = Gathered(link.host, LARGEST_BYTES), Gathered(link.host, LARGEST_BYTES)
-        code = asking.call(link, ["orchestrator", *argv], {}, out, err, f"{name}-verb")
-        for call in (f"{name}-verb", name):
-            link.ask({"ask": "forget", "call": call})
-    for stream, written in ((sys.stderr, err), (sys.stdout, out)):
-        print(asking.renamed(written.text, placed.names), end="", file=stream, flush=True)
-    return code
+    with carried(planned, path, site, settings) as (link, request):
+        request = {**request, "do": "verb", "verb": verb, "options": list(options)}
+        ended = asking.answer(link, request, VerbOutput, text=str)
+    for stream, text in ((sys.stderr, ended.err), (sys.stdout, ended.out)):
+        print(text, end="", file=stream, flush=True)
+    return ended.code
 
 
-def _host(planned: Plan) -> LoginHost:
-    host = of(planned.site)
-    assert host
-    return host
+def _made(link: Session, request: dict[str, Any]) -> Known:
+    """The run that was asked for. It is known here before it is asked for."""
+    run = Known(request["run"], link.host, request["site_name"], time.time())
+    remote_runs.keep(run)
+    try:
+        unsure = _ask(link, request)
+    except KeyboardInterrupt:
+        print(f"torusrun: `torusrun status {run.run}` tells whether it was submitted", file=sys.stderr)
+        raise
+    except Unanswered as error:
+        raise NoAnswer(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
+    except TorusrunError:
+        remote_runs.forget(run.run)
+        raise
+    if unsure:
+        raise NoAnswer(f"{link.host.address}: {unsure}")
+    return run
+
+
+def _ask(link: Session, request: dict[str, Any]) -> str:
+    """Have it submitted; a second time if the login node was restarted meanwhile.
+
+    The answer says why it is unknown whether the scheduler took the job, '' if it did.
+    """
+    try:
+        return asking.answer(link, request, str, f"submit-{request['run']}")
+    except Gone:
+        return asking.answer(link, request, str, f"submit-{request['run']}-again")

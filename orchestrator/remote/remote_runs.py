@@ -11,13 +11,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json
+from orchestrator.base.typed import record_of
 from orchestrator.remote.links.host import LoginHost
-from orchestrator.remote.values import record_of
 from orchestrator.runs.folder import index
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import state_folder
@@ -41,9 +40,6 @@ class Known:
         """Whether it was over when somebody looked last."""
         return self.last is not None and self.last.state.over
 
-    def as_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **dataclasses.asdict(self)}
-
 
 def place() -> Path:
     return state_folder() / "remote"
@@ -55,7 +51,7 @@ def file_of(run: str) -> Path:
 
 def keep(known: Known) -> None:
     private.make(place())
-    write_json(file_of(known.run), known.as_json(), secret=True)
+    write_json(file_of(known.run), {"schema": SCHEMA, **dataclasses.asdict(known)}, secret=True)
 
 
 def seen(known: Known, view: View) -> None:

@@ -1,21 +1,22 @@
-"""What a login node answers to each question and request, as records; `values.received` reads them strictly."""
+"""The answers of a login node as records, read strictly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from orchestrator.remote.login_node.sent_files import SentEntry
+from orchestrator.base.json_files import parsed
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.typed import record_of
+from orchestrator.remote.links.host import BadAnswer, LoginHost
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.state.view import View
 
+MOST_PARTS = 1_000_000  # lists and objects in an answer
+LONGEST_WHY = 200  # characters of what is wrong with an answer
 
-@dataclass(frozen=True)
-class Missing:
-    """Of the wheels or files that were named, those that are not there."""
-
-    missing: tuple[str, ...]
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -29,75 +30,37 @@ class NewOutput:
 
 
 @dataclass(frozen=True)
-class Command:
-    """The command that runs the verb that was named."""
+class VerbOutput:
+    """What a verb printed, and its exit code."""
 
-    command: str
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """That it was done."""
+    out: str
+    err: str
+    code: int
 
 
 @dataclass(frozen=True)
-class Made:
-    """That there is a run. `unsure` says why it is unknown whether the scheduler took its job, '' if it did."""
-
-    unsure: str = ""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The copy of a run file and its site; `names` has the names here of paths there."""
-
-    file: str
-    site: str
-    settings: tuple[str, ...]
-    names: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Views:
-    """Runs by their ids, None for one that is not there."""
-
-    runs: Mapping[str, View | None]
-
-
-@dataclass(frozen=True)
-class HeldThere:
-    """A held allocation."""
-
-    view: View
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """The checkpoint from which the next attempt continues, None for the beginning."""
-
-    origin: str | None
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The metrics of a run."""
-
-    rows: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Listed:
-    """What is in the copy of a run that waits to be fetched."""
-
-    entries: tuple[SentEntry, ...]
-
-
-@dataclass(frozen=True)
-class Told:
-    """A line of `there/telling.py`, which says what its parts mean."""
+class News:
+    """What is new of runs that are watched; `login_node/watching.py` describes the parts."""
 
     views: Mapping[str, View] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
     detail: tuple[int, Detail] | None = None
     rows: tuple[tuple[str, str], ...] | None = None
     over: bool = False
+
+
+def received(host: LoginHost, kind: type[Kind], sent: Any, text: Callable[[str], str] = plain) -> Kind:
+    """A value out of what a login node sent: JSON, as it came or as `record_of` takes it. Raises BadAnswer."""
+    try:
+        found: Kind = record_of(kind, _value(sent) if isinstance(sent, (bytes, bytearray)) else sent, text)
+    except ValueError as error:
+        why = plain(str(error))[:LONGEST_WHY]
+        raise BadAnswer(f"{host.address}: its answer is not what torusrun sends: {why}") from None
+    return found
+
+
+def _value(content: bytes | bytearray) -> Any:
+    """The value of this JSON. Raises ValueError, also if it would take many times as much memory as bytes."""
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
+        raise ValueError("it has too many parts")
+    return parsed(bytes(content))

@@ -16,25 +16,25 @@ from typing import Any
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.plain import say
-from orchestrator.remote import wheels
+from orchestrator.remote import archive
+from orchestrator.remote.archive import Archive
 from orchestrator.remote.links import frames
 from orchestrator.remote.links.channel import SILENCE_S, Channel
 from orchestrator.remote.links.connecting import connect
 from orchestrator.remote.links.frames import Frame, Unpacker
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
-from orchestrator.remote.replies import Missing
-from orchestrator.remote.values import received
+from orchestrator.remote.replies import received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-MARK = b"torusrun: ready\n"
 GREETING_BYTES = 1 << 16  # what the shell over there may print before, as some do
 LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # of what a call writes to its output and to its errors
 ANSWER_BYTES = 1 << 16  # of the header of an answer; it may name what was asked for again
 SLOWEST_BYTES_PER_S = 8192  # an answer that comes more slowly is not waited for
 INSTALL_S = 60.0  # files of torusrun are unpacked on a slow file system
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+PATIENCE_S = 1800.0  # what goes on there waits as long for a reader
 
 SAID_NOTHING = "it said nothing"
 LINK_ENDED = ("the link broke", "the connection ended")  # what links say of a program that ended without a word
@@ -50,55 +50,54 @@ class Session:
     """
 
     def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
-        self.host, self._heard = host, heard
+        self.host, self._asks, self._heard = host, asks, heard
+        self._open()
+
+    def _open(self) -> None:
         self._until_s = float("inf")  # of time.monotonic(): when the answer that has begun must have come
-        self._needed = wheels.all_wheels()
-        heard(0.0)
-        self._link: Channel = connect(host, _command(host.python), asks=asks)
+        sent = archive.made()
+        self._heard(0.0)
+        self._link: Channel = connect(self.host, _command(self.host.python), asks=self._asks)
+        self._unpacker = Unpacker(self._receive)
         try:
-            self._unpacker = Unpacker(self._receive)
-            self._begin()
+            self._begin(sent)
         except LinkLost as error:
             self.close()
-            raise _not_begun(host, error) from None
+            raise _not_begun(self.host, error) from None
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, sent: Archive) -> None:
         program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
-        needed = self._needed
-        listing = frames.packed({"wheels": [wheel.as_json() for wheel in needed]})
         try:
-            self._link.send(b"%d\n%b%b" % (len(program), program, listing))
-            self._unpacker.skip_to(MARK, GREETING_BYTES)
+            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": sent.name})))
+            self._unpacker.skip_to(boot.MARK, GREETING_BYTES)
         except ValueError as error:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        missing = received(self.host, Missing, self._answer()[0]).missing
-        self.installed = [wheel.name for wheel in needed if wheel.name in missing]
-        for wheel in needed:
-            if wheel.name in missing:
-                content = wheel.packed()
-                self._heard(INSTALL_S)
-                self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
+        self.installs = bool(received(self.host, tuple[str, ...], self._answer()[0].get("missing")))
+        if self.installs:
+            content = sent.packed()
+            self._heard(INSTALL_S)
+            self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
         self._answer()
 
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
+    def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         """Raises LinkLost, BadAnswer, and SiteError with what the other side says is wrong."""
         packed = frames.packed(question, payload)
         self._link.send(packed)
-        return self._answer(ANSWER_BYTES + len(packed) - len(payload))
+        return self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
 
     def interact(self, command: str, *, terminal: bool) -> int:
-        """Run a command that `prepare` has answered; see `Channel.interact`."""
+        """Run the command of an answer; see `Channel.interact`."""
         return self._link.interact(command, terminal=terminal)
 
-    def _answer(self, longest_header: int = ANSWER_BYTES) -> Frame:
+    def _answer(self, longest_header: int = ANSWER_BYTES, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         self._until_s = float("inf")
         try:
-            header, payload = self._unpacker.frame(longest_header, LARGEST_ANSWER)
+            header, payload = self._unpacker.frame(longest_header, largest_bytes)
         except ValueError as error:
             raise BadAnswer(f"{self.host.address}: what came is no answer: {error}") from None
         if wrong := header.get("error"):
@@ -116,6 +115,12 @@ class Session:
 
     def close(self) -> None:
         self._link.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 def _command(python: str) -> str:
@@ -136,23 +141,22 @@ def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
     return HostRefused(f"{host.address}: {why}; {ended}; {needs}")
 
 
-class Lasting:
+class Lasting(Session):
     """A session that is opened again when its link breaks; what was asked is asked again, so all questions may be.
 
     The first connection is tried once: a host that does not answer is told of at once.
     """
 
-    def __init__(self, host: LoginHost, patience_s: float, say: Callable[[str], object] = say) -> None:
-        self.host, self._patience_s, self._say = host, patience_s, say
-        self._session = Session(host)
-        self.installed = self._session.installed
+    def __init__(self, host: LoginHost, patience_s: float = PATIENCE_S, say: Callable[[str], object] = say) -> None:
+        super().__init__(host)
+        self._patience_s, self._say = patience_s, say
         self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and when it came
 
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"") -> Frame:
+    def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         """Raises LinkLost when nothing has been answered for `patience_s`."""
         while True:
             try:
-                answer = self._session.ask(question, payload)
+                answer = super().ask(question, payload, largest_bytes=largest_bytes)
             except LinkLost as error:
                 self._again(error)
             else:
@@ -160,7 +164,7 @@ class Lasting:
                 return answer
 
     def _again(self, error: LinkLost) -> None:
-        self._session.close()
+        self.close()
         if self._patience_s <= 0:
             raise error
         self._say(f"{error}; trying again")
@@ -171,17 +175,8 @@ class Lasting:
                 time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
             self._tried += 1
             try:
-                self._session = Session(self.host)
+                self._open()
                 self._say(f"{self.host.address}: connected again")
                 return
             except LinkLost as again:
                 error = again
-
-    def close(self) -> None:
-        self._session.close()
-
-    def __enter__(self) -> Lasting:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()

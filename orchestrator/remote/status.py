@@ -52,13 +52,12 @@ class _Asked:
 
     def _ask(self) -> None:
         from orchestrator.remote import asking
-        from orchestrator.remote.replies import Views
         from orchestrator.remote.session import Session
 
         try:
-            with contextlib.closing(Session(self._host, asks=False, heard=self._heard)) as link:
+            with Session(self._host, asks=False, heard=self._heard) as link:
                 request = {"do": "views", "runs": [run.run for run in self._runs]}
-                self._found = dict(asking.answer(link, request, Views, within_s=LONGEST_S).runs)
+                self._found = asking.answer(link, request, dict[str, View | None], within_s=LONGEST_S)
         except Exception as error:
             self._error = error
         self._ended.set()

@@ -8,8 +8,6 @@ from orchestrator.base.errors import UserError
 from orchestrator.remote import remote_runs
 from orchestrator.remote.remote_runs import Known
 
-PATIENCE_S = 1800.0  # what follows a run there waits as long for a reader
-
 
 def run(word: str, verb: str, options: Sequence[str] = ()) -> int | None:
     """Run `torusrun VERB RUN OPTIONS` where the run is; its exit code. None for a run of this machine."""
@@ -34,5 +32,5 @@ def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:
     from orchestrator.remote import asking
     from orchestrator.remote.session import Lasting
 
-    with Lasting(found.host, PATIENCE_S) as link:
+    with Lasting(found.host) as link:
         return asking.verb(link, [verb, found.run, *options])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -46,10 +47,14 @@ class Run:
     def wait(self, timeout_s: float | None = None) -> View:
         """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
         until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
-        for view in follow(self.folder):
-            if not view.state.over and monotonic() > until_s:
-                raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
+        with closing(self._follow()) as followed:
+            for view in followed:
+                if not view.state.over and monotonic() > until_s:
+                    raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
         return view
+
+    def _follow(self) -> Generator[View, None, None]:
+        yield from follow(self.folder)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Everything rank 0 measured, in order, over all attempts."""

@@ -35,15 +35,15 @@ from tests.unit.test_watch_screen import DETAIL, drawn
 MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20
 DETAILS = {**asdict(DETAIL), "nodes": [asdict(node(0)), asdict(node(1)), *map(asdict, DETAIL.nodes)]}
 RIGHT: dict[str, Any] = {
-    "views": {"runs": {"a-1": VIEW}},
-    "metrics": {"rows": [{"event": "step", "step": 3, "loss": 0.5}]},
-    "cancel": {},
-    "resume": {"origin": "/runs/a-1/checkpoints/3"},
-    "held": {"view": VIEW},
-    "submit": {"run": "x", "unsure": "the scheduler did not answer"},
-    "spec": {"file": "/f", "site": "/s", "settings": ["a=b"], "names": {"/f": "f"}},
-    "collect": {"entries": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}]},
-    "telling": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "missing": [], "over": True},
+    "views": {"a-1": VIEW},
+    "metrics": [{"event": "step", "step": 3, "loss": 0.5}],
+    "cancel": None,
+    "resume": "/runs/a-1/checkpoints/3",
+    "wait_until_held": VIEW,
+    "submit": "the scheduler did not answer",
+    "verb": {"out": "fits\n", "err": "", "code": 0},
+    "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
+    "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "missing": [], "over": True},
 }
 EVIL = [
     None, True, -1, 0, 10**30, 1e300, -1e300, 1e17, math.inf, math.nan, "", "\x1b[2J\n\r\t", "\ud800\0", "../../x",
@@ -101,19 +101,22 @@ class Hostile:
             return str(values[0])
         ask = question["ask"]
         if ask == "start":
-            said = RIGHT[json.loads(payload).get("do", "telling")]
-            said = damaged(said, *values) if how == "content" else said
-            self._content = json.dumps(said).encode() + b"\n"
+            asked = json.loads(payload)
+            self._content = self._said(asked.get("function") or asked.get("do", "look"), how, values)
         right = {
             "read": wrote(self._content[question.get("out", 0) :]),
             "missing": frame(missing=question.get("sha256s", [])[:1]),
-            "prepare": frame(command="true"),
+            "command": frame(command="true"),
+            "look": frame(self._said("look", how, values)),
             "fetch": frame(b"xyz"),
         }.get(ask, frame())
         if how != "header":
             return right
         line, _, rest = right.partition("\n")
         return json.dumps(damaged(json.loads(line), *values)) + "\n" + rest
+
+    def _said(self, what: str, how: str, values: list[Any]) -> bytes:
+        return json.dumps(damaged(RIGHT[what], *values) if how == "content" else RIGHT[what]).encode() + b"\n"
 
 
 def shown(view: View, detail: Detail | None = None) -> None:
@@ -143,7 +146,7 @@ CALLS: dict[str, Callable[[Known, Path], object]] = {
     "watch": lambda run, _: follow(run),
     "verb": lambda run, _: verbs.run_there(run, "logs"),
     "shell": lambda run, _: RunThere(run).shell("true"),
-    "spec": lambda _, path: of_file.run("check", plan(str(path)), str(path), []),
+    "verb of a file": lambda _, path: of_file.run("check", plan(str(path)), str(path), []),
     "submit": lambda _, path: api.submit(path),
 }
 

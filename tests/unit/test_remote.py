@@ -1,11 +1,17 @@
 """Remote runs without ssh: the other side is a process of this machine, and its link breaks wherever a test says."""
 
+import base64
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -14,15 +20,16 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.remote import asking, remote_runs, session, status, wheels
+from orchestrator.base.typed import record_of
+from orchestrator.remote import archive, asking, remote_runs, session, status
 from orchestrator.remote.links import connecting
 from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
-from orchestrator.remote.login_node import sent_files, store
+from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Lasting
-from orchestrator.remote.values import record_of
+from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.state.view import View
+from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
 
 
@@ -34,7 +41,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> 
 
 def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
     out, err = bytearray(), bytearray()
-    return asking.call(link_, list(argv), {}, out.extend, err.extend, name), bytes(out), bytes(err)
+    return asking.call(link_, {"argv": argv}, out.extend, err.extend, name), bytes(out), bytes(err)
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.text(), st.text()), st.binary()), max_size=5), st.integers(1, 50))
@@ -54,14 +61,14 @@ def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
 
 def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path) -> None:
     with Lasting(HERE, 0) as first:
-        assert "torusrun" in first.installed
+        assert first.installs
         code, out, err = said(first, "orchestrator", "version")
     assert (code, err) == (0, b""), err
     with Lasting(HERE, 0) as second:
-        assert second.installed == []
+        assert not second.installs
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
-    assert own.name == wheels.own().folder and not list(folder.glob(".*"))
+    assert own.name == archive.made().name and not list(folder.glob(".*"))
     assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
 
 
@@ -77,7 +84,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
 @pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""
-    folder = bare / ".local/share/torusrun" / wheels.own().folder
+    folder = bare / ".local/share/torusrun" / archive.made().name
     (folder / "orchestrator").mkdir(parents=True, mode=0o700)
     (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
     os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
@@ -90,7 +97,7 @@ def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken
     assert not (bare / "pwned").exists()
 
 
-def test_a_wheel_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = lambda header, payload=b"": packed(header, payload[:-1] + b"x" if payload else b"")  # noqa: E731
     monkeypatch.setattr(session.frames, "packed", damaged)
     with pytest.raises(SiteError, match="arrived damaged"):
@@ -103,10 +110,18 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
 
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     needed = {line.split(">")[0] for line in tomllib.loads(text)["project"]["dependencies"]}
-    names = {name for name, _, _ in wheels.DEPENDENCIES}
+    names = {name for name, _, _ in boot.PACKAGES}
     assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
-    for wheel in wheels.all_wheels():
-        assert any(path.endswith(".py") for path in wheel.files) and not any(p.endswith(".so") for p in wheel.files)
+    files = archive.made().files
+    for folder in ("orchestrator", "training", *(f"{boot.NEEDS}/{name}" for name in names)):
+        assert any(path.startswith(f"{folder}/") and path.endswith(".py") for path in files), folder
+    assert not any(path.endswith((".so", ".pyc")) for path in files)
+
+
+def test_a_package_is_used_where_the_python_lacks_it_or_has_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.0.1")
+    assert not boot.lacks("pyyaml", "yaml", "6.0") and boot.lacks("pyyaml", "yaml", "6.1")
+    assert boot.lacks("pyyaml", "no_such_module", "6.0")
 
 
 @pytest.mark.parametrize("lives", [[1500.0, 1.0, 1300.0], [1000.0, 2000.0, 3000.0]])
@@ -130,11 +145,46 @@ def test_a_call_of_one_name_is_made_once(far: Path) -> None:
     assert not list((far / ".local/state/torusrun/calls").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("program", "code", "last"),
+    [("print('x')", 0, b""), ("raise SystemExit(7)", 7, b""), ("raise SystemExit('why')", 1, b"why"),
+     ("1 / 0", 1, b"ZeroDivisionError: division by zero")],
+)  # fmt: skip
+def test_a_call_ends_as_its_program_does(far: Path, program: str, code: int, last: bytes) -> None:
+    (far / "program.py").write_text(program)
+    with Lasting(HERE, 0) as there:
+        found, _, err = said(there, "program")
+    assert found == code and err.strip().endswith(last) and bool(last) == bool(err)
+
+
+def test_a_call_that_was_killed_is_gone(far: Path) -> None:
+    (far / "killed.py").write_text("import os, signal; print('begun'); os.kill(os.getpid(), signal.SIGKILL)")
+    with Lasting(HERE, 0) as there, pytest.raises(asking.Gone, match="is gone"):
+        said(there, "killed")
+
+
+@pytest.mark.parametrize("how", ["stop", "forget"])
+def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: Path) -> None:
+    text = "import subprocess; program = subprocess.Popen(['sleep', '600']); print(program.pid); program.wait()"
+    (far / "sleeps.py").write_text(text)
+    out = bytearray()
+
+    def asks() -> Iterator[float]:
+        while not out.endswith(b"\n"):
+            yield 0.1
+        there.ask({"ask": how, "call": "call"})
+        yield from repeat(0.1)
+
+    with Lasting(HERE, 0) as there, suppress(asking.Gone):
+        asking.call(there, {"argv": ["sleeps"]}, out.extend, lambda data: None, "call", asks())
+    until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end", 30)
+
+
 def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
     with Lasting(HERE, 0) as there:
         for name in ("../x", "", ".hidden", "a/b", "x" * 300):
             with pytest.raises(SiteError, match="names no call"):
-                there.ask({"ask": "start", "call": name, "argv": []})
+                there.ask({"ask": "start", "call": name})
 
 
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
@@ -231,6 +281,16 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
     command = session._command("~/my env/bin/python")
     assert command.startswith("\"$HOME\"/'my env/bin/python' -u -c '")
     assert not set(command.partition(" -c ")[2].strip("'")) & set("'\"!\n\\$`")
+
+
+def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path) -> None:
+    words = ["version", 'it\'s "so" $HOME `x` !! \n é']
+    with Session(HERE) as there:
+        answer, _ = there.ask({"ask": "command", "words": words})
+    *_, word = shlex.split(answer["command"])
+    assert re.fullmatch("[A-Za-z0-9_=-]+", word) and json.loads(base64.urlsafe_b64decode(word)) == words
+    said = subprocess.run(["sh", "-c", answer["command"]], capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "unrecognized arguments: it's" in said.stderr
 
 
 def test_ssh_is_used_where_its_configuration_shares_connections(

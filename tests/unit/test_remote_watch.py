@@ -1,19 +1,23 @@
 """`watch` of runs on a login node: drawn here from what is told there, through links that break."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
+from orchestrator.base.typed import record_of
 from orchestrator.remote import remote_runs
+from orchestrator.remote.login_node.watching import Watching
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.values import record_of
 from orchestrator.report.screen.detail import Detail
+from orchestrator.report.screen.watched import WatchedHere
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.local.sessions import job_id_of
@@ -21,6 +25,7 @@ from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
 from tests.unit.test_watch_screen import DETAIL
+from tests.waiting import until
 
 WATCH = """
 import sys
@@ -56,8 +61,6 @@ def running(far: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield made[1]
     at_work.kill()
     at_work.wait()
-    for folder in (far / ".local/state/torusrun/calls").iterdir():
-        shutil.rmtree(folder)  # which ends the call
 
 
 def ends(run: RunFolder) -> None:
@@ -71,7 +74,6 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
         assert terminal.frame[0].startswith(f"{running.run_id} RUNNING ━━━")
         terminal.until("the pipe broke; trying again")
         terminal.until("q leaves; the run continues", len(bare(terminal.written)))
-        shutil.rmtree(next((far / ".local/state/torusrun/calls").iterdir()))  # as after a restart of the login node
         running.attempt(1).rank_log(0).write_text("a new line\n")
         terminal.until_shown("log of rank 0", "  a new line")
         ends(running)
@@ -81,9 +83,7 @@ def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Pa
 
 
 @pytest.mark.parametrize(("leave", "code"), [("q", 1), ("\x03", 130)], ids=["q", "ctrl-C"])
-def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
-    leave: str, code: int, running: RunFolder, far: Path
-) -> None:
+def test_many_runs_are_drawn_and_left(leave: str, code: int, running: RunFolder, far: Path) -> None:
     with Terminal(WATCH, str(far), "", *(["*"] if code == 1 else [])) as terminal:
         at = terminal.until("rows 1-2 of 2")
         terminal.press("jj\r")
@@ -92,7 +92,33 @@ def test_many_runs_are_drawn_and_leaving_ends_what_was_begun_there(
         terminal.until("RUN ", at)
         terminal.press(leave)
         assert terminal.ended() == code and terminal.restored
-    assert not list((far / ".local/state/torusrun/calls").iterdir())
+
+
+def news(watching: Watching) -> dict[str, Any]:
+    return json.loads(watching.news(-1, 0.2))
+
+
+def test_news_are_what_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "login_environment", dict)
+    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    watching, found = Watching(["none-1", run.run_id]), dict[str, Any]()
+    until(lambda: found.update(news(watching)) or found.get("over"), "the end of the run", 30)
+    assert found["missing"] == [0] and found["views"]["1"]["state"] == "COMPLETED"
+    assert news(watching) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(SiteError("no folder"), "no folder"), (KeyError("x"), "defect of torusrun")]
+)
+def test_an_error_ends_the_news(error: Exception, why: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(process, "login_environment", dict)
+    monkeypatch.setattr(WatchedHere, "look", fail)
+    watching = Watching([])
+    with pytest.raises(SiteError, match=why):
+        until(lambda: news(watching) and False, "the error", 30)
 
 
 def test_details_come_out_as_they_went_in() -> None:

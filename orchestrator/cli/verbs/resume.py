@@ -39,10 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.cli.api import open_run
-    from orchestrator.remote import remote_runs, verbs
 
-    if away := remote_runs.find(args.run_id):
-        return verbs.run_there(away, "resume", [*_options(args), f"--in={remote_runs.held_on(away.host, args.held)}"])
     resumed = open_run(args.run_id)
     checkpoint = resumed.resume(
         time=args.time,
@@ -59,11 +56,4 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     from orchestrator.cli.verbs.watch import follow_to_end
 
-    return follow_to_end(resumed.folder)
-
-
-def _options(args: argparse.Namespace) -> list[str]:
-    """The options as they were given, for a login node."""
-    options = [f"--{name}={value}" for name in ("time", "nodes", "grid") if (value := getattr(args, name)) is not None]
-    options += [f"--exclude={host}" for host in args.exclude]
-    return options + [f"--{name.replace('_', '-')}" for name in ("force", "new_image", "wait") if getattr(args, name)]
+    return follow_to_end(resumed)

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     shows = args.dry_run or args.print_script
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from orchestrator.cli.api import RunThere, plan, submit_planned
+    from orchestrator.cli.api import plan, submit_planned
     from orchestrator.runs.plan.notes import notes
 
     later = bool(args.after or args.after_any or args.held)
@@ -77,13 +77,9 @@ def run(args: argparse.Namespace) -> int:
     print(submitted.id, flush=True)
     if not args.wait:
         return DONE
-    if isinstance(submitted, RunThere):
-        from orchestrator.remote import verbs
-
-        return verbs.run_there(submitted.known, "watch")
     from orchestrator.cli.verbs.watch import follow_to_end
 
-    return follow_to_end(submitted.folder)
+    return follow_to_end(submitted)
 
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:

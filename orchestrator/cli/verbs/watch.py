@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
     from orchestrator.report.screen.watched import WatchedRuns
     from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.runs.handle import Run
     from orchestrator.runs.state.view import View
 
 MOST_ROWS = 40  # of the table that is left on a terminal
@@ -128,11 +129,15 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
         print(f"{counts(views)}; `torusrun status` shows all")
 
 
-def follow_to_end(folder: RunFolder) -> int:
+def follow_to_end(run: Run) -> int:
     """Show one run in a line until it is over, then its table; the exit code that its outcome means."""
+    from orchestrator.cli.api import RunThere
+    from orchestrator.remote import verbs
     from orchestrator.report.screen import final_table as report
     from orchestrator.report.screen import live
 
-    view = live.show(folder)
-    report.show(report.rows(folder, view), view.state)
+    if isinstance(run, RunThere):
+        return verbs.run_there(run.known, "watch")
+    view = live.show(run.folder)
+    report.show(report.rows(run.folder, view), view.state)
     return DONE if view.state is State.COMPLETED else RUN_FAILED

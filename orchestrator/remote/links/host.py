@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
 from orchestrator.spec.site import Site
@@ -18,9 +17,6 @@ class LoginHost:
     address: str
     connect: str | None = None
     python: str = PYTHON
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Unanswered(SiteError):

@@ -1,9 +1,9 @@
 """The program that a session begins with on the login node: it needs nothing but Python, and installs torusrun.
 
 It is sent as text, after that of `orchestrator.base.strangers`, and imports nothing of torusrun before that is
-installed. It reads one frame with the list of wheels, asks for those that are not there, checks what arrives against
-its SHA-256, and unpacks it into a folder of its own below ~/.local/share/torusrun, under an unfinished name until it
-is whole. Then it hands over to `serve`. A folder that a stranger may have made or filled is refused.
+installed. It reads one frame with the name of an archive, asks for it if it is not there, checks it against its
+SHA-256, and unpacks it into a folder of this name in ~/.local/share/torusrun, under an unfinished name until it is
+whole. Then it hands over to `serve`. A folder that a stranger may have made or filled is refused.
 """
 
 # ruff: noqa: UP031 (an older Python has to come as far as saying that it is too old)
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
 OLDEST = (3, 10)
 MARK = b"torusrun: ready\n"
+NEEDS = "needs"  # the folder in the archive that has a folder for each package below
+# What the verbs import on a login node: package, module, oldest version that serves. `rich` draws on terminals alone.
+PACKAGES = (
+    ("pyyaml", "yaml", "6.0"),
+    ("jinja2", "jinja2", "3.1"),
+    ("markupsafe", "markupsafe", "2.0"),
+    ("submitit", "submitit", "1.5"),
+    ("cloudpickle", "cloudpickle", "1.2"),
+    ("typing_extensions", "typing_extensions", "3.7"),
+    ("spython", "spython", "0.3"),
+)
 
 
 def home() -> str:
@@ -40,23 +51,19 @@ def old(found: str, wanted: str) -> bool:
     return bool(numbers(found) < numbers(wanted))
 
 
-def needed(wheel: Any) -> bool:
-    """Whether this Python lacks what is in a wheel; torusrun itself is always ours."""
+def lacks(package: str, module: str, at_least: str) -> bool:
+    """Whether this Python has no such package, or one that is too old."""
     import importlib.metadata
     import importlib.util
 
-    if not wheel["at_least"]:
-        return True
     try:
-        return importlib.util.find_spec(wheel["module"]) is None or old(
-            importlib.metadata.version(wheel["name"]), wheel["at_least"]
-        )
+        return importlib.util.find_spec(module) is None or old(importlib.metadata.version(package), at_least)
     except (ImportError, ValueError):
         return True
 
 
-def install(name: str, folder: str, reads: Any) -> None:
-    """Unpack the wheel that comes next into `folder`, whole or not at all."""
+def install(folder: str, reads: Any) -> None:
+    """Unpack the archive that comes next into `folder`, whole or not at all."""
     import hashlib
     import io
     import shutil
@@ -66,7 +73,7 @@ def install(name: str, folder: str, reads: Any) -> None:
     sent = json.loads(reads.readline())
     content = reads.read(sent["bytes"])
     if hashlib.sha256(content).hexdigest() != sent["sha256"]:
-        raise OSError("%s arrived damaged" % name)
+        raise OSError("the archive arrived damaged")
     unfinished = tempfile.mkdtemp(prefix=".", dir=home())
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -81,39 +88,42 @@ def install(name: str, folder: str, reads: Any) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def use(folder: str) -> None:
+    """Have this Python and those that it starts import torusrun from `folder`, and the packages that they lack."""
+    lacking = [os.path.join(folder, NEEDS, package[0]) for package in PACKAGES if lacks(*package)]
+    sys.path[:] = [folder] + sys.path + lacking
+    inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
+    own = [folder] + lacking
+    os.environ["PYTHONPATH"] = os.pathsep.join(own + [entry for entry in inherited if entry not in own])
+
+
 def main() -> None:
     os.umask(0o077)
     reads, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not print between the frames
     out.write(MARK)
     out.flush()
-    wheels = json.loads(reads.readline())["wheels"]
+    name = json.loads(reads.readline())["archive"]
     if sys.version_info < OLDEST:
         found = "%s there is Python %s" % (sys.executable, sys.version.split()[0])
         answer(out, error=found + ", and 3.10 or newer is needed: name one as `python` in the site")
         return
-    wheels = [wheel for wheel in wheels if needed(wheel)]
-    for wheel in wheels:
-        wheel["folder"] = os.path.join(home(), wheel["folder"])
-    missing = [wheel for wheel in wheels if not os.path.isdir(wheel["folder"])]
+    folder = os.path.join(home(), name)
     try:
         os.makedirs(home(), mode=0o700, exist_ok=True)
-        folders = [home()] + [wheel["folder"] for wheel in wheels if wheel not in missing]
-        refused = [reason for reason in map(objection, folders) if reason]
+        is_there = os.path.isdir(folder)
+        refused = objection(home()) or (objection(folder) if is_there else "")
         if refused:
-            answer(out, error="torusrun is not installed: " + refused[0])
+            answer(out, error="torusrun is not installed: " + refused)
             return
-        answer(out, missing=[wheel["name"] for wheel in missing])
-        for wheel in missing:
-            install(wheel["name"], wheel["folder"], reads)
+        answer(out, missing=[] if is_there else [name])
+        if not is_there:
+            install(folder, reads)
     except OSError as error:
         answer(out, error="torusrun cannot be installed in %s: %s" % (home(), error.strerror or error))
         return
-    folders = [wheel["folder"] for wheel in wheels]
-    sys.path[:] = folders[:1] + sys.path + folders[1:]
-    inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(folders + [e for e in inherited if e not in folders])
-    answer(out, installed=[wheel["name"] for wheel in missing])
+    use(folder)
+    answer(out)
     from orchestrator.remote.login_node.serve import serve
 
     serve(reads, out)

@@ -1,6 +1,6 @@
-"""Watches over a call: `orchestrator.remote.login_node.calling FOLDER` starts its program and keeps its end.
+"""The program of a call: `orchestrator.remote.login_node.calling FOLDER` runs what it asks for, and keeps its end.
 
-It ends the program when it is asked to, and one that only tells (logs, watch) when nobody has read for a while.
+It ends when that is asked for. A program that only reports (logs, watch) ends when nobody has read for a while.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import runpy
 import signal
-import subprocess
 import sys
+import threading
 import time
+import traceback
 from pathlib import Path
 
 from orchestrator.base import private, process
-from orchestrator.base.errors import SITE_FAILED
 from orchestrator.base.json_files import write_text
 
 UNREAD_S = 1800.0
-TELLS = ("logs", "watch", "status")
-# These read their requests in the folder of the call.
-THERE, TELLING = "orchestrator.remote.login_node.actions", "orchestrator.remote.login_node.watching"
-LOOKS_S = 0.05
+REPORTS = {"logs", "watch"}
+ACTIONS = "orchestrator.remote.login_node.actions"
+LOOKS_S = 0.1
 KILLED_AFTER_S = 10.0
 
 
@@ -31,42 +31,48 @@ def main() -> None:
     lock = private.open_regular(folder / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     (folder / ".lock").rename(folder / "lock")  # nobody sees it before it is held
-    argv = json.loads((folder / "argv.json").read_text())
-    if argv in ([THERE], [TELLING]):
-        argv.append(str(folder))
-    with open(folder / "out", "ab") as out, open(folder / "err", "ab") as errors:
-        program = process.start(
-            process.module(sys.executable, *argv),
-            environment={**process.login_environment(), "PYTHONUNBUFFERED": "1"},
-            output=out, errors=errors, own_group=True, parent_death=signal.SIGTERM,
-        )  # fmt: skip
-        code = _watched(program, folder, unread=bool({*argv[:2]} & {*TELLS, TELLING}))
+    os.dup2(os.open(folder / "out", os.O_WRONLY | os.O_APPEND), sys.stdout.fileno())
+    argv = json.loads((folder / "request.json").read_text()).get("argv") or [ACTIONS, str(folder)]
+    threading.Thread(target=_end, args=(folder, bool(REPORTS & {*argv[:2]})), daemon=True).start()
+    os.environ.update(process.login_environment())
+    time.tzset()
+    sys.argv = argv
+    code = _run(argv[0])
     if folder.is_dir():
-        write_text(folder / "exit", str(code if code >= 0 else SITE_FAILED))
+        write_text(folder / "exit", str(code))
 
 
-def _watched(program: subprocess.Popen[bytes], folder: Path, *, unread: bool) -> int:
-    """The exit code of the program, which is ended when that is asked for."""
-    asked_s = None
-    while True:
-        try:
-            return program.wait(LOOKS_S)
-        except subprocess.TimeoutExpired:
-            pass
-        if asked_s is None and (_forgotten(folder, unread=unread) or (folder / "stop").exists()):
-            asked_s = time.monotonic()
-            os.killpg(program.pid, signal.SIGINT)
-        elif asked_s is not None and time.monotonic() > asked_s + KILLED_AFTER_S:
-            os.killpg(program.pid, signal.SIGKILL)
+def _run(module: str) -> int:
+    """Run a module as `python -m` does; its exit code."""
+    try:
+        runpy.run_module(module, None, "__main__", True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
-def _forgotten(folder: Path, *, unread: bool) -> bool:
+def _end(folder: Path, reports: bool) -> None:
+    """End this program and all that it started once that is asked for."""
+    while not (_forgotten(folder, reports) or (folder / "stop").exists()):
+        time.sleep(LOOKS_S)
+    os.killpg(0, signal.SIGINT)
+    time.sleep(KILLED_AFTER_S)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _forgotten(folder: Path, reports: bool) -> bool:
     """Whether nobody asks for what the call writes any more."""
     try:
         read_s = (folder / "read").stat().st_mtime
     except FileNotFoundError:
         return True
-    return unread and time.time() - read_s > UNREAD_S
+    return reports and time.time() - read_s > UNREAD_S
 
 
 if __name__ == "__main__":

@@ -3,23 +3,20 @@
 A call has a name that the asker chose. It goes on when the link breaks; whoever comes back reads on from where he was.
 A folder of the call, in ~/.local/state/torusrun/calls, has
 
-    argv.json, request.json     what is called, and what it is told
+    request.json                what is asked for
     out, err, exit              what it writes, and its exit code once it has ended
-    lock                        held by the process that watches over it (calling.py)
+    lock                        held by its process (calling.py)
     left                        a link to files that are to be fetched
     read                        touched whenever somebody reads
     stop                        there when it is to end
-    told                        what it was told last
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
-import shlex
 import shutil
 import sys
 import time
@@ -28,7 +25,6 @@ from typing import Any
 
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_text
 from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.spec.paths import state_folder
 
@@ -36,51 +32,38 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05
 KEPT_S = 7 * 86400.0
 STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
-BEGINS_S = 30.0  # a call that no process watches over after that is gone
+BEGINS_S = 30.0  # a call that has no process after that is gone
 
 
 def place() -> Path:
     return state_folder() / "calls"
 
 
-def folder_of(name: str) -> Path:
+def folder_of(call: str) -> Path:
     """Raises SiteError for what is no name of a call."""
-    if not NAME.fullmatch(name):
-        raise SiteError(f"{name!r} names no call")
-    return place() / name
+    if not NAME.fullmatch(call):
+        raise SiteError(f"{call!r} names no call")
+    return place() / call
 
 
-def start(name: str, argv: list[str], request: bytes) -> None:
-    """Start `python -m ARGV...` unless there is a call of this name; the request lies beside its output."""
-    folder = folder_of(name)
+def start(call: str, content: bytes) -> None:
+    """Start what the request in `content` asks for unless there is a call of this name."""
+    folder = folder_of(call)
     private.make(place())
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    private.write_bytes(folder / "request.json", request)
+    private.write_bytes(folder / "request.json", content)
     for file in ("out", "err", "read"):
         (folder / file).touch(mode=0o600)
-    write_text(folder / "argv.json", json.dumps(argv), secret=True)
     with open(folder / "err", "ab") as errors:
         process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
 
 
-def prepare(name: str, words: list[str]) -> str:
-    """The command that runs `torusrun WORDS...` on whatever terminal it is given, once."""
-    folder, script = folder_of(name), folder_of(name) / "begin"
-    private.make(place())
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / "read").touch(mode=0o600)
-    path = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}"
-    argv = ["env", path, *process.module(sys.executable, "orchestrator.remote.interactive", *words)]
-    write_text(script, f"{{ rm -rf {shlex.quote(str(folder))}\nexec {shlex.join(argv)}\n}}\n", secret=True)
-    return shlex.join(["/bin/sh", str(script)])
-
-
-def read(name: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
+def read(call: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
     """What a call has written from these offsets on, waiting a moment for some, and how it ended if it has."""
-    folder = folder_of(name)
+    folder = folder_of(call)
     until_s = time.monotonic() + wait_s
     with contextlib.suppress(OSError):
         os.utime(folder / "read")
@@ -110,7 +93,7 @@ def _from(path: Path, offset: int) -> bytes:
 
 
 def _gone(folder: Path) -> bool:
-    """Whether nobody watches over the call any more, and it has not said how it ended."""
+    """Whether the process of a call is gone, and has not said how it ended."""
     if not folder.is_dir():
         return True
     try:
@@ -126,29 +109,24 @@ def _gone(folder: Path) -> bool:
     return _exit_code(folder) is None
 
 
-def fetch(name: str, file: str, at: int) -> bytes:
+def fetch(call: str, file: str, at: int) -> bytes:
     """The bytes of a file that a call has left in its folder, from an offset on. Raises SiteError for no such file."""
-    folder = (folder_of(name) / "left").resolve()
+    folder = (folder_of(call) / "left").resolve()
     path = (folder / file).resolve()
     if not path.is_relative_to(folder):
         raise SiteError(f"{file!r} is not below {folder}")
     return _from(path, at)
 
 
-def tell(name: str, text: str) -> None:
-    """Tell a call something while it runs."""
-    write_text(folder_of(name) / "told", text, secret=True)
-
-
-def stop(name: str) -> None:
+def stop(call: str) -> None:
     """Ask a call to end."""
     with contextlib.suppress(FileNotFoundError):
-        (folder_of(name) / "stop").touch(mode=0o600)
+        (folder_of(call) / "stop").touch(mode=0o600)
 
 
-def forget(name: str) -> None:
+def forget(call: str) -> None:
     """Remove what a call has left."""
-    folder = folder_of(name)
+    folder = folder_of(call)
     if (folder / "left").is_symlink():
         left = Path(os.readlink(folder / "left"))
         if left.name.startswith(STAGED) and private.is_mine(left):

@@ -11,12 +11,11 @@ from typing import IO, Any
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.remote.links.frames import Frame, Unpacker, packed
-from orchestrator.remote.login_node import calls, store
+from orchestrator.remote.login_node import calls, on_terminal, store
+from orchestrator.remote.login_node.watching import watching
 
 IDLE_S = 600  # a session whose other end is gone ends by itself
 READ_BYTES = 1 << 16
-
-Answer = tuple[dict[str, Any], bytes]
 
 
 def serve(reads: IO[bytes], out: IO[bytes]) -> None:
@@ -26,7 +25,7 @@ def serve(reads: IO[bytes], out: IO[bytes]) -> None:
     while True:
         signal.alarm(IDLE_S)
         try:
-            answer, payload = _answered(unpacker.frame())
+            answer, payload = _answered(*unpacker.frame())
         except EOFError:
             return
         out.write(packed(answer, payload))
@@ -40,65 +39,26 @@ def _some(reads: IO[bytes]) -> bytes:
     return data
 
 
-def _answered(frame: Frame) -> Answer:
-    question, payload = frame
+def _answered(question: dict[str, Any], payload: bytes) -> Frame:
+    values = {key: value for key, value in question.items() if key not in ("ask", "bytes")}
     try:
-        return QUESTIONS[question["ask"]](question, payload)
+        if take := TAKE_CONTENT.get(question["ask"]):
+            take(**values, content=payload)
+            return {}, b""
+        return ANSWER[question["ask"]](**values) or ({}, b"")
     except TorusrunError as error:
         return {"error": str(error)}, b""
     except OSError as error:
         return {"error": f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)}, b""
 
 
-def _missing(question: dict[str, Any], payload: bytes) -> Answer:
-    return {"missing": store.missing(question["sha256s"])}, b""
-
-
-def _keep(question: dict[str, Any], payload: bytes) -> Answer:
-    store.keep(question["sha256"], question["at"], question["last"], payload)
-    return {}, b""
-
-
-def _start(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.start(question["call"], question["argv"], payload)
-    return {}, b""
-
-
-def _prepare(question: dict[str, Any], payload: bytes) -> Answer:
-    return {"command": calls.prepare(question["call"], question["words"])}, b""
-
-
-def _read(question: dict[str, Any], payload: bytes) -> Answer:
-    return calls.read(question["call"], question["out"], question["err"], question["wait_s"])
-
-
-def _tell(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.tell(question["call"], question["text"])
-    return {}, b""
-
-
-def _stop(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.stop(question["call"])
-    return {}, b""
-
-
-def _forget(question: dict[str, Any], payload: bytes) -> Answer:
-    calls.forget(question["call"])
-    return {}, b""
-
-
-def _fetch(question: dict[str, Any], payload: bytes) -> Answer:
-    return {}, calls.fetch(question["call"], question["file"], question["at"])
-
-
-QUESTIONS: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
-    "missing": _missing,
-    "keep": _keep,
-    "start": _start,
-    "prepare": _prepare,
-    "read": _read,
-    "tell": _tell,
-    "stop": _stop,
-    "forget": _forget,
-    "fetch": _fetch,
+TAKE_CONTENT: dict[str, Callable[..., None]] = {"keep": store.keep, "start": calls.start}
+ANSWER: dict[str, Callable[..., Frame | None]] = {
+    "missing": lambda sha256s: ({"missing": store.missing(sha256s)}, b""),
+    "command": lambda words: ({"command": on_terminal.command(words)}, b""),
+    "look": lambda runs, wanted, wait_s: ({}, watching(tuple(runs)).news(wanted, wait_s)),
+    "fetch": lambda call, file, at: ({}, calls.fetch(call, file, at)),
+    "read": calls.read,
+    "stop": calls.stop,
+    "forget": calls.forget,
 }

@@ -1,0 +1,84 @@
+"""torusrun as it runs here and the packages that it needs: one archive, made from the installed files.
+
+So nothing is downloaded, and the login node gets the version that is in use here. Compiled modules are left out: the
+packages that are sent do without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orchestrator
+from orchestrator.base.errors import SiteError
+from orchestrator.base.render.templates import templates
+from orchestrator.base.version import __version__
+from orchestrator.images.definitions.image_file import shipped
+from orchestrator.remote.login_node.boot import NEEDS, PACKAGES
+
+MADE = (1980, 1, 1, 0, 0, 0)  # no time of its own: the same files are the same archive
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Files by their paths."""
+
+    files: dict[str, bytes]
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The name of the folder that it is unpacked into: of other content, another one."""
+        total = hashlib.sha256()
+        for path, content in sorted(self.files.items()):
+            total.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+        return f"torusrun-{__version__}-{total.hexdigest()[:16]}"
+
+    def packed(self) -> bytes:
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            for path in sorted(self.files):
+                archive.writestr(zipfile.ZipInfo(path, MADE), self.files[path], zipfile.ZIP_DEFLATED)
+        return written.getvalue()
+
+
+@functools.cache
+def made() -> Archive:
+    """The archive. Raises SiteError if a package has no files to send."""
+    return Archive({**dict(_own()), **{path: content for name, _, _ in PACKAGES for path, content in _package(name)}})
+
+
+def _own() -> Iterator[tuple[str, bytes]]:
+    """torusrun as it runs here, installed or in a checkout, with what importlib.metadata reads of it."""
+    package = Path(orchestrator.__file__).resolve().parent
+    for folder in (package, package.parent / "training"):
+        yield from _below(folder, folder.name)
+    yield from _below(templates(), "orchestrator/data/templates")
+    yield from _below(shipped(), "orchestrator/data/containers")
+    metadata = f"torusrun-{__version__}.dist-info"
+    yield f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: torusrun\nVersion: {__version__}\n".encode()
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout that was never installed
+        entry_points = importlib.metadata.distribution("torusrun").read_text("entry_points.txt") or ""
+        yield f"{metadata}/entry_points.txt", entry_points.encode()  # submitit looks for them
+
+
+def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix != ".pyc" and path.is_file():
+            yield f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+
+
+def _package(name: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        found = importlib.metadata.distribution(name).files or []
+    except importlib.metadata.PackageNotFoundError:
+        raise SiteError(f"{name} is not installed here, so the login node cannot get it: reinstall torusrun") from None
+    for path in found:
+        if ".." not in path.parts and (path.suffix == ".py" or path.name == "METADATA"):
+            yield f"{NEEDS}/{name}/{path.as_posix()}", path.read_binary()
