@@ -24,6 +24,7 @@ settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
 ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
+UNIT_S = 300  # the slowest unit test takes some seconds
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
@@ -42,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "lab"):
             item.add_marker("lab")
+        if item.path.is_relative_to(Path(__file__).parent / "unit"):
+            item.add_marker(pytest.mark.timeout(UNIT_S))
         if OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) and not ON_THE_CLUSTER.match(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid}: its name does not tell that it needs the cluster (ON_THE_CLUSTER)")
     items.sort(key=lambda item: "builder" in getattr(item, "fixturenames", ()))

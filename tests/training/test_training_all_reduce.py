@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from math import prod
 from typing import Any
@@ -13,14 +13,13 @@ import torch.distributed as dist
 from all_reduce_tasks import HYBRID_BYTES, Vector, halves, lose_one, means
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from torus_ranks import RankPool
+from torus_ranks import Pools, RankPool
 
 from training.collectives.all_reduce import build
 from training.collectives.chunks import chunk_weights, split
 from training.collectives.mesh import Mesh, wire_bytes
 
 MOST_RANKS = 12
-KEPT_RANKS = 6
 MESHES = sorted(
     (dims for levels in (1, 2, 3) for dims in product(range(1, MOST_RANKS + 1), repeat=levels) if prod(dims) <= 12),
     key=prod,  # one world after the other
@@ -53,24 +52,9 @@ def named(dims: object) -> str:
     return "x".join(map(str, dims)) if isinstance(dims, tuple) else str(dims)
 
 
-@pytest.fixture(scope="module")
-def pools() -> Iterator[dict[int, RankPool]]:
-    pools: dict[int, RankPool] = {}
-    yield pools
-    for pool in pools.values():
-        pool.close()
-
-
-def ask(
-    pools: dict[int, RankPool], task: Callable[..., Any], name: str, dims: tuple[int, ...], *arguments: Any
-) -> list[Any]:
-    """Ask the ranks of a mesh; large worlds are let go when another is asked."""
-    world = prod(dims)
-    if world not in pools:
-        for other in [other for other in pools if other > KEPT_RANKS]:
-            pools.pop(other).close()
-        pools[world] = RankPool(world)
-    return pools[world].ask(task, name, dims, *arguments)
+def ask(pools: Pools, task: Callable[..., Any], name: str, dims: tuple[int, ...], *arguments: Any) -> list[Any]:
+    """Ask the ranks of a mesh."""
+    return pools.of(prod(dims)).ask(task, name, dims, *arguments)
 
 
 @pytest.mark.parametrize("dims", REDUCED, ids=named)
@@ -81,7 +65,7 @@ def ask(
     chunk_bytes=st.sampled_from([WHOLE, TINY_CHUNKS]),
 )
 def test_the_torus_gives_all_ranks_the_mean(
-    pools: dict[int, RankPool], dims: tuple[int, ...], together: list[Vector], wire: str, chunk_bytes: int
+    pools: Pools, dims: tuple[int, ...], together: list[Vector], wire: str, chunk_bytes: int
 ) -> None:
     roundings = 2 + sum((d + 1) / 2 if d > 1 else 0 for d in dims)
     answers = ask(pools, means, "torus", dims, wire, together, chunk_bytes, roundings)
@@ -97,7 +81,7 @@ def test_the_torus_gives_all_ranks_the_mean(
 @some
 @given(together=st.lists(vectors, min_size=1, max_size=3), wire=dtypes)
 def test_the_algorithms_to_compare_with_give_the_mean(
-    pools: dict[int, RankPool], name: str, dims: tuple[int, ...], together: list[Vector], wire: str
+    pools: Pools, name: str, dims: tuple[int, ...], together: list[Vector], wire: str
 ) -> None:
     answers = ask(pools, means, name, dims, wire, together, WHOLE, 2 * prod(dims))
     check(answers)
@@ -109,9 +93,7 @@ def test_the_algorithms_to_compare_with_give_the_mean(
 
 
 @pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (1, 3), (3, 1, 2), (2, 2, 2)], ids=named)
-def test_the_phases_for_nccl_give_the_mean_over_other_collectives(
-    pools: dict[int, RankPool], dims: tuple[int, ...]
-) -> None:
+def test_the_phases_for_nccl_give_the_mean_over_other_collectives(pools: Pools, dims: tuple[int, ...]) -> None:
     together = [Vector(elements, "fp32", 1.0, elements) for elements in (1, 240, 70_001)]
     check(ask(pools, means, "nccl", dims, "fp32", together, TINY_CHUNKS, 2 * prod(dims)))
     check_halves(ask(pools, halves, "nccl", dims, 240, TINY_CHUNKS), dims, [240 // dims[0]])
@@ -119,9 +101,7 @@ def test_the_phases_for_nccl_give_the_mean_over_other_collectives(
 
 @pytest.mark.parametrize("dims", [(1,), (4,), (1, 3), (3, 2), (2, 2, 2), (2, 1, 3)], ids=named)
 @pytest.mark.parametrize("elements", [1, 240, 1021])
-def test_the_two_halves_of_a_torus_give_shards_and_the_mean(
-    pools: dict[int, RankPool], dims: tuple[int, ...], elements: int
-) -> None:
+def test_the_two_halves_of_a_torus_give_shards_and_the_mean(pools: Pools, dims: tuple[int, ...], elements: int) -> None:
     shares = [elements // dims[0], -(-elements // dims[0])]
     check_halves(ask(pools, halves, "torus", dims, elements, TINY_CHUNKS), dims, shares)
 

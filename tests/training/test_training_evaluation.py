@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import ensemble_ranks
 import pytest
@@ -12,13 +11,6 @@ from ensemble_ranks import Linear, samples
 from torch import Tensor
 from torch.nn import functional
 from torus_ranks import RankPool
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[RankPool]:
-    pool = RankPool(3)
-    yield pool
-    pool.close()
 
 
 def score(logits: Tensor, labels: Tensor) -> tuple[float, float, float]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gradient_ranks
 import pytest
-from torus_ranks import RankPool
+from torus_ranks import Pools, RankPool
 from training_runs import config, launched
 
 from training.recipe.train import ModelKeys
@@ -24,29 +23,6 @@ OTHERS: list[dict[str, Any]] = [
 ]
 ULPS = 2e-6  # what another order of sums changes in weights around 1 in ten steps
 HALF_PRECISION = {"bf16": 2e-2, "fp16": 2e-3}
-
-
-class Pools:
-    """Ranks by their number, started when they are first asked."""
-
-    def __init__(self) -> None:
-        self._pools: dict[int, RankPool] = {}
-
-    def of(self, world: int) -> RankPool:
-        if world not in self._pools:
-            self._pools[world] = RankPool(world)
-        return self._pools[world]
-
-    def close(self) -> None:
-        for pool in self._pools.values():
-            pool.close()
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[Pools]:
-    pools = Pools()
-    yield pools
-    pools.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lars_ranks
 import pytest
 import torch
-from torus_ranks import RankPool
+from torus_ranks import Pools
 
 from tests import compiler
 from training.collectives.mesh import wire_bytes
@@ -19,20 +18,6 @@ from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
 
 STEPS = 2
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[dict[int, RankPool]]:
-    pools: dict[int, RankPool] = {}
-    yield pools
-    for pool in pools.values():
-        pool.close()
-
-
-def pool_of(pools: dict[int, RankPool], world: int) -> RankPool:
-    if world not in pools:
-        pools[world] = RankPool(world)
-    return pools[world]
 
 
 def in_one_process(keys: dict[str, Any], world: int, steps: range) -> dict[str, Any]:
@@ -68,10 +53,10 @@ def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
     ],
 )
 def test_shards_move_as_one_process_would(
-    pools: dict[int, RankPool], dims: tuple[int, ...], groups: int, keys: dict[str, Any]
+    pools: Pools, dims: tuple[int, ...], groups: int, keys: dict[str, Any]
 ) -> None:
     world = torch.Size(dims).numel()
-    answers = pool_of(pools, world).ask(lars_ranks.lars_in_shards, dims, keys, groups, None, 0)
+    answers = pools.of(world).ask(lars_ranks.lars_in_shards, dims, keys, groups, None, 0)
     assert len({answer["bits"] for answer in answers}) == 1, "ranks differ in bits: replicas drift apart"
     assert_close(tensors(answers[0]["state"]), in_one_process(keys, world, range(STEPS)))
     names = [name for name, _ in lars_ranks.network().named_parameters()]
@@ -84,11 +69,9 @@ def test_shards_move_as_one_process_would(
 
 
 @pytest.mark.parametrize("dims", [(2,), (3,), (2, 2)])
-def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: dict[int, RankPool], dims: tuple[int, ...]) -> None:
-    earlier = pool_of(pools, 4).ask(lars_ranks.lars_in_shards, (4,), {}, 2, None, 0)[0]["state"]
-    answers = pool_of(pools, torch.Size(dims).numel()).ask(
-        lars_ranks.lars_in_shards, dims, {}, 3, tensors(earlier), STEPS
-    )
+def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: Pools, dims: tuple[int, ...]) -> None:
+    earlier = pools.of(4).ask(lars_ranks.lars_in_shards, (4,), {}, 2, None, 0)[0]["state"]
+    answers = pools.of(torch.Size(dims).numel()).ask(lars_ranks.lars_in_shards, dims, {}, 3, tensors(earlier), STEPS)
 
     net = lars_ranks.network()
     optimizer = lars_ranks.mover(net, {})
@@ -100,19 +83,19 @@ def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: dict[int, RankPoo
 
 
 @pytest.mark.skipif(compiler.is_missing(), reason="there is no C++ compiler on PATH")
-def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: dict[int, RankPool]) -> None:
-    assert pool_of(pools, 3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
-    found = pool_of(pools, 3).ask(lars_ranks.settled, 1)
+def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: Pools) -> None:
+    assert pools.of(3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
+    found = pools.of(3).ask(lars_ranks.settled, 1)
     assert [kernel for kernel, _ in found] == ["Foreach"] * 3
     assert "another rank cannot" in found[0][1] and [said for _, said in found[1:]] == ["", ""], "rank 0 alone says it"
-    assert "no C++ compiler" in pool_of(pools, 3).ask(lars_ranks.settled, 0)[0][1]
+    assert "no C++ compiler" in pools.of(3).ask(lars_ranks.settled, 0)[0][1]
 
 
 @pytest.mark.parametrize(("grid", "buckets"), [((2,), "one"), ((2, 2), "equal"), ((3,), "exact"), ((1, 2), "fujitsu")])
 def test_a_training_in_shards_learns_what_one_with_whole_weights_learns(
-    pools: dict[int, RankPool], grid: tuple[int, ...], buckets: str, tmp_path: Path
+    pools: Pools, grid: tuple[int, ...], buckets: str, tmp_path: Path
 ) -> None:
-    pool, steps = pool_of(pools, torch.Size(grid).numel()), 8  # the exact plan is used after the first six
+    pool, steps = pools.of(torch.Size(grid).numel()), 8  # the exact plan is used after the first six
     (tmp_path / "shards").mkdir()
     (tmp_path / "whole").mkdir()
     in_shards = pool.ask(lars_ranks.learned, grid, str(tmp_path / "shards"), "sharded", buckets, steps)

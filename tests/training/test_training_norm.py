@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,6 @@ RANKS, GROUP, STEPS = 4, 2, 6
 LOSS_AND_STOP = 2
 SUMS = 2e-6  # what another order of sums changes
 ALONE = Ranks(0, 1, 0)
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[RankPool]:
-    pool = RankPool(RANKS)
-    yield pool
-    pool.close()
 
 
 def test_two_groups_of_two_ranks_are_two_processes_with_the_whole_batch_of_each(four: RankPool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,6 @@ from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKe
 STEPS = 8
 SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
 SUMS = 2e-6  # what another order of sums changes
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[RankPool]:
-    pool = RankPool(1)
-    yield pool
-    pool.close()
 
 
 def trained(pool: RankPool, folder: Path, grid: tuple[int, ...], changes: dict[str, Any], **sync: Any) -> Any:

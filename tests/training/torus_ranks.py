@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 ANSWER_S = 60.0
+KEPT_RANKS = 6
 
 
 class RankPool:
@@ -53,6 +54,24 @@ class RankPool:
     def _answer(self, rank: int, pipe: Connection) -> Any:
         assert pipe.poll(ANSWER_S), f"rank {rank} hangs in a collective"
         return pipe.recv()
+
+
+class Pools:
+    """Pools by their number of ranks. Large ones are let go when another is asked for."""
+
+    def __init__(self) -> None:
+        self._pools: dict[int, RankPool] = {}
+
+    def of(self, world: int) -> RankPool:
+        if world not in self._pools:
+            for large in [other for other in self._pools if other > KEPT_RANKS]:
+                self._pools.pop(large).close()
+            self._pools[world] = RankPool(world)
+        return self._pools[world]
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
 
 
 def serve(rank: int, world: int, store: str, timeout_s: float, pipe: Connection) -> None:
