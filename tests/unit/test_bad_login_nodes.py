@@ -295,7 +295,7 @@ def test_what_a_login_node_announces_badly_is_not_collected(
 WATCH = """
 import sys
 from pathlib import Path
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 from orchestrator.remote import feed, session
 from tests.unit.far import Pipe
 feed.LEAVES_S = 0.1
