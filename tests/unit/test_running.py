@@ -16,9 +16,10 @@ from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.job import running
 from orchestrator.job.running import Running
-from orchestrator.job.verdict import StopReason
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder.records import Meaning, RankEnd
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.program.what_runs import Program
@@ -27,7 +28,7 @@ from tests.unit.run_folders import write_specs
 from tests.waiting import until
 from training.reporting.metrics import Metrics
 
-STOP = StopReason(State.CANCELLED, "cancelled by its user", certain=True)
+STOP = ended(How.CANCELLED)
 HANG_S = 20.0
 LOOP = "touch ready; while :; do sleep 0.01; done"
 ENDLESS = "exec sleep 1000"
@@ -61,7 +62,7 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
     """Starts a launcher, a program of sh in the attempt's folder; `kill_after_s` is what a stop may take."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(script: str, asked: Callable[[], StopReason | None] = lambda: None, kill_after_s: float = 1e4) -> Running:
+    def start(script: str, asked: Callable[[], End | None] = lambda: None, kill_after_s: float = 1e4) -> Running:
         made, attempt = plan(home / "run.yaml"), run.attempt(1)
         made = replace(
             made, run=replace(made.run, hang_timeout_s=HANG_S), site=replace(made.site, kill_after_s=kill_after_s)

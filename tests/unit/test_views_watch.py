@@ -193,10 +193,10 @@ def all_of(keeper: int) -> str:
 FOLLOW = """
 import sys
 from orchestrator.cli.main import main
+from orchestrator.cli.api import open_run
 from orchestrator.cli.verbs.watch import follow_to_end
-from orchestrator.runs.folder.index import find
 main(["version"])
-sys.exit(follow_to_end(find(sys.argv[1])))
+sys.exit(follow_to_end(open_run(sys.argv[1])))
 """
 
 

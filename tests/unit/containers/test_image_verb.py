@@ -24,7 +24,7 @@ def image(*words: str) -> int:
 
 
 def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
-    assert image("ls") == 0 and capsys.readouterr().out.startswith(f"{KEY[:12]}  mine  ")
+    assert image("ls") == 0 and capsys.readouterr().out.splitlines()[1].startswith(f"{KEY[:12]}  mine  ")
     assert image("ls", "--json") == 0
     assert [row["path"] for row in json.loads(capsys.readouterr().out)["images"]] == [str(kept.path)]
     assert image("inspect", "mine") == 0
