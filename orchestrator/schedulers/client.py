@@ -168,7 +168,7 @@ class Client:
         if make is None:
             why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
             raise SiteError(f"{self.scheduler.name} {why}")
-        return process.interact(make(job_id, host, argv, terminal=terminal))
+        return process.interact(make(job_id, host, argv, terminal))
 
     @property
     def shell_from_inside(self) -> bool:

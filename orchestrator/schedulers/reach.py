@@ -6,25 +6,19 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-
-class ShellCommand(Protocol):
-    """On a login node: what runs `argv` on a host of a running job, with `terminal` on the user's terminal."""
-
-    def __call__(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class Reach:
     """The scheduler's own ways to the hosts of a job; None for one that it does not have.
 
-    `remote_command(host, command)` is for the job itself: it runs the shell `command` on another of its hosts, and
-    lasts as long. `broadcast_commands(environment, ready, source, destination)` are for the job, too: they copy a file
-    to all its nodes after `ready` has run once on each.
+    `shell_command(job_id, host, argv, terminal)` is for a login node: it runs `argv` on a host of a running job,
+    `terminal` says whether on the user's terminal. The others are for the job itself. `remote_command(host, command)`
+    runs the shell `command` on another of its hosts, and lasts as long. `broadcast_commands(environment, ready,
+    source, destination)` copy a file to all its nodes after `ready` has run once on each.
     """
 
-    shell_command: ShellCommand | None = None
+    shell_command: Callable[[str, str, Sequence[str], bool], list[str]] | None = None
     remote_command: Callable[[str, str], list[str]] | None = None
     broadcast_commands: Callable[[Mapping[str, str], Sequence[str], Path, Path], list[list[str]]] | None = None
     for_every_mpi: bool = False  # whether mpirun needs `remote_command` unless the site says ssh

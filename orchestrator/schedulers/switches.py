@@ -11,7 +11,7 @@ from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.hosts.tree import Tree
 from orchestrator.schedulers.client import asking
 from orchestrator.schedulers.cluster_facts import Ask
-from orchestrator.schedulers.switch_source import SwitchSource
+from orchestrator.schedulers.traits import SwitchSource
 from orchestrator.spec.paths import expanded, read_bytes
 from orchestrator.spec.topology import Topology
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from orchestrator.base.process import Finished
+from orchestrator.network.hosts.tree import Tree
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.switch_source import SwitchSource
 
 T = TypeVar("T")
 
@@ -48,6 +48,18 @@ class Query(Generic[T]):
 
     command: Sequence[str]
     read: Callable[[Finished], T]
+
+
+@dataclass(frozen=True)
+class SwitchSource:
+    """`query` gets the text by commands, unless the site names a file that holds it; `tree` reads the text.
+
+    Both also take the site's topology.attribute, whose default is `attribute`. They raise SiteError.
+    """
+
+    tree: Callable[[str, str], Tree]
+    query: Callable[[Ask, str], str]
+    attribute: str = ""
 
 
 @dataclass(frozen=True)

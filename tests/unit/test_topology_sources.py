@@ -65,7 +65,6 @@ def test_host_groups_of_grid_engine() -> None:
         "group_name @all\nhostlist @r1 @r2\ngroup_name @r1\nhostlist a \\\n         b\ngroup_name @r2\nhostlist NONE\n"
     )
     assert gridengine.tree(nested).leaves == {"@r1": ["a", "b"]}
-    assert gridengine.hosts(recorded("ge.qhost.txt")) == ["ge1", "ge2", "ge3", "ge4"]
     assert gridengine.group_names("@allhosts\n@rack1\n@rack2\n", "@rack") == ["@rack1", "@rack2"]
 
 
@@ -157,7 +156,6 @@ READERS: list[tuple[Callable[[str], Any], str]] = [
     (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
     (lambda text: pbs.tree(text, "arch"), "openpbs.pbsnodes.json"),
     (gridengine.tree, "ucla.shgrp.txt"),
-    (gridengine.hosts, "ge.qhost.txt"),
     (infiniband.fabric, "infiniscale.ibnetdiscover.txt"),
     (nvidia.topo, "polaris.topo.txt"),
     (nvidia.topo, "traverse.topo.txt"),

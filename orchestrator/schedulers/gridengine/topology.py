@@ -1,4 +1,4 @@
-"""Grid Engine: a rack is a host group, as `qconf -shgrp @rack1` prints it; `qhost` tells which hosts there are."""
+"""Grid Engine: a rack is a host group, as `qconf -shgrp @rack1` prints it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.tree import Tree
 from orchestrator.schedulers.cluster_facts import Ask
-from orchestrator.schedulers.switch_source import SwitchSource
+from orchestrator.schedulers.traits import SwitchSource
 
 GROUPS = ("qconf", "-shgrpl")
 RACK = "@rack"  # how the names of racks' host groups begin, unless topology.attribute says otherwise
@@ -51,15 +51,6 @@ def tree(text: str) -> Tree:
     if not leaves:
         raise SiteError(f"this is not what qconf -shgrp says of a group with hosts: {text.strip()[:80]!r}")
     return Tree(leaves)
-
-
-def hosts(text: str) -> list[str]:
-    """The execution hosts in what `qhost` says, in order; with -F or -q their indented lines are passed over."""
-    lines = text.splitlines()
-    if not lines or not lines[0].startswith("HOSTNAME"):
-        raise SiteError(f"this is not what qhost says: {text.strip()[:80]!r}")
-    names = [line.split()[0] for line in lines[1:] if re.match(r"[A-Za-z0-9]", line)]
-    return [name for name in names if name != "global"]
 
 
 SWITCHES = SwitchSource(lambda text, _: tree(text), printed, RACK)

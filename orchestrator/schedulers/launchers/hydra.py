@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import signal
 
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher
 
-KILLED = re.compile(r"^= +RANK (\d+) PID \d+ RUNNING AT \S+\n= +KILLED BY SIGNAL: (\d+)", re.MULTILINE)
 OWN_PLACES = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}  # else Intel's asks the scheduler; from its manual
 EXTRA_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")  # MPICH's, and Intel's
 
@@ -20,6 +19,7 @@ class Hydra(Launcher):
     """mpiexec.hydra, which knows an order: the host file's."""
 
     numbers = ("PMI_RANK", "MPI_LOCALRANKID")
+    kills = re.compile(r"^= +RANK (\d+) PID \d+ RUNNING AT \S+\n= +KILLED BY SIGNAL: (\d+)", re.MULTILINE)
     needs_shell = True  # under Slurm it would start its proxies by srun, which sorts the hosts
     stop_signal = signal.SIGTERM  # passed on to the ranks; SIGUSR2 ends Hydra itself
 
@@ -40,7 +40,3 @@ class Hydra(Launcher):
         """The further words of the remote shell, which has to be one word on the command line."""
         rest = " ".join((launch.remote_shell or ())[1:])
         return {**OWN_PLACES, **(dict.fromkeys(EXTRA_WORDS, rest) if rest else {})}
-
-    @classmethod
-    def killed(cls, text: str) -> dict[int, int]:
-        return firsts([(int(rank), int(number)) for rank, number in KILLED.findall(text)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class Words:
 class Launcher(ABC):
     """How ranks are started in the order of a host file, and bound to no cores: the wrapper of a rank does that."""
 
+    kills: ClassVar[re.Pattern[str] | None] = None  # finds a rank that a signal ended, and the signal's number
     numbers: ClassVar[tuple[str, str]]  # the variables that tell a rank its number, and its number on its host
     needs_shell: ClassVar[bool] = False  # whether it reaches other hosts by a remote shell only
     stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # passed on to the ranks; SIGUSR1 must be, too
@@ -81,7 +83,8 @@ class Launcher(ABC):
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
         """The ranks that a signal ended by what the launcher wrote; the first one of several counts."""
-        return {}
+        found = cls.kills.findall(text) if cls.kills else ()
+        return firsts([(int(rank), int(number)) for rank, number in found])
 
 
 def firsts(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, firsts
+from orchestrator.schedulers.launchers.launcher import Launch, Launcher
 
 LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon\..*?Remote daemon: *\S+ on node (\S+)", re.DOTALL
 )
-KILLED = re.compile(r"noticed that process rank (\d+) with PID \d+ on (?:node )?\S+\s+exited\s+on\s+signal\s+(\d+)")
 PRRTE = 5  # the first version that is built on it
 
 
@@ -21,6 +20,7 @@ class OpenMPI(Launcher):
     """mpirun of Open MPI; `major` is the first number of its version."""
 
     numbers = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+    kills = re.compile(r"noticed that process rank (\d+) with PID \d+ on (?:node )?\S+\s+exited\s+on\s+signal\s+(\d+)")
 
     def __init__(self, program: str = "mpirun", major: int = 4) -> None:
         super().__init__(program)
@@ -52,10 +52,6 @@ class OpenMPI(Launcher):
     @classmethod
     def lost(cls, text: str) -> dict[str, str]:
         return {found[1]: found[0].splitlines()[0].strip() for found in LOST.finditer(text)}
-
-    @classmethod
-    def killed(cls, text: str) -> dict[int, int]:
-        return firsts([(int(rank), int(number)) for rank, number in KILLED.findall(text)])
 
 
 def remote_words(shell: Sequence[str], major: int = 4) -> list[str]:

@@ -18,8 +18,13 @@ from orchestrator.schedulers.local.sessions import found
 from orchestrator.schedulers.reach import Reach
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
 
+OWN_ID = (
+    'read -r -a torusrun_stat < "/proc/$$/stat"',
+    'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
+)
 
-def _shell(job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+
+def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
     return [*argv]
 
 
@@ -38,12 +43,7 @@ class Local(Scheduler):
     name = "local"
     variables = Variables("SUBMITIT_LOCAL_JOB_ID")
     traits = Traits(one_machine=True, cannot_exclude="a local run has this machine alone")
-    script = JobScript(
-        (
-            'read -r -a torusrun_stat < "/proc/$$/stat"',
-            'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
-        )
-    )
+    script = JobScript(OWN_ID)
     cluster = ClusterQueries(query_facts=facts.describe)
     reach = Reach(_shell)
 
@@ -51,14 +51,8 @@ class Local(Scheduler):
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        return process.module(
-            sys.executable,
-            "orchestrator.schedulers.local.detach",
-            script,
-            request.called,
-            *request.after,
-            *request.after_any,
-        )
+        after = (*request.after, *request.after_any)
+        return process.module(sys.executable, "orchestrator.schedulers.local.detach", script, request.called, *after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.switch_source import SwitchSource
+from orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("pbsnodes", "-av")  # without -v it sums up the vnodes of a host, and not all of their resources
 RESOURCE = "resources_available."

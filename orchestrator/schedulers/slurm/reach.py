@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.schedulers.reach import Reach
 
 
-def shell(job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+def shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
     one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
     return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv]
 

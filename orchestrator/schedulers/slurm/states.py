@@ -7,34 +7,18 @@ from orchestrator.base.states import State, Status, never_starts
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.schedulers.slurm import reasons
 
-STATES = {
-    "PENDING": State.PENDING,
-    "CONFIGURING": State.PENDING,
-    "REQUEUED": State.PENDING,
-    "REQUEUE_FED": State.PENDING,
-    "REQUEUE_HOLD": State.PENDING,
-    "SPECIAL_EXIT": State.PENDING,
-    "RESV_DEL_HOLD": State.PENDING,
-    "RUNNING": State.RUNNING,
-    "COMPLETING": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "STOPPED": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SIGNALING": State.RUNNING,
-    "STAGE_OUT": State.RUNNING,
-    "COMPLETED": State.COMPLETED,
-    "FAILED": State.FAILED,
-    "TIMEOUT": State.TIMEOUT,
-    "DEADLINE": State.TIMEOUT,
-    "PREEMPTED": State.PREEMPTED,
-    "NODE_FAIL": State.NODE_FAIL,
-    "BOOT_FAIL": State.NODE_FAIL,
-    "LAUNCH_FAILED": State.FAILED,
-    "RECONFIG_FAIL": State.FAILED,
-    "OUT_OF_MEMORY": State.OOM,
-    "CANCELLED": State.CANCELLED,
-    "REVOKED": State.CANCELLED,
+WORDS = {
+    State.PENDING: "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD",
+    State.RUNNING: "RUNNING COMPLETING SUSPENDED STOPPED RESIZING SIGNALING STAGE_OUT",
+    State.COMPLETED: "COMPLETED",
+    State.FAILED: "FAILED LAUNCH_FAILED RECONFIG_FAIL",
+    State.TIMEOUT: "TIMEOUT DEADLINE",
+    State.PREEMPTED: "PREEMPTED",
+    State.NODE_FAIL: "NODE_FAIL BOOT_FAIL",
+    State.OOM: "OUT_OF_MEMORY",
+    State.CANCELLED: "CANCELLED REVOKED",
 }
+STATES = {word: state for state, words in WORDS.items() for word in words.split()}
 
 
 def queued(said: Finished) -> dict[str, Status]:

@@ -11,7 +11,7 @@ import re
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.switch_source import SwitchSource
+from orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("scontrol", "show", "topology")
 
