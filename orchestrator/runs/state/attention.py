@@ -1,4 +1,4 @@
-"""Runs in the order in which they need attention, and how many there are of each state."""
+"""Runs sorted by their need for attention, and the number of runs in each state."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ORDER: tuple[State, ...] = (
 
 
 def ordered(views: Sequence[View]) -> list[View]:
-    """Those that run, those that went wrong, those that wait, those that are done; else as they were."""
+    """The views, sorted: runs that run, that failed, that wait, that are done; a stable sort."""
     return sorted(views, key=rank)
 
 
 def rank(view: View) -> int:
-    """The place of its state in this order."""
+    """The position of the view's state in ORDER."""
     return ORDER.index(view.state)
 
 

@@ -1,4 +1,4 @@
-"""The jobs that a run waits for before it begins."""
+"""The jobs that a run waits for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.runs.state.view import View
 
 @dataclass(frozen=True)
 class Awaited:
-    """A job that has to end first, well unless `any_end`, and the folder of its run."""
+    """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED."""
 
     job: str
     folder: str
@@ -26,9 +26,9 @@ class Awaited:
 
 
 def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
-    """The jobs that a job of `scheduler` waits for: until these runs are COMPLETED, and until those are over.
+    """The jobs that a job of `scheduler` waits for: `after` must be COMPLETED, `after_any` must be over.
 
-    A run that is so already has none. Raises UserError for what is no run, or none that it can wait for.
+    A run that is so already adds no job. Raises UserError for an unknown run, or one that cannot be waited for.
     """
     return [*_jobs(after, scheduler, any_end=False), *_jobs(after_any, scheduler, any_end=True)]
 
@@ -55,7 +55,7 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
 
 
 def _goes_on(seen: View) -> str:
-    """That a run goes on in a job that does not exist yet, since its phases want other nodes; '' where it does not."""
+    """Why a run continues in a job that does not exist yet (its phases want other nodes); '' if it does not."""
     try:
         plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
     except SiteError:

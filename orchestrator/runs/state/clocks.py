@@ -1,4 +1,4 @@
-"""Times by several clocks, compared by the clock of the file system: it stamps the files of all machines."""
+"""Comparison of times by several clocks. The clock of the file system stamps the files of all machines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 KEPT_S = 60.0
-SET_S = 1.0  # this machine's clock was set if it has gone further than a stopwatch by this much
+SET_S = 1.0  # this machine's clock was set if it differs from the monotonic clock by more than this
 _known: dict[int, tuple[float, float, float]] = {}  # by device: time.monotonic(), time.time() and the answer
 
 
 def ahead_s(folder: Path) -> float:
-    """How far the clock of the file system of `folder` is ahead of this machine's; 0.0 if no file can be made there."""
+    """Seconds by which the clock of the file system of `folder` is ahead of this machine's; 0.0 if it is unknown."""
     try:
         device, passed_s, now_s = folder.stat().st_dev, time.monotonic(), time.time()
         if device in _known:
@@ -30,7 +30,7 @@ def ahead_s(folder: Path) -> float:
 
 
 def now_there_s(written: Path, newest_s: float, now_s: float) -> float:
-    """`now_s`, of this machine's clock, by the clock that wrote the time `newest_s` into the end of a file."""
+    """`now_s` (of this machine's clock), converted to the clock that wrote `newest_s` at the end of `written`."""
     try:
         return newest_s + now_s + ahead_s(written.parent) - written.stat().st_mtime
     except OSError:

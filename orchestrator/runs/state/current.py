@@ -1,4 +1,4 @@
-"""Runs as their schedulers see them now, before something is done to them or because of them."""
+"""The current views of runs, from a new query of their schedulers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from orchestrator.runs.state.view import View
 
 
 def look(run: RunFolder, *, newest: bool = False) -> View:
-    """A run as its scheduler sees it now: the attempt that works, or the newest."""
+    """The current view of a run, by its scheduler: of the working attempt, or of the newest."""
     return views([run], fresh=True, newest=newest)[0]
 
 
 def look_at_all(runs: Sequence[RunFolder], *, newest: bool = False) -> Sequence[View]:
-    """Runs as their schedulers see them now, each asked once: the attempts that work, or the newest."""
+    """The current views of runs, with one query per scheduler: of the working attempts, or of the newest."""
     return views(runs, fresh=True, newest=newest)
 
 
 def once_held(run: RunFolder) -> View:
-    """A held allocation as it is once it takes attempts, or is over."""
+    """Wait until a held allocation takes attempts or is over; its view then."""
     for view in follow(run):
         if view.state.over or run.attempt(view.attempt).keeper.exists():
             break

@@ -1,4 +1,4 @@
-"""What follows for a run: its next attempt, none, or nothing yet. A pure function of what is known."""
+"""Decides whether a run gets its next attempt, none, or none yet. A pure function of its history."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FORCE = "if you know that it is not at work any more, resume it with --force"
 
 @dataclass(frozen=True)
 class Resume:
-    """This attempt is the next to work."""
+    """This attempt is the next one."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """No attempt follows, as `why` says: to its user, after the run's name. `by_user` if that is its user's wish."""
+    """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this."""
 
     why: str
     by_user: bool = False
@@ -28,7 +28,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Wait:
-    """No attempt follows before more is known, as `why` says after the run's name."""
+    """No attempt follows yet. Messages print `why` after the run's name."""
 
     why: str
 
@@ -38,12 +38,12 @@ Step = Resume | Stop | Wait
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a run. It concerns `attempt`, except `newest`, the newest attempt that was not refused.
+    """The known facts of a run. All concern `attempt`, except `newest`, the newest attempt that was not refused.
 
-    `at_work` says whether a process of its ranks lives, or is None if nobody can tell. `again` is False if the program
-    asks for no other attempt, `cancelled` says that the user asked for its end, `stopped` why it was asked to stop.
-    `held` says that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes,
-    `epochs` how far its newest checkpoint is. `time_left` says whether the allocation in which it waits has time.
+    `at_work` says whether a process of its ranks lives; None if unknown. `again` is False if the program asks for no
+    other attempt. `cancelled` says that the user asked for its end, `stopped` why it was asked to stop. `held` says
+    that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes. `epochs` is
+    the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
     """
 
     attempt: int
@@ -63,7 +63,7 @@ class History:
 
 
 class Policy(Enum):
-    """Who asks what follows."""
+    """Who asks for the decision."""
 
     USER = "the user asks for another attempt"
     FORCED = "the user does, and knows that nothing is at work any more"
@@ -72,7 +72,7 @@ class Policy(Enum):
 
 
 def decide(history: History, policy: Policy) -> Step:
-    """What follows: the first rule that has an answer."""
+    """The answer of the first rule that has one."""
     return next(step for rule in RULES[policy] if (step := rule(history)))
 
 
@@ -94,7 +94,7 @@ def _completed(history: History) -> Step | None:
 
 
 def _still_at_work(history: History) -> Step | None:
-    """Two attempts must not train at once: it has to be certain that this one is over."""
+    """Wait unless it is certain that this attempt is over: two attempts must not train at once."""
     state = history.state
     if history.at_work and state.over:
         return _not_yet(history, f"processes of its ranks are still at work; ask again in a moment, or {FORCE}")
@@ -118,7 +118,7 @@ def _cancelled(history: History) -> Step | None:
 
 
 def _stopped(history: History) -> Step | None:
-    """A time limit that is near ends the job, and not the run."""
+    """Stop if the attempt was asked to stop. A time limit that is near ends the job, but not the run."""
     continues = history.stopped in (None, Cause.TIME_LIMIT)
     return None if continues else Stop("was asked to stop")
 
@@ -128,7 +128,7 @@ def _followed(history: History) -> Step | None:
 
 
 def _same_nodes(history: History) -> Step | None:
-    """The next attempt would do the same again."""
+    """Stop if the next attempt would use the same number of nodes."""
     why = f"after epoch {history.epochs:g}, by the newest checkpoint, no other number of nodes is wanted"
     return None if history.other_nodes else Stop(why)
 

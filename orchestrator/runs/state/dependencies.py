@@ -12,9 +12,9 @@ from orchestrator.runs.folder.run_folder import RunFolder
 
 
 def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
-    """(a run that the attempt was to wait for and that did not complete, its state), None where there is none.
+    """(a run that the attempt waits for and that did not complete, its state); None if there is none.
 
-    The state is None where the run is not known to have ended.
+    The state is None if the ledger of that run records no end.
     """
     submitting = last(events, Submitting, attempt)
     for folder in submitting.after if submitting else ():
@@ -26,13 +26,13 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
 
 
 def ended_before_it_began(events: list[Event], attempt: int) -> str | None:
-    """A run that the attempt waits for and whose job ended before it began; None where there is none."""
+    """A run that the attempt waits for and whose job ended before it began; None if there is none."""
     submitting = last(events, Submitting, attempt)
     if submitting is None:
         return None
     for folder in (*submitting.after, *submitting.after_any):
         theirs = ledger.events(RunFolder(Path(folder)).ledger)
-        # Later attempts of that run are nothing to a job that was submitted before them.
+        # A job does not wait for attempts that were submitted after it.
         jobs = [e.attempt for e in theirs if isinstance(e, Submitted) and e.time_s <= submitting.time_s]
         if jobs and last(theirs, Ended, max(jobs)) and not last(theirs, Started, max(jobs)):
             return Path(folder).name

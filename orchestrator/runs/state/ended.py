@@ -1,4 +1,4 @@
-"""Runs that are over, and their views, kept so that their folders are not read again."""
+"""The kept views of runs that are over: their folders are not read again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from orchestrator.runs.state.view import Record, View
 
 
 def ids(runs: Sequence[RunFolder]) -> Collection[str]:
-    """The ids of these runs that are over for good, by what is kept of them, or else by their end records alone.
+    """The ids of those runs that are over for good, by their kept rows, or else by their end records alone.
 
-    A run that is over by its end record is kept, without its view: nobody reads that record again.
+    A run that is over by its end record is kept without its view. Its end record is not read again.
     """
     known = settled.runs()
     new = [row for run in runs if run.run_id not in known and (row := _ended(run))]
@@ -27,10 +27,10 @@ def ids(runs: Sequence[RunFolder]) -> Collection[str]:
 
 
 def _ended(run: RunFolder) -> Settled | None:
-    """The row, without a view, of a run whose newest attempt recorded its end; None for any other."""
+    """The row (without a view) of a run whose newest attempt recorded its end; None for any other run."""
     seen, made_ns = settled.now(run), index.made_ns(run)
     numbers = attempt_folders.attempts(run)
-    with contextlib.suppress(SiteError):  # a damaged record: whoever reads the rest of the run finds out
+    with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
         end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
         if end and end.certain and not end.followed_by and made_ns is not None:
             return Settled(run.run_id, str(made_ns), str(run.folder), end.state.value, "", "", seen, "")
@@ -38,7 +38,7 @@ def _ended(run: RunFolder) -> Settled | None:
 
 
 def kept(row: Settled) -> View | None:
-    """The view that was kept of a run; None where the run is gone, has gone on, or was kept by another version."""
+    """The kept view of a run; None if the run is gone, was resumed, or was kept by another version."""
     if not row.holds:
         return None
     try:
@@ -51,7 +51,7 @@ def kept(row: Settled) -> View | None:
 
 
 def keep(found: Sequence[tuple[Record, View]]) -> None:
-    """Keep the views of one's own runs that are over for good, as far as they are in the index and whole."""
+    """Keep the views of the user's own runs that are over for good, in the index and undamaged."""
     settled.keep([row for record, view in found if _is_final(record, view) and (row := _row(record, view))])
 
 

@@ -1,4 +1,4 @@
-"""What the folder of a running attempt holds that makes one suspect something: rank ends and the supervisor's pulse."""
+"""Signs of a failure in the folder of a running attempt: rank ends and the supervisor's pulse."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state.clocks import ahead_s
 
 RECORD = re.compile(r"(\d{4,8})\.(end|told)\.json")
-# More is not read of one attempt for one look at it.
+# Limits of one read of one attempt.
 MOST_ENTRIES = 100_000
 MOST_ENDS = 64
 LARGEST_NAME_BYTES = 256
 
 
 def suspicion(attempt: Attempt, now_s: float) -> str:
-    """'suspected: ...', or '' where nothing is, as of `now_s` (of time.time()).
+    """'suspected: ...', or '' if there is no suspicion, as of `now_s` (of time.time()).
 
-    It costs a stat and a listing of a folder while nothing is wrong. What seems wrong is looked at by the clock of the
-    file system: this machine's may differ from the nodes'.
+    While nothing is wrong, it costs a stat and a listing of a folder. A suspicion is checked again by the clock of the
+    file system: this machine's clock may differ from the nodes'.
     """
     found = _suspicion(attempt, now_s)
     return _suspicion(attempt, now_s + ahead_s(attempt.folder)) if found else ""
@@ -39,7 +39,7 @@ def _suspicion(attempt: Attempt, now_s: float) -> str:
     ended, told = recorded(attempt)
     if pulse_age_s is None and not ended:
         return ""
-    from orchestrator.runs.state import suspect  # with the verdict, which nobody needs while no run is at work
+    from orchestrator.runs.state import suspect  # imported late: rarely needed
 
     ends = _ends(attempt, sorted(ended))
     placement = placed(attempt) if any(not end.good for end in ends) else {}
@@ -49,7 +49,7 @@ def _suspicion(attempt: Attempt, now_s: float) -> str:
 
 
 def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
-    """The time since the supervisor last showed that it lives; None where it never did, as in older versions."""
+    """The age of the supervisor's pulse in seconds; None if there is no pulse, as in older versions."""
     try:
         found = attempt.pulse.lstat()
     except OSError:
@@ -58,7 +58,7 @@ def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
 
 
 def _host(attempt: Attempt) -> str:
-    """The host of the supervisor, as it wrote into its pulse; '' where it did not."""
+    """The host of the supervisor, from its pulse; '' if unknown."""
     try:
         return read_bytes(attempt.pulse, LARGEST_NAME_BYTES).decode(errors="replace").strip()
     except OSError:
@@ -66,7 +66,7 @@ def _host(attempt: Attempt) -> str:
 
 
 def recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
-    """(the ranks that recorded how they ended, those that recorded that they were told to)."""
+    """(the ranks that recorded their end, the ranks that recorded a request to end)."""
     try:
         with os.scandir(attempt.ranks) as entries:
             names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
@@ -77,7 +77,7 @@ def recorded(attempt: Attempt) -> tuple[set[int], set[int]]:
 
 
 def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
-    """The first of these records, without those that cannot be read, each with the time when its file was written."""
+    """The end records of the first MOST_ENDS of these ranks, as far as readable; `ended_s` is the file's time."""
     found = []
     for rank in ended[:MOST_ENDS]:
         with contextlib.suppress(SiteError, OSError):
@@ -87,7 +87,7 @@ def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
 
 
 def placed(attempt: Attempt) -> dict[str, list[int]]:
-    """The ranks of every host; none where the placement cannot be read."""
+    """The ranks of every host; empty if the placement cannot be read."""
     try:
         slots = (read_object(attempt.placement) or {}).get("slots")
     except SiteError:

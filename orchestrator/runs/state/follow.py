@@ -1,4 +1,4 @@
-"""Runs followed to their ends: folders are looked at often, the scheduler ever more seldom."""
+"""Follows runs to their ends. It reads folders often, and queries the scheduler at growing intervals."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from orchestrator.runs.state.view import Record, View, read_record
 
 LOOK_S = 0.5
 WAITING_LOOK_S = 2.0  # between looks at a run that is not running
-OVER_LOOK_S = 30.0  # and at one that is over: somebody may resume it
-RECHECK_S = 5.0  # a running run of which no file changes is read that often: is it silent?
+OVER_LOOK_S = 30.0  # and at one that is over: a user may resume it
+RECHECK_S = 5.0  # between views of a running run of which no file changes: it may be silent
 FIRST_POLL_S = 1.0
 SLOWEST_POLL_S = 30.0
-RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records know of its end
-REST = 40  # times as long as a look kept the processor busy: many people watch on one login node
+RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records have its end
+REST = 40  # the rest after a look, in multiples of its processor time: many users share one login node
 LONGEST_REST_S = 5.0
 
 Signature = tuple[int, int, int]
 
 
 def follow(run: RunFolder) -> Iterator[View]:
-    """Views of a run until it is over, the last one being its end, or until nobody can tell how it ended."""
+    """Views of a run until it is over, or until it is clear that its end stays unknown. The last view is its end."""
     for (view,) in follow_all([run]):
         yield view
 
 
 def follow_all(runs: Sequence[RunFolder]) -> Iterator[list[View]]:
-    """The views of many runs, in their order, again and again until all are over."""
+    """The views of many runs, in their order, repeated until all are over."""
     followed = Followed(runs)
     while True:
         yield followed.look()
@@ -44,7 +44,7 @@ def follow_all(runs: Sequence[RunFolder]) -> Iterator[list[View]]:
 
 
 class Followed:
-    """Many runs, looked at again and again. Their folders are read where the size or time of a file has changed."""
+    """Many runs, followed together. A folder is read again if the inode, size or time of a file has changed."""
 
     def __init__(self, runs: Sequence[RunFolder]) -> None:
         self._folders = list(runs)
@@ -59,11 +59,11 @@ class Followed:
 
     @property
     def rest_s(self) -> float:
-        """How long to wait before the next look."""
+        """The seconds to wait before the next look."""
         return min(max(LOOK_S, REST * self._cost_s), max(LOOK_S, LONGEST_REST_S))
 
     def look(self) -> list[View]:
-        """All runs as they are now, in the order in which they were given."""
+        """The current views of all runs, in the order in which they were given."""
         if not self._runs:
             self._runs = [_Followed(record, status) for record, status in standing(self._folders, time.time())]
             self._poll_s = time.monotonic() + self._delay_s
@@ -82,13 +82,13 @@ class Followed:
 
 @dataclass(eq=False)
 class _Followed:
-    """One of the runs, as it was seen last. Times are of time.monotonic()."""
+    """One followed run and its last view. Times are of time.monotonic()."""
 
     record: Record
     status: Status
 
     def __post_init__(self) -> None:
-        self.seen_s = self.looked_s = time.monotonic()  # seen: neither lost nor without hope of an answer
+        self.seen_s = self.looked_s = time.monotonic()  # seen_s: when it was last neither LOST nor hopeless
         self.files, self.metrics = _files(self.record), (0, 0, 0)
         self.take(self.record, self.status)
 
@@ -98,7 +98,7 @@ class _Followed:
 
     @property
     def over(self) -> bool:
-        """Whether its end is known, or nobody could tell it for so long that nobody will."""
+        """Whether its end is known, or was unknown for so long that it stays unknown."""
         if self.status.state.over and self.status.state is not State.LOST:
             return True
         interval_s = self.record.plan.poll_interval_s if self.record.plan else 0.0
@@ -115,14 +115,14 @@ class _Followed:
         return time.monotonic() >= self.looked_s + (OVER_LOOK_S if self.over else WAITING_LOOK_S)
 
     def take(self, record: Record, status: Status) -> None:
-        """What its folder and its scheduler say now."""
+        """Store the newest answers of its folder and its scheduler."""
         self.record, self.status = record, status
         self._view()
         if status.state is not State.LOST and not record.hopeless:
             self.seen_s = self.viewed_s
 
     def look(self) -> bool:
-        """Look at its files, and read them where they have changed; whether its scheduler is to be asked now."""
+        """Check its files, and read them if they have changed; whether its scheduler must be queried now."""
         self.looked_s = time.monotonic()
         before, self.files = self.files, _files(self.record)
         if self.files != before:
@@ -135,7 +135,7 @@ class _Followed:
         return self.files != before or (self.record.settled and not self.over)
 
     def _is_stale(self) -> bool:
-        """Whether something may have changed that its files do not tell, as that a node is silent."""
+        """Whether something may have changed that its files do not show, for example a silent node."""
         return self.running and self.looked_s >= self.viewed_s + RECHECK_S
 
     def _view(self) -> None:
@@ -144,7 +144,7 @@ class _Followed:
 
 
 def aged(view: View, by_s: float) -> View:
-    """The same run that much later, nothing having happened."""
+    """The same view, `by_s` seconds later, if nothing has happened."""
     if view.state is not State.RUNNING:
         return view
     return replace(
@@ -156,12 +156,12 @@ def aged(view: View, by_s: float) -> View:
 
 
 def _files(record: Record) -> tuple[Signature, Signature]:
-    """What changes when something happens to a run beside its steps: its ledger, and the end of its attempt."""
+    """The signatures of the files that change with every event but a step: the ledger and the attempt's end."""
     return _signature(record.folder.ledger), _signature(record.folder.attempt(record.attempt).end)
 
 
 def _signature(path: Path) -> Signature:
-    """Inode, size and time of a file. It is opened, since over NFS a stat alone may be a minute old."""
+    """Inode, size and time of a file. It is opened: over NFS a stat alone may be a minute old."""
     try:
         descriptor = open_regular(path)
     except OSError:

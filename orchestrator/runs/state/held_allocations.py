@@ -1,6 +1,6 @@
-"""Held allocations in the list of runs: what their keepers do, and the attempts that run in them.
+"""Held allocations in the list of runs: the state of their keepers, and the attempts that run in them.
 
-What a scheduler says of the job concerns the allocation. It is an attempt's end only where the whole allocation ended.
+The state of the job concerns the allocation. It is the end of an attempt only if the whole allocation ended.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import Record
 
-ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # what ended the job ended the attempt, too
+ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # these ends of a job also end its attempt
 
 
 def in_hold(record: Record, job: Status | None) -> Status | None:
-    """What the state of its job says of an attempt: the job's own state, unless it is that of a held allocation."""
+    """The state of an attempt by its job: the job's own state, unless the job is a held allocation."""
     held = allocation.held_in(record.events, record.attempt)
     if not held or job is None or record.job is None or job.state is State.UNKNOWN:
-        return job  # without a job of the record's, it is what its folder says, and no scheduler
+        return job  # if the record has no job, `job` is from its folder, not from a scheduler
     name, started = Path(held).name, last(record.events, Started, record.attempt)
     if not job.state.over:
         if record.end:
-            return None  # its own record is all there is to know: the job goes on with other attempts
+            return None  # its own record says all: the job continues with other attempts
         return job if started else Status(State.PENDING, _waits(held, name, job, record.folder.run_id))
     if record.end or job.state in ENDS_ALL:
         return job
@@ -56,7 +56,7 @@ def _waits(held: str, name: str, job: Status, run: str) -> str:
 
 
 def told_by_keeper(record: Record, status: Status) -> Status:
-    """The state of a run, with what its keeper does where it holds an allocation."""
+    """The state of a run. If it holds an allocation, the reason says what its keeper does."""
     if status.state is not State.RUNNING or not allocation.is_held(record.folder):
         return status
     try:

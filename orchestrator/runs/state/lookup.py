@@ -1,4 +1,4 @@
-"""A submission whose answer was lost, as when its client was killed: its job is looked up by its name."""
+"""Finds the job of a submission whose answer was lost (its client was killed, say), by the job's name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CUT_OFF = "the submission of attempt {} was cut off"
 
 
 def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Record, Status | None]:
-    """The record, with the job's id if the scheduler knows one of that name, or else what is to be said of it.
+    """(the record, with the job's id if the scheduler has a job of that name; the state to show if it has none).
 
-    Nothing is asked while the submission may still be under way: for the time that its command may take, and that the
-    scheduler may take to show a job. Its scheduler is waited for until `until_s` (of time.monotonic()).
+    It queries nothing while the submission may still be in progress: while its command may run, and while the
+    scheduler may not show the job yet. It waits for the scheduler until `until_s` (of time.monotonic()).
     """
     intent = last(record.events, Submitting, record.attempt)
     if not intent or not record.plan or not record.mine or record.job or record.end or record.settled:
@@ -50,7 +50,7 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
 
 
 def _in_held(record: Record, held: RunFolder, *, young: bool) -> tuple[Record, Status | None]:
-    """As `look_up`, for an attempt in a held allocation: its request waits there, or the keeper has noted its job."""
+    """Like `look_up`, for an attempt in a held allocation: its request waits there, or the keeper has noted its job."""
     if allocation.is_asked(allocation.of(held.folder), record.folder.attempt(record.attempt)):
         job = allocation.job(held)
         return _note(record, job) if job else (record, None)
@@ -63,7 +63,7 @@ def _in_held(record: Record, held: RunFolder, *, young: bool) -> tuple[Record, S
 
 
 def _note(record: Record, job: str) -> tuple[Record, Status | None]:
-    """The record once the ledger names the job."""
+    """Write the job into the ledger; the record with it."""
     try:
         ledger.append(record.folder.ledger, Submitted(record.attempt, job, record.scheduler, looked_up=True))
     except SiteError as error:

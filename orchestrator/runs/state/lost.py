@@ -1,4 +1,4 @@
-"""A job that its scheduler knows nothing of: what the run folder says about it all the same."""
+"""The state of an attempt whose job its scheduler does not know, from the run folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.runs.state.view import Record
 
 
 def explained(record: Record, status: Status) -> Status:
-    """The state of an attempt that would be LOST: at work all the same, or dropped by its dependency, or LOST.
+    """The state of an attempt that seems LOST: still running (UNKNOWN), dropped by its dependency, or LOST.
 
-    Some schedulers forget a job that was dropped before it began.
+    Some schedulers forget a job that they dropped before it began.
     """
     if status.state is not State.LOST or not record.mine:
         return status

@@ -1,4 +1,4 @@
-"""A job that is held for others, one of which never began: its scheduler never starts it."""
+"""A job that waits for another job, which ended before it began. The scheduler never starts such a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orchestrator.runs.state.view import Record
 
 
 def held(record: Record, job: Status | None) -> Status | None:
-    """What the scheduler says of the run's job, with what to do where it would be held for ever."""
+    """The scheduler's state of the run's job, with advice if the job would be held forever."""
     run = (
         dependencies.ended_before_it_began(record.events, record.attempt) if job and job.held and record.mine else None
     )

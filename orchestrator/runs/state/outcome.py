@@ -1,4 +1,4 @@
-"""What state an attempt is in, from everything that was said about it. Nothing here asks anybody."""
+"""The state of an attempt, from its records and its scheduler's answer. Nothing here queries or reads files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End
 
-# What a scheduler knows better than a job that only felt a signal.
+# A scheduler knows these ends better than a job that only received a signal.
 SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}
 
 # A scheduler may take this long to show a job that it has accepted.
@@ -21,7 +21,7 @@ DONE = "the training recorded that it is done"
 LOGS = "`torusrun logs` shows what it wrote"
 RESUME = "`torusrun resume` continues from the newest checkpoint"
 FORCE = "--force, if you know that its job is gone"
-# What to do about an end that nobody but the scheduler knew.
+# Advice for an end that only the scheduler knew.
 TO_DO = {
     State.FAILED: LOGS,
     State.TIMEOUT: f"{RESUME}, and --time gives it longer",
@@ -34,30 +34,30 @@ TO_DO = {
 def resolve(
     events: list[Event], attempt: int, end: End | None, job: Status | None, now_s: float, *, done: bool = False
 ) -> Status:
-    """The state of an attempt: the job's own end record first, what was seen before second, the scheduler third.
+    """The state of an attempt: by the job's own end record, else by an end in the ledger, else by the scheduler.
 
-    `job` is what the scheduler says now, None if it was not asked. `done` says that the training recorded that it is
-    done: such an attempt is COMPLETED once it is over, however its job ended. Absence from the queue is never success,
-    and of a job submitted just before `now_s` (as of time.time()) it says nothing at all.
+    `job` is the scheduler's current answer; None if it was not queried. `done` says that the training recorded that it
+    is done: such an attempt is COMPLETED once it is over, however its job ended. Absence from the queue is never
+    success. For a job submitted just before `now_s` (of time.time()) absence means nothing.
     """
     if recorded := _recorded(events, attempt, end):
         return _completed(recorded) if done else recorded
     if job and job.state.over:
         status = _over(events, attempt, end, job, now_s)
         return _completed(status) if done else status
-    if end and (job is None or (done and job.state is State.UNKNOWN)):  # nobody knows better, or could change it
+    if end and (job is None or (done and job.state is State.UNKNOWN)):  # no better source, or none that could change it
         status = _as_asked(events, attempt, end.status)
         return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
-    if job.state is State.PENDING:  # its scheduler has put it back into the queue
+    if job.state is State.PENDING:  # the scheduler has requeued it
         return Status(job.state, _joined(job.reason, f"before: {end.reason}" if end else ""), job.hosts)
     ending = end.reason if end else DONE if done else ""
     return Status(job.state, _joined(ending and f"ending: {ending}", job.reason), job.hosts)
 
 
 def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | None:
-    """The end that the job itself recorded, or that somebody saw before."""
+    """The end that the job itself recorded, or that the ledger has."""
     if end and end.certain:
         return end.status
     seen = last(events, Ended, attempt)
@@ -65,14 +65,14 @@ def _recorded(events: list[Event], attempt: int, end: End | None) -> Status | No
 
 
 def _completed(status: Status) -> Status:
-    """What becomes of an end when the training was done before it."""
+    """The state after this end, if the training was done before it."""
     if status.state is State.COMPLETED or not status.state.over:
         return status
     return ended(How.DONE_BEFORE, rest=f"its job then ended with: {status.state.value}, {status.reason}").status
 
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
-    """The end of an attempt whose job is over, as the scheduler says."""
+    """The end of an attempt whose job is over by the scheduler."""
     if end and job.state not in SCHEDULER_KNOWS:
         return _as_asked(events, attempt, end.status)
     cause = Cause.of(job.state)
@@ -87,9 +87,9 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
 
 
 def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:
-    """What becomes of a failure that a signal from outside caused, where its user had asked for the end.
+    """A failure becomes CANCELLED if the user had asked for the end of the attempt.
 
-    A scheduler that ends a job before its supervisor answers signals leaves no better record than that.
+    A scheduler may end a job before its supervisor handles signals: then no better record exists.
     """
     if status.state is not State.FAILED or not last(events, CancelRequested, attempt):
         return status
@@ -102,7 +102,7 @@ def _by_user(reason: str) -> Status:
 
 
 def _lost(events: list[Event], attempt: int, reason: str) -> str:
-    """What LOST means for an attempt, and what to do."""
+    """The reason of a LOST attempt, with advice."""
     if not (last(events, Submitted, attempt) or last(events, Started, attempt)):
         return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
@@ -114,11 +114,11 @@ def _joined(*reasons: str) -> str:
 
 
 def _not_shown_yet(events: list[Event], attempt: int, now_s: float) -> Status | None:
-    """The state of an attempt that was submitted a moment ago and has not begun; None for any other."""
+    """The state of an attempt that was just submitted and has not begun; None for any other."""
     submissions = [e for e in events if e.attempt == attempt and isinstance(e, (Submitting, Submitted))]
     if not submissions or last(events, Started, attempt):
         return None
-    # Clocks of login nodes differ, so the submission may seem to lie ahead.
+    # Clocks of login nodes differ, so the submission may seem to be in the future.
     age_s = now_s - max(event.time_s for event in submissions)
     if abs(age_s) >= SHOWN_AFTER_S:
         return None

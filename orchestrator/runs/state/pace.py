@@ -1,4 +1,4 @@
-"""How fast a run goes by its own measurements, and what to say when no step comes for longer than usual."""
+"""The pace of a run by its own measurements, and the words for an unusually long time without a step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from orchestrator.runs.folder import metrics
 from training.reporting import events
 
-# A pause is told of when it is longer than both. An evaluation or a checkpoint is one such pause, and an honest one.
+# A pause is reported if it is longer than both. An evaluation or a checkpoint can be such a pause.
 LEAST_PAUSE_S = 10.0
 TIMES_USUAL = 10
-# The time that is left to the first step of an attempt, and to the second, before which no step is usual.
+# The time allowed for the first step of an attempt, and for the second: before it, no usual time is known.
 FIRST_STEP_S = 60.0
 
 
@@ -20,8 +20,8 @@ FIRST_STEP_S = 60.0
 class Pace:
     """`age_s` is the age of the newest step of an attempt, `usual_s` the median time between two; None if unknown.
 
-    Steps are those that the training recorded, which need not be all (`train.log_every_steps`). `pause` says in words
-    that none has come for unusually long, '' otherwise.
+    Only recorded steps count, which need not be all steps (`train.log_every_steps`). `pause` is a sentence if no step
+    came for an unusually long time, else ''.
     """
 
     age_s: float | None = None
@@ -32,7 +32,7 @@ class Pace:
 def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, now_s: float) -> Pace:
     """The pace of a running attempt that began at `started_s`, as of `now_s`, from its newest metrics.
 
-    Both are seconds of time.time(), perhaps of hosts whose clocks differ: no age is negative.
+    Both are seconds of time.time(), perhaps by clocks that differ: ages are never negative.
     """
     rows = [row for row in rows if row.get("attempt") == attempt]
     times = [row["t"] for row in rows if row["event"] == events.STEP and row.get("t") is not None]
@@ -47,7 +47,7 @@ def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, 
 def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
     """The mean time of one step between the first and the last of an attempt's rows, pauses included; None if unknown.
 
-    Not the median: evaluations and checkpoints take their share of the time that is left.
+    It is not the median, because evaluations and checkpoints are part of the remaining time.
     """
     timed = [
         (row["step"], row["t"])
@@ -61,7 +61,7 @@ def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
 
 
 def _at_its_end(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether an attempt takes no more steps: it has stopped, is done, or has taken its last."""
+    """Whether an attempt takes no more steps: it has stopped, is done, or has taken its last step."""
     newest = metrics.newest(list(rows), *events.ALONG)
     if newest is None:
         return False
@@ -93,7 +93,7 @@ def short(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as a person says it: '0.2 s', '40 s', '6 min', '3.5 h'."""
+    """A time in words: '0.2 s', '40 s', '6 min', '3.5 h'."""
     if seconds < 10:
         return f"{round(seconds, 3):.2g} s"
     if seconds < 120:

@@ -30,8 +30,8 @@ from orchestrator.schedulers.answers import Answer
 from orchestrator.schedulers.client import Client
 
 DEFAULT_TIMEOUT_S = 30.0
-PATIENCE_S = 5.0  # longer, and a person takes `status` for hung; a scheduler that is well answers in a second or two
-FEW = 20  # runs whose folders are read sooner than the list of those that are over
+PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
+FEW = 20  # for so few runs, reading their folders is faster than reading the list of runs that are over
 
 
 def views(
@@ -43,11 +43,11 @@ def views(
     newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[View]:
-    """Every run as it stands at `now_s` (of time.time(); default: now), or those whose records are to be kept.
+    """The views of runs at `now_s` (of time.time(); default: now): of all runs, or of those that `keep` selects.
 
-    The schedulers are asked only about one's own runs that have not settled themselves, and once per interval unless
-    the answer has to be `fresh`. All of them together are waited for no longer than `patience_s`. What is seen is the
-    attempt that works, or the `newest`.
+    The schedulers are queried only about the user's own runs that are not settled, and once per interval unless the
+    answer must be `fresh`. The wait for all schedulers together is at most `patience_s`. A view shows the working
+    attempt, or the `newest`.
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
@@ -56,7 +56,7 @@ def views(
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
-    # A run that is over is read and kept even if it is not wanted, so that it is read once.
+    # A run that is over is read and kept even if `keep` rejects it, so that it is read only once.
     useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
     found = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
     read = [(record, record.view(status, now_s)) for record, status in found]
@@ -66,7 +66,7 @@ def views(
 
 
 def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
-    """Each run with what is kept of its view, if it is known to be over."""
+    """Each run with its kept row, or None if it is not known to be over."""
     known = settled.runs()
     for run in runs:
         row = known.get(run.run_id)
@@ -82,9 +82,9 @@ def standing(
     newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[tuple[Record, Status]]:
-    """What the folder of every run says, and the state of its attempt that works, or of the `newest`, as of `now_s`.
+    """The record of every run, and the state of its working attempt, or of the `newest`, as of `now_s`.
 
-    Schedulers are waited for no longer than `patience_s`, all of them together.
+    The wait for all schedulers together is at most `patience_s`.
     """
     every = (read_record(run, newest=newest) for run in runs)
     read = [record for record in every if not keep or keep(record)]
@@ -100,7 +100,7 @@ def standing(
 
 
 def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
-    """What the schedulers say of each record's job: one poll per scheduler."""
+    """The state of each record's job by its scheduler, with one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
     said: dict[int, Status] = {}
     for record in records:
@@ -124,7 +124,7 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
 
 
 def _begun(record: Record, answer: Answer) -> Status:
-    """What the scheduler said of a run's job, unless the job began after that, as its ledger says."""
+    """The scheduler's answer for a run's job, or RUNNING if the job began after the answer, by its ledger."""
     status, started = answer.jobs[str(record.job)], last(record.events, Started, record.attempt)
     if status.state is State.PENDING and started and started.time_s > answer.asked_s:
         return Status(State.RUNNING, hosts=started.hosts)
@@ -132,7 +132,7 @@ def _begun(record: Record, answer: Answer) -> Status:
 
 
 def unasked(record: Record) -> str:
-    """Why no scheduler is asked about a run, '' where one is."""
+    """Why no scheduler is queried about a run; '' if one is."""
     if record.owner is None:
         return f"{record.folder.folder} is not there, or cannot be read"
     if not record.mine:
@@ -147,29 +147,29 @@ def unasked(record: Record) -> str:
 
 
 def _settle(record: Record, job: Status | None, now_s: float, until_s: float) -> tuple[Record, Status]:
-    """The state of a run; an end that only the scheduler knew is written down, since schedulers forget."""
-    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended while the scheduler was asked
+    """The record and state of a run. An end that only the scheduler knew is recorded: schedulers forget."""
+    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended during the query
         record = record.now
-        if record.followed:  # what was asked concerns its job, and not that of the attempt that follows
+        if record.followed:  # the answer concerns the job of this attempt, not of the next
             return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
     status = _blamed_on_the_disk(record, explained(record, record.status(in_hold(record, held(record, job)), now_s)))
     status = told_by_keeper(record, status)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
-        with contextlib.suppress(SiteError):  # a full disk: the scheduler is asked again next time
+        with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
-    if status.state.over and record.attempt < record.newest:  # the attempt that it has queued is next to work
+    if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
     return record, status
 
 
 def _end(record: Record, status: Status) -> End:
-    """The end that is written down for a run: the state's, with what the job's own record shows."""
+    """The end to record for a run: of this state, with the details of the job's own record."""
     known = record.end or End(status.state, status.reason, hosts=status.hosts)
     return replace(known, state=status.state, reason=status.reason, cause=status.cause)
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
-    """An end that nobody could write down, beside the likely cause: a disk without room for the record."""
+    """An end without a record: if the disk is full, with that as its likely cause."""
     if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
         return status
     cause = Cause.DISK if status.state in (State.FAILED, State.LOST) else status.cause

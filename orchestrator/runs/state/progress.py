@@ -1,4 +1,4 @@
-"""How far a run is by its newest metrics. The rows of a program may say no more than the number of a step."""
+"""The progress of a run by its newest metrics. A row of a program may have only the number of a step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from training.reporting import events
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The newest values, None where no row has them.
+    """The newest values; None if no row has them.
 
-    `newest_result` is 'loss' or 'accuracy', whichever came last. `eta_s` is the time to the last step at the pace of
-    the attempt's own steps; None where the number of steps or the pace is unknown, or the steps have paused or stopped.
+    `newest_result` is 'loss' or 'accuracy', the one that came last. `eta_s` is the time to the last step at the pace of
+    the attempt's own steps; None if the number of steps or the pace is unknown, or the steps have paused or stopped.
     """
 
     step: int | None = None
@@ -30,9 +30,9 @@ class RunProgress:
 
 
 def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, now_s: float | None) -> RunProgress:
-    """The progress that the newest `rows` of a run tell of.
+    """The progress of a run by its newest `rows`.
 
-    `now_s` (of time.time()) is None unless the attempt is running: then it has neither a pace nor an ETA.
+    `now_s` (of time.time()) is None if the attempt is not running: then it has neither a pace nor an ETA.
     """
     at = metrics.newest([row for row in rows if "step" in row], *events.ALONG) or {}
     paced = Pace() if now_s is None else pace(rows, attempt, started_s, now_s)
@@ -55,5 +55,5 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
 
 
 def _newest(rows: Sequence[dict[str, Any]], key: str) -> Any:
-    """The newest value of a key, None where no row has one."""
+    """The newest value of a key; None if no row has one."""
     return next((row[key] for row in reversed(rows) if row.get(key) is not None), None)

@@ -1,4 +1,4 @@
-"""Which runs a user means: names and patterns, states, a site, and a time since when they were submitted."""
+"""The runs that a user selects by names, patterns, states, a site, and the time of submission."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from orchestrator.spec.paths import exists, expanded
 from orchestrator.spec.problems import shown
 from training.recipe.near import did_you_mean
 
-SHOWN_OVER = 20  # runs that are over, where nobody asks for more
+SHOWN_OVER = 20  # runs that are over, by default
 PATTERN = re.compile(r"[*?\[]")
 
 
 class HasSite(Protocol):
-    """What tells of a run which site it is of, and when it was submitted."""
+    """A run's site and the time of its submission."""
 
     @property
     def site(self) -> str: ...
@@ -39,14 +39,14 @@ class HasSite(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """What a run must be to be shown; empty and None leave all in. `since_s` is of time.time()."""
+    """The runs to show. Empty or None selects all. `since_s` is of time.time()."""
 
     states: frozenset[State] = frozenset()
     site: str = ""
     since_s: float | None = None
 
     def asks_about(self, run: HasSite) -> bool:
-        """Whether what is known of a run does not rule it out. A time rules out no run whose time nobody knows."""
+        """Whether the run may be selected. A run whose time of submission is unknown may be selected by any time."""
         if self.site and run.site != self.site:
             return False
         if isinstance(run, Settled) and self.states and run.state not in self.states:
@@ -58,9 +58,9 @@ class Selection:
 
 
 def named(words: Sequence[str]) -> list[RunFolder]:
-    """The runs that any of these names or patterns mean, in the order of the index; all where there are no words.
+    """The runs that these names or patterns match, in the order of the index; all runs if there are no words.
 
-    Raises UserError for a name that is no run's and a pattern that matches none.
+    Raises UserError for a name or a pattern that matches no run.
     """
     known = index.runs()
     if not words:
@@ -70,7 +70,7 @@ def named(words: Sequence[str]) -> list[RunFolder]:
 
 
 def newest(known: Sequence[RunFolder]) -> tuple[list[RunFolder], int]:
-    """Of these runs the ones that may not be over and the newest of the others; how many are left out."""
+    """(the runs that may not be over and the newest of the others, the number of runs left out)."""
     ended = over.ids(known)
     old = {run.run_id for run in [run for run in known if run.run_id in ended][:-SHOWN_OVER]}
     return index.there([run for run in known if run.run_id not in old]), len(old)
@@ -97,7 +97,7 @@ def _not_among(runs: Iterable[RunFolder], known: Sequence[RunFolder]) -> list[Ru
 
 
 def states(text: str) -> frozenset[State]:
-    """'running,failed' as states. Raises UserError for a word that is none."""
+    """'running,failed' as states. Raises UserError for an unknown word, or for no word."""
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
     known = [state.value for state in State]
     for word in words:
@@ -111,17 +111,17 @@ def states(text: str) -> frozenset[State]:
 
 
 def site(text: str, elsewhere: Collection[str] = ()) -> str:
-    """The name of a site; of a path, that of its file. Runs on login nodes are of the sites `elsewhere`.
+    """The name of a site, or the name of the file of a path. `elsewhere` are the sites of runs on login nodes.
 
-    Raises UserError for a site that neither exists nor is named by a run.
+    Raises UserError for a site that does not exist and that no run names.
     """
-    from orchestrator.spec.load import site_names  # with YAML, which `status` mostly does without
+    from orchestrator.spec.load import site_names  # loads YAML, which `status` rarely needs
 
     name = site_name(text)
     names = {*site_names(), *elsewhere}
     if name in names or ("/" in text and exists(expanded(text))):
         return name
-    sites = {row.run_id: row.site for row in settled.runs().values()}  # '' where only the end of a run was read
+    sites = {row.run_id: row.site for row in settled.runs().values()}  # '' if only the end of a run was read
     names |= {sites.get(run.run_id) or read_record(run).site for run in index.runs()} | {*sites.values()}
     if name not in names or not name:
         known = sorted(names - {""})
@@ -132,7 +132,7 @@ def site(text: str, elsewhere: Collection[str] = ()) -> str:
 
 
 def since(text: str, now_s: float | None = None) -> float:
-    """'2h' before `now_s`, or '2026-11-01' or '2026-11-01T14:30' by this machine's clock, as of time.time().
+    """'2h' before `now_s`, or '2026-11-01' or '2026-11-01T14:30' in this machine's time, in seconds of time.time().
 
     Raises UserError for anything else.
     """

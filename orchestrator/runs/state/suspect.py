@@ -1,7 +1,7 @@
-"""What a run folder makes one suspect about an attempt that its scheduler still calls running.
+"""The suspicion that an attempt is ending while its scheduler still reports it as running, from its run folder.
 
-A scheduler takes from half a minute to many minutes to tell that a node is gone. The ranks that lost a connection, and
-the supervisor's pulse, tell earlier. None of it is a proof, so it is only words.
+A scheduler takes from half a minute to many minutes to report a lost node. Ranks that lost a connection, and the
+supervisor's pulse, show it earlier. This is no proof, so it changes only the words, not the state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.state.pace import duration
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
-LEAVE_S = 10.0  # what the ranks of living hosts may take to end and record it, after the first has
+LEAVE_S = 10.0  # the time for ranks on living hosts to end and record it, after the first end
 MOST_HOSTS = 8
 
 
@@ -24,11 +24,11 @@ def suspicion(
     supervisor: str,
     now_s: float,
 ) -> str:
-    """'suspected: ...', or '' where nothing is.
+    """'suspected: ...', or '' if there is no suspicion.
 
-    `placement` has the ranks of every host, `heard` the ranks that recorded an end, or that they were told to end;
-    `ends` are the ends that were read. `pulse_age_s` is None where there is no pulse, `supervisor` the host that it
-    names, '' if none; `now_s` is of the clock that the ends have.
+    `placement` has the ranks of every host, `heard` the ranks that recorded an end or a request to end; `ends` are the
+    ends that were read. `pulse_age_s` is None if there is no pulse. `supervisor` is the host that the pulse names, ''
+    if none. `now_s` is by the same clock as the times of `ends`.
     """
     found = [_of_ranks(placement, heard, ends, now_s), _of_supervisor(pulse_age_s, supervisor)]
     return f"suspected: {'; '.join(filter(None, found))}" if any(found) else ""

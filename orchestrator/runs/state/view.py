@@ -1,4 +1,4 @@
-"""One run as its user sees it: state, reason, place, progress, and what of it is damaged."""
+"""The view of one run that its user sees: state, reason, place, progress, and damage."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ RUN_ID = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class View:
-    """A run at one moment. `grid` and `ranks` are None, `scheduler` is '' where nothing readable tells of them.
+    """A run at one moment. If they are unknown, `grid` and `ranks` are None, `scheduler` and `site` are ''.
 
-    `damaged` says in words what of the run folder cannot be read, and what stands in for it. Of a running attempt,
-    `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two, None where unknown,
-    and `pause` says in words that no step has come for unusually long, '' where it has (pace.py).
-    `site` is '' where nothing readable names it. `submitted_s` (of time.time()) is when the newest attempt was
-    submitted, `age_s` the time since, until it is over, `eta_s` the time that its steps still take; None where unknown.
-    `newest_result` is 'loss' or 'accuracy', whichever was measured last, or ''. `network` is what NCCL said it uses
-    (IB, Socket, or a plug-in's name), on a site with `hcas`; '' where it said nothing. `grid_reason` says why a grid
-    that the run leaves to the job is this one, or, where `grid` is None, that there is none yet; else it is ''.
-    `waiting` says why the newest attempt has no step yet, '' once it has one (waiting.py). Step, loss and the
-    other figures of an attempt that is not over are its own. `cause` is why it ended (base/states.py), '' before.
+    `damaged` says in words which parts of the run folder cannot be read, and what is used instead. For a running
+    attempt, `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two steps (None
+    if unknown), and `pause` a sentence if no step came for an unusually long time, else '' (pace.py).
+    `submitted_s` (of time.time()) is when the newest attempt was submitted, `age_s` the time since then until it is
+    over, `eta_s` the time that its remaining steps take; None if unknown. `newest_result` is 'loss' or 'accuracy', the
+    one that was measured last, or ''. `network` is the network that NCCL reported (IB, Socket, or a plug-in's name), on
+    a site with `hcas`; '' if it reported none. If the run leaves the grid to the job, `grid_reason` says why the job
+    chose this grid, or that it has not chosen one yet (`grid` is None); else it is ''. `waiting` says why the newest
+    attempt has no step yet; '' once it has one (waiting.py). While an attempt is not over, step, loss and the other
+    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before.
     """
 
     run: str
@@ -76,12 +76,12 @@ class View:
 
     @property
     def remarks(self) -> str:
-        """The reason, what it waits for, the pause and a slow network, one after the other."""
+        """The reason, `waiting`, the pause and the slow network, joined."""
         return "; ".join(filter(None, (self.reason, self.waiting, self.pause, self.slow_network)))
 
     @property
     def slow_network(self) -> str:
-        """That the ranks of several nodes talk by sockets although the site has adapters, '' where they do not."""
+        """A sentence if ranks on several nodes use sockets although the site has adapters; else ''."""
         if not self.network.lower().startswith("socket") or len(self.hosts) < 2:
             return ""
         return "NCCL uses sockets, not the site's InfiniBand; rank 0's log says why in its lines with NET/"
@@ -92,11 +92,11 @@ class View:
 
 @dataclass(frozen=True)
 class Record:
-    """What the run folder says by itself, read once.
+    """The content of the run folder alone, read once.
 
-    `attempt` is the one that works, or worked last: a `newest` one that its job has queued is another until that job
-    ends. `done` says whether the training of the attempt recorded that it is done; it is not read where the end record
-    says COMPLETED. `end_damage` says why the end record cannot be read, `damage` what else cannot.
+    `attempt` is the working attempt, or the last one that worked. It is older than `newest` while the job of `attempt`
+    has queued `newest` and has not ended. `done` says whether the training of the attempt recorded that it is done; it
+    is not read if the end record says COMPLETED. `end_damage` is the damage of the end record, `damage` all other.
     """
 
     folder: RunFolder
@@ -112,7 +112,7 @@ class Record:
 
     @property
     def mine(self) -> bool:
-        """Whether the run belongs to the user of this process, who alone writes into it and asks its scheduler."""
+        """Whether the run is of this process's user. Only a run's user writes into it and queries its scheduler."""
         return self.owner == os.geteuid()
 
     @property
@@ -122,18 +122,18 @@ class Record:
 
     @property
     def scheduler(self) -> str:
-        """The scheduler's name; '' where nobody can tell."""
+        """The scheduler's name; '' if unknown."""
         event = last(self.events, Submitted, self.attempt)
         return self.plan.scheduler if self.plan else event.scheduler if event else ""
 
     @property
     def site(self) -> str:
-        """The name of its site; '' where nobody can tell."""
+        """The name of its site; '' if unknown."""
         return plain(self.plan.site) if self.plan else ""
 
     @property
     def submitted_s(self) -> float | None:
-        """When the attempt was submitted (of time.time()), None where the ledger does not say it."""
+        """When the attempt was submitted (of time.time()); None if the ledger does not say."""
         return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
 
     def status(self, job: Status | None, now_s: float) -> Status:
@@ -141,7 +141,7 @@ class Record:
 
     @property
     def now(self) -> Record:
-        """The same record with the end as it is written by now."""
+        """The same record, with its end read again."""
         end, end_damage = _end(self.folder, self.attempt)
         return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
@@ -152,24 +152,24 @@ class Record:
 
     @property
     def followed(self) -> bool:
-        """Whether this is no longer the newest attempt: it submitted the next one before it ended."""
+        """Whether this attempt submitted the next one before it ended."""
         return bool(self.end and self.end.followed_by)
 
     @property
     def hopeless(self) -> bool:
-        """Whether nobody will ever tell how it ended: its folder is gone, or too damaged to say what its job is."""
+        """Whether its end stays unknown: its folder is gone, or too damaged to name its job."""
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
 
     def view(self, status: Status, now_s: float) -> View:
-        """The run as it is seen at `now_s` (of time.time()), whose attempt is in this state."""
+        """The view of the run at `now_s` (of time.time()), with its attempt in this state."""
         rows, damage = self._rows()
         started = last(self.events, Started, self.attempt)
         network = last(self.events, NetworkChosen, self.attempt)
         running_s = now_s if status.state is State.RUNNING else None
         own = [row for row in rows if row.get("attempt") == self.attempt]
-        shown = rows if status.state.over else own  # what an earlier attempt measured is not the progress of this one
+        shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
-        works = running_s is not None and started and not self.end  # before, the supervisor may be copying an image
+        works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
         suspected = suspicion(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
@@ -204,7 +204,7 @@ class Record:
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
-        """How far it is. A pause by this machine's clock is looked at by the clock that wrote the times."""
+        """The progress. A pause by this machine's clock is checked again by the clock that wrote the times."""
         started_s = started.time_s if started else None
         at = progress(rows, self.attempt, started_s, now_s)
         file, last_s = self.folder.metrics, rows[-1].get("t") if rows else None
@@ -221,11 +221,11 @@ class Record:
         return waiting(status, self.events, self.folder.attempt(self.attempt), rows, command=command)
 
     def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
-        """Whether the run is a program of the user's that has recorded nothing: that need not be a pause."""
+        """Whether the run is a user's program that has recorded nothing: this need not be a pause."""
         return bool(self.plan and self.plan.command and not rows)
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """The newest metrics, and what is damaged of them."""
+        """(the newest metrics, their damage in words)."""
         try:
             rows, bad = metrics.checked(self.folder.metrics, TAIL_BYTES)
         except SiteError as error:
@@ -233,7 +233,7 @@ class Record:
         return rows, [f"{self.folder.metrics}: {bad} of its last lines cannot be read"] if bad else []
 
     def _place(self) -> tuple[tuple[int, ...] | None, tuple[str, ...], str]:
-        """The grid, the hosts and why this grid: as planned and as the ledger says, or as the ranks were placed."""
+        """(grid, hosts, reason of the grid), from the plan and the ledger, or else from the placement."""
         started = last(self.events, Started, self.attempt)
         grid = (self.plan.grid if self.plan else None) or (started.grid if started else None)
         hosts = started.hosts if started else ()
@@ -251,9 +251,9 @@ class Record:
 
 
 def read_record(run: RunFolder, *, newest: bool = False) -> Record:
-    """Read a run's own account of itself, as far as it can be read: of the attempt that works, or of the newest."""
+    """Read the record of a run, as far as it is readable: of the working attempt, or of the newest."""
     record = _read(run, newest)
-    return _read(run, newest) if record.followed else record  # the next attempt was made between two looks
+    return _read(run, newest) if record.followed else record  # the next attempt was made during the read
 
 
 def _read(run: RunFolder, of_newest: bool) -> Record:
@@ -279,7 +279,7 @@ def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
 
 
 def _done(attempt: Attempt, end: End | None) -> bool:
-    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
     if end and end.certain and end.state is State.COMPLETED:
-        return False  # nobody needs to know
+        return False  # not needed: it is COMPLETED
     return is_done(attempt)

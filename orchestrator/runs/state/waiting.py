@@ -26,9 +26,9 @@ NO_REASON = "in the queue; the scheduler gives no reason"
 def waiting(
     status: Status, events: Sequence[Event], attempt: Attempt, rows: Sequence[Mapping[str, Any]], *, command: bool
 ) -> str:
-    """What an attempt without a step waits for; '' if it has a step, is over, or the records do not say it.
+    """Why an attempt has no step yet; '' if it has a step, is over, or the records do not say.
 
-    `rows` are the metrics of this attempt alone. A `command` need not record steps: once it runs, its log says more.
+    `rows` are the metrics of this attempt alone. A `command` need not record steps; once it runs, its log says more.
     """
     if any(row["event"] != START for row in rows):
         return ""
@@ -60,7 +60,7 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
 
 
 def _started(attempt: Attempt) -> int:
-    """How many ranks have started their program."""
+    """The number of ranks that have started their program."""
     try:
         with os.scandir(attempt.ranks) as entries:
             return sum(START_RECORD.fullmatch(entry.name) is not None for entry in islice(entries, MOST_ENTRIES))

@@ -1,4 +1,4 @@
-"""Which attempt of a run is the newest, and which one works."""
+"""The newest attempt of a run, and its working attempt."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from orchestrator.runs.folder.run_folder import RunFolder
 
 
 def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
-    """The newest attempt: the ledger's word, and what has a folder that the ledger does not know of.
+    """The number of the newest attempt: of those in the ledger and of folders that the ledger does not name.
 
-    An attempt has its folder before its scheduler is asked. One that has none and no job was never submitted.
+    An attempt gets its folder before it is submitted. One with neither folder nor job was never submitted.
     """
     standing = ledger.standing(events)
     told = {number for number, stands in standing.items() if stands}
@@ -29,7 +29,7 @@ def newest_of(run: RunFolder) -> int:
 
 
 def working(run: RunFolder, events: Sequence[Event], attempt: int) -> int:
-    """The attempt that works: this one, or the one before that has queued it and has not ended."""
+    """The working attempt: this one, or an earlier one that has queued it and has not ended."""
     intent = last(events, Submitting, attempt)
     before = intent.follows if intent else 0
     if not 0 < before < attempt or last(events, Started, attempt) or _has_ended(run, events, before):
