@@ -1,1 +1,1 @@
-"""The run folder: all that is known of a run. Where other sources disagree, it is believed."""
+"""The run folder: all known facts of a run. If other sources disagree, the run folder is right."""

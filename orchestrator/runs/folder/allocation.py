@@ -1,7 +1,7 @@
-"""A held allocation: a run whose job waits for attempts of other runs, which a keeper starts one by one.
+"""A held allocation: a run whose job waits for attempts of other runs. Its keeper starts them one by one.
 
-Clients drop requests into the folder `inbox` of its attempt, by write-then-rename. The keeper renames that folder
-before it ends: from then on no request can be dropped, and none is lost.
+Clients write requests into the folder `inbox` of its attempt, by write-then-rename. The keeper renames that folder
+before it ends: after that no request can be written, and none is lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from orchestrator.runs.folder.events import Event, Started, Submitted, Submittin
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 ATTEMPT = 1  # the only attempt of a run that holds an allocation
-VARIABLE = "TORUSRUN_HELD"  # names the attempt of the held allocation to what its keeper starts
+VARIABLE = "TORUSRUN_HELD"  # the attempt of the held allocation, for the processes that its keeper starts
 MOST_REQUESTS = 10_000
-HEARD_S = 30.0  # a keeper shows every 5 s that it lives, and a shared file system may show that later
+HEARD_S = 30.0  # a keeper touches its pulse every 5 s, and a shared file system may show that later
 
 
 class Closed(SiteError):
@@ -33,10 +33,10 @@ class Closed(SiteError):
 
 @dataclass(frozen=True)
 class KeeperState:
-    """What the keeper does. Times are those of time.time().
+    """The state of the keeper. Times are of time.time().
 
-    `busy` is the run whose attempt is at work, '' where there is none; `since_s` when that began. `waiting` are the
-    runs whose attempts wait, in order, and `attempts` how many have ended.
+    `busy` is the run whose attempt is running, '' if none is; `since_s` is when this state began. `waiting` are the
+    runs whose attempts wait, in order. `attempts` is the number of attempts that have ended.
     """
 
     pid: int
@@ -65,18 +65,18 @@ class AskedOf:
 
 
 def keeper_state(attempt: Attempt) -> KeeperState | None:
-    """What the keeper of this attempt last said; None before it holds. Raises SiteError where that is damaged."""
+    """The last state that the keeper of this attempt wrote; None before it holds. Raises SiteError if damaged."""
     return read_record(attempt.keeper, KeeperState)
 
 
 def make(run: RunFolder, idle_s: float) -> None:
-    """Make a run that is being made hold an allocation, until no attempt has run in it for `idle_s`."""
+    """Mark an unfinished run as one that holds an allocation, until no attempt has run in it for `idle_s`."""
     write_json(run.hold, {"schema": 1, "idle_s": idle_s})
     of(run.folder).inbox.mkdir(mode=0o700)
 
 
 def idle_limit_s(run: RunFolder) -> float:
-    """After how long without an attempt the run gives its allocation back. Raises SiteError where it does not say."""
+    """The time without an attempt after which the run gives its allocation back. Raises SiteError if not recorded."""
     kept = read_object(run.hold) or {}
     return float(required(run.hold, kept, "idle_s", float, int))
 
@@ -87,7 +87,7 @@ def is_held(run: RunFolder) -> bool:
 
 
 def takes_attempts(run: RunFolder) -> bool:
-    """Whether the keeper of a held allocation showed just now that it is at work. False does not say that it is not."""
+    """Whether the keeper of a held allocation was alive within HEARD_S. False does not mean that it is gone."""
     attempt = of(run.folder)
     try:
         heard_s = attempt.pulse.lstat().st_mtime
@@ -98,7 +98,7 @@ def takes_attempts(run: RunFolder) -> bool:
 
 
 def of(held: Path | str) -> Attempt:
-    """The attempt that holds, of the run in the folder `held`."""
+    """The attempt of the held allocation in the folder `held`."""
     return RunFolder(Path(held)).attempt(ATTEMPT)
 
 
@@ -110,13 +110,13 @@ def job(held: RunFolder) -> str | None:
 
 
 def held_in(events: list[Event], number: int) -> str:
-    """The folder of the run in whose held allocation an attempt runs; '' where it has a job of its own."""
+    """The folder of the held allocation in which an attempt runs; '' if the attempt has its own job."""
     submitting = ledger.last(events, Submitting, number)
     return submitting.held_in if submitting else ""
 
 
 def ask(held: Attempt, request: AskedOf) -> None:
-    """Drop a request into the inbox. Raises Closed where the keeper takes no more, SiteError for a bad disk."""
+    """Write a request into the inbox. Raises Closed if the keeper takes no more, SiteError for a bad disk."""
     name = f"{time.time_ns():020}-{os.getpid()}.json"
     try:
         write_json(held.inbox / name, {"schema": 1, "attempt": str(request.attempt.folder), "kill": request.kill})
@@ -133,9 +133,9 @@ def is_asked(held: Attempt, attempt: Attempt) -> bool:
 
 
 def take(inbox: Path) -> Iterator[AskedOf]:
-    """The requests in an inbox, oldest first, each removed once the next one is wanted.
+    """The requests in an inbox, oldest first. Each is removed when the caller asks for the next one.
 
-    What is no request of this user's is removed and left out.
+    Any other file, or another user's request, is removed and left out.
     """
     for path, request in _requests(inbox):
         if request:
@@ -145,10 +145,10 @@ def take(inbox: Path) -> Iterator[AskedOf]:
 
 
 def _requests(inbox: Path) -> Iterator[tuple[Path, AskedOf | None]]:
-    """Each file in an inbox, oldest first, with its request; None where it holds none of this user's."""
+    """Each file in an inbox, oldest first, with its request; None if it is no request of this user."""
     try:
-        names = os.listdir(inbox)  # the folder is opened each time: over NFS that asks the server for what is new
-    except OSError:  # a file system that hangs for a while must not end the allocation
+        names = os.listdir(inbox)  # the folder is opened each time: over NFS that fetches new entries
+    except OSError:  # a file system that fails for a while must not end the allocation
         return
     for name in sorted(names)[:MOST_REQUESTS]:
         if name.startswith("."):

@@ -1,4 +1,4 @@
-"""What the folders of a run's attempts say by themselves, for a run whose ledger does not say it."""
+"""Facts that the folders of a run's attempts show without its ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBER = re.compile(r"[1-9]\d{0,4}")
 
 
 def attempts(run: RunFolder) -> list[int]:
-    """The numbers of the attempts that have a folder, in order; none where that cannot be read."""
+    """The numbers of the attempts that have a folder, in order; empty if the folder cannot be read."""
     try:
         with os.scandir(run.attempts) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -24,7 +24,7 @@ def attempts(run: RunFolder) -> list[int]:
 
 
 def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
-    """The grid and the hosts that an attempt was placed on; None and () where it was not, or nobody can tell."""
+    """The grid and the hosts on which an attempt was placed; None and () if it was not placed, or if unknown."""
     try:
         kept = read_object(attempt.placement) or {}
     except SiteError:

@@ -1,4 +1,4 @@
-"""What an attempt changes of its run's plan: time limit, nodes, grid, and hosts that it must not be given."""
+"""The changes that an attempt makes to its run's plan: time limit, nodes, grid, and excluded hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_TIME_S = 1e10
 
 @dataclass(frozen=True)
 class Changes:
-    """None means: as before; a `grid` of () is auto again. Excluded hosts are added to those of earlier attempts."""
+    """None means unchanged. A `grid` of () means auto. Excluded hosts are added to those of earlier attempts."""
 
     time_s: float | None = None
     nodes: int | None = None
@@ -21,7 +21,7 @@ class Changes:
     exclude: tuple[str, ...] = ()
 
     def then(self, later: Changes) -> Changes:
-        """These changes and `later` ones after them: the later value counts, and excluded hosts stay excluded."""
+        """These changes followed by `later` ones: the later value counts, and excluded hosts stay excluded."""
         return Changes(
             self.time_s if later.time_s is None else later.time_s,
             self.nodes if later.nodes is None else later.nodes,
@@ -30,7 +30,7 @@ class Changes:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Only what is changed."""
+        """An object with the changed values only."""
         grid = self.grid if self.grid is None else list(self.grid) or "auto"
         kept = {"time_s": self.time_s, "nodes": self.nodes, "grid": grid}
         return {
@@ -40,7 +40,7 @@ class Changes:
 
     @classmethod
     def from_json(cls, value: object) -> Changes:
-        """Raises ValueError for what `as_json` never wrote."""
+        """The changes in an object of `as_json`. Raises ValueError for any other value."""
         if type(value) is not dict:
             raise ValueError("these are no changes")
         time_s, nodes, grid, exclude = (value.get(key) for key in ("time_s", "nodes", "grid", "exclude"))

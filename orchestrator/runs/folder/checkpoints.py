@@ -1,4 +1,4 @@
-"""What a program of the user's own leaves in its folder of checkpoints, of which only names and times are known."""
+"""The checkpoints of a user's own program. Only their names and times are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
 
 
 def finished(folder: Path) -> list[Path]:
-    """The entries of a folder, the one changed last first; hidden ones and those named as unfinished are left out."""
+    """The entries of a folder, newest change first, without hidden ones and those with an UNFINISHED suffix."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -21,5 +21,5 @@ def finished(folder: Path) -> list[Path]:
 
 
 def newest(folder: Path) -> Path | None:
-    """The entry of a folder that was changed last; None where there is none."""
+    """The entry of `finished` that was changed last; None if there is none."""
     return next(iter(finished(folder)), None)

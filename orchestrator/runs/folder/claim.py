@@ -1,9 +1,9 @@
 """Which attempt of a run may train: at most one at a time, on any scheduler, and of two the newer.
 
-Every rank holds its attempt's file `alive` with a shared lock (flock) for as long as a process of it lives; the kernel
-drops the lock with the last of them. An attempt that begins writes its number into the run's file `.current`, and then
-waits until nobody holds the files of earlier attempts. A rank looks at `.current` after it has taken its lock. So
-whichever of two attempts is first, one of them sees the other.
+Every rank holds a shared lock (flock) on its attempt's file `alive` as long as a process of the rank lives. The kernel
+releases the lock with the last of these processes. An attempt that begins writes its number into the run's file
+`.current`. Then it waits until the files of earlier attempts are unlocked. A rank reads `.current` after it has taken
+its lock. So of two attempts, in either order, at least one sees the other.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LARGEST_BYTES = 100
 
 
 class Superseded(SiteError):
-    """A newer attempt of the run has begun: this one may not train any more."""
+    """A newer attempt of the run has begun: this one must not train any more."""
 
 
 def take(run: RunFolder, number: int) -> None:
-    """Make attempt `number` the run's current one. Raises Superseded where a newer one is, SiteError for a bad disk."""
+    """Make attempt `number` the run's current one. Raises Superseded if a newer one is, SiteError for a bad disk."""
     with explained(f"{run.current}: cannot be written"):
         descriptor = lock.opened(run.current)
         try:
@@ -39,7 +39,7 @@ def take(run: RunFolder, number: int) -> None:
 
 
 def check(run: RunFolder, number: int) -> None:
-    """Raise Superseded where an attempt newer than `number` has begun."""
+    """Raise Superseded if an attempt newer than `number` has begun."""
     try:
         newest = _number(read_bytes(run.current, LARGEST_BYTES))
     except OSError:
@@ -49,9 +49,9 @@ def check(run: RunFolder, number: int) -> None:
 
 
 def hold(attempt: Attempt) -> int:
-    """Hold the attempt's lock together with its other ranks: a descriptor for the processes that are to keep it.
+    """Take the attempt's lock, shared with its other ranks; the descriptor, for the processes that must keep it.
 
-    On a file system without locks it holds nothing. Raises SiteError when the file cannot be opened.
+    On a file system without locks it locks nothing. Raises SiteError if the file cannot be opened.
     """
     with explained(f"{attempt.alive}: cannot be locked"):
         descriptor = lock.opened(attempt.alive)
@@ -60,7 +60,7 @@ def hold(attempt: Attempt) -> int:
 
 
 def held(attempt: Attempt) -> bool | None:
-    """Whether a process of the attempt's ranks lives, on any node; None where no lock can tell."""
+    """Whether a process of the attempt's ranks lives, on any node; None if unknown (no locks, or no access)."""
     try:
         descriptor = open_regular(attempt.alive, os.O_RDWR)
     except FileNotFoundError:

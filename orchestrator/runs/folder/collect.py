@@ -1,4 +1,4 @@
-"""A run copied out of its folder: logs, metrics and verified checkpoints, whole or not at all."""
+"""Copies logs, metrics and verified checkpoints of a run to a new folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LEFT_BEHIND = ("checkpoints", "submitit")
 
 
 def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None) -> Path:
-    """Copy a run into the new folder `into`; `checkpoints` is one of CHOICES. Torn checkpoints stay behind.
+    """Copy a run into the new folder `into`; `checkpoints` is one of CHOICES. Incomplete checkpoints are left out.
 
-    Only regular files and folders are copied: `say` is told in words of everything else. Raises UserError when `into`
-    exists, SiteError when the copy fails.
+    Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if `into`
+    exists, SiteError if the copy fails.
     """
     with collecting(into) as partial:
         copy_folder(run.folder, partial, LEFT_BEHIND, say)
@@ -35,9 +35,9 @@ def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text
 
 @contextmanager
 def collecting(into: Path) -> Iterator[Path]:
-    """Within, a folder to collect into, which then becomes `into`; nothing is left of it after an error.
+    """A temporary folder that becomes `into` at the end of the context; after an error it is removed.
 
-    Raises UserError when `into` exists, SiteError for an OSError.
+    Raises UserError if `into` exists, SiteError for an OSError.
     """
     into = absolute(into)
     if os.path.lexists(into):
@@ -56,7 +56,7 @@ def collecting(into: Path) -> Iterator[Path]:
 
 
 def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> None:
-    """Copy the complete checkpoints of a run, the newest first and, unless `every` is meant, alone."""
+    """Copy the newest complete checkpoint of a run, or `every` one, newest first."""
     if not os.path.lexists(run.checkpoints):
         return
     try:
@@ -76,7 +76,7 @@ def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> N
 
 
 def _copy_foreign(run: RunFolder, target: Path, every: bool, say: Say) -> None:
-    """Copy what a command left there, the newest alone unless `every` is meant. Nobody can verify it."""
+    """Copy the newest checkpoint of a command, or `every` one. They cannot be verified."""
     found = finished(run.checkpoints)
     left = () if every else tuple(path.name for path in found[1:])
     if found:
@@ -85,7 +85,7 @@ def _copy_foreign(run: RunFolder, target: Path, every: bool, say: Say) -> None:
 
 
 def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
-    """Whether a checkpoint is complete; if so it has been copied, and the copy been verified."""
+    """Copy a checkpoint and verify the copy; False if the checkpoint is incomplete."""
     try:
         if checkpoint.is_symlink():
             raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
@@ -101,7 +101,7 @@ def _copied(checkpoint: Path, target: Path, say: Say) -> bool:
 
 
 def _give_name(partial: Path, into: Path) -> None:
-    """Rename a folder, never over anything: an empty folder made under the new name holds it until the rename."""
+    """Rename a folder, never over another: an empty folder reserves the new name until the rename."""
     into.mkdir(mode=0o700)
     try:
         partial.rename(into)

@@ -1,7 +1,7 @@
-"""A folder copied with its regular files and folders, and nothing else.
+"""Copies a folder with its regular files and folders, and nothing else.
 
-No link is followed, no FIFO waited for, no device read. Every name is looked up in the open folder above it, so that
-whoever owns the folder cannot put a link in its place meanwhile.
+It follows no link, waits for no FIFO and reads no device. Every name is looked up in the open folder above it, so that
+the owner of the folder cannot replace it with a link meanwhile.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
 
 BLOCK_BYTES = 1 << 20
-DEEPEST = 8  # folders in one another; a run folder has four
+DEEPEST = 8  # levels of folders; a run folder has four
 CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Say = Callable[[str], None]
 
 
 def copy_folder(source: Path, target: Path, left_behind: Collection[str], say: Say) -> None:
-    """Copy `source` into the folder `target`, which is there; names in `left_behind` and with a dot stay behind.
+    """Copy `source` into the existing folder `target`, without names in `left_behind` and names with a leading dot.
 
-    Who may read what is one's own may read its copy; copies of what is another's are for oneself alone. `say` is told
-    in words of all else that stays behind. Raises OSError when `source` cannot be read or `target` not be written.
+    Copies of the user's own files keep their readers. Copies of another user's files are private. `say` gets a sentence
+    about everything else that is left out. Raises OSError if `source` cannot be read or `target` cannot be written.
     """
     descriptor = os.open(source, CAREFULLY | os.O_DIRECTORY)
     try:
@@ -64,13 +64,13 @@ def folder_mode(found: os.stat_result) -> int:
 
 
 def _for_others(found: os.stat_result) -> int:
-    """The rights of others to a copy; none to write."""
+    """The permission bits of group and others for a copy, without write permission."""
     return stat.S_IMODE(found.st_mode) & (FOLDER & ~stat.S_IRWXU) if found.st_uid == os.geteuid() else 0
 
 
 def _open(name: str, folder: int) -> int:
     """A descriptor of the regular file or folder `name` in the open folder. Raises OSError for anything else."""
-    # A device is not even opened: that alone can rewind a tape.
+    # A device is not opened: that alone can rewind a tape.
     mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         raise OSError(errno.ELOOP, "this is a symbolic link", name)
@@ -88,7 +88,7 @@ def _is_wanted(mode: int) -> bool:
 
 
 def _copy_file(source: int, target: Path) -> None:
-    """Copy an open file to the new file `target`. What was never written of it stays so."""
+    """Copy an open file to the new file `target`. Its holes stay holes."""
     found = os.fstat(source)
     size_bytes = found.st_size
     with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -105,11 +105,11 @@ def _copy_file(source: int, target: Path) -> None:
 
 
 def written(descriptor: int, start: int) -> int | None:
-    """The first place from `start` on where something was written; None where nothing was.
+    """The first offset from `start` on with data; None if there is none.
 
-    What was never written of a sparse file is passed over: it can be larger than any disk.
+    Holes of a sparse file are skipped: they can be larger than any disk.
     """
     try:
         return os.lseek(descriptor, start, os.SEEK_DATA)
     except OSError as error:
-        return None if error.errno == errno.ENXIO else start  # else a file system that does not know what was written
+        return None if error.errno == errno.ENXIO else start  # else a file system without SEEK_DATA

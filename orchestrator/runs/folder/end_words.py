@@ -1,4 +1,4 @@
-"""The end of an attempt from what ended it, and its words. No other place makes the sentence of an end."""
+"""The end of an attempt and its sentence, from the way in which it ended. Only this module makes such a sentence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def ended(
 ) -> End:
     """The end of an attempt whose ranks are in `placement`.
 
-    It concerns `ranks`, or all on `hosts`; `by` is the end of the rank that caused it. `evidence` holds the other words
-    of the sentence. The rest is as in `End`.
+    It concerns `ranks`, or all ranks on `hosts`. `by` is the end of the rank that caused it. `evidence` holds the other
+    words of the sentence. For the other arguments see `End`.
     """
     if by:
         ranks, evidence = (by.rank,), {**_shown_by(by), **evidence}
@@ -49,12 +49,12 @@ def ended(
 
 
 def later(end: End, step: int | None) -> End:
-    """The end of an attempt that was asked to stop: so, and after this step."""
+    """The end of an attempt that was asked to stop, with its last step added."""
     return replace(end, step=step, reason=f"{end.reason}{after(step)}")
 
 
 def after(step: int | None) -> str:
-    """' after step 57', or nothing before the first."""
+    """' after step 57', or '' before the first step."""
     return "" if step is None else f" after step {step}"
 
 
@@ -71,13 +71,13 @@ def name(placement: Placement, rank: int) -> str:
 
 
 def _shown_by(end: RankEnd) -> dict[str, object]:
-    """What a rank's record of its end says."""
+    """The evidence in a rank's end record."""
     killed = None if end.signal is None else signal_name(end.signal)
     return {"exit_code": end.exit_code, "signal": killed, "error": end.error}
 
 
 def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[str]) -> dict[str, str]:
-    """The ranks and hosts, as the sentences name them."""
+    """The ranks and hosts, in the words of the sentences."""
     if not placement:
         return {}
     there = {host: [slot.rank for slot in placement.slots if slot.host == host] for host in hosts}
@@ -93,7 +93,7 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
 
 
 def _quoted(placement: Placement | None, evidence: dict[str, object]) -> dict[str, str]:
-    """What somebody wrote or noticed, as it is added to a sentence."""
+    """Quoted lines and the first rank that noticed, as additions to a sentence."""
     quoted = {"said": f": {evidence['said']}"} if "said" in evidence else {}
     if placement and type(witness := evidence.get("witness")) is int:
         quoted["witness"] = f"; {name(placement, witness)} lost its connection to another rank"

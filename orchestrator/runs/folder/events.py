@@ -1,7 +1,7 @@
-"""What can happen to a run: one class per event of the ledger, and how each is written and read.
+"""The events of a run: one class per event of the ledger, and how to write and read each.
 
 The fields of a class are the keys of its line, beside `t` (time.time()), `event` (the kind) and `attempt`. A field at
-its default is not written. `read` checks one value: it raises ValueError for what no event can say.
+its default is not written. `read` checks one value: it raises ValueError for a value that no event can have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _number(value: object) -> int:
 
 
 def _job_id(value: object) -> str:
-    """A value that may be handed to a scheduler's commands as the id of a job."""
+    """A value that is safe in a scheduler's commands as the id of a job."""
     if type(value) is not str or not JOB_ID.fullmatch(value):
         raise ValueError("it is no id of a job")
     return value
@@ -74,12 +74,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Submitting(Event):
-    """A client is about to ask the scheduler for a job of this `name`.
+    """A client is about to submit a job of this `name` to the scheduler.
 
-    `after` are the folders of the runs that have to complete first, `after_any` of those that only have to end.
-    `resumes` is the checkpoint from which a later attempt goes on; None is step 0. `held_in` is the folder of the run
-    whose held allocation the attempt runs in: no scheduler is asked then. `follows` is the attempt whose job asks
-    before it ends; 0 if a client does.
+    `after` are the folders of the runs that must complete first, `after_any` of those that only must end. `resumes` is
+    the checkpoint from which a later attempt continues; None is step 0. `held_in` is the folder of the held allocation
+    in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
+    one before it ends; 0 if a client submits it.
     """
 
     kind = "submitting"
@@ -94,7 +94,7 @@ class Submitting(Event):
 
 @dataclass(frozen=True)
 class Submitted(Event):
-    """The scheduler took the job. `looked_up`: its answer was lost, and the job was found by its name."""
+    """The scheduler accepted the job. `looked_up`: its answer was lost, and the job was found by its name."""
 
     kind = "submitted"
     job: str = field(metadata=_as(_job_id))
@@ -104,7 +104,7 @@ class Submitted(Event):
 
 @dataclass(frozen=True)
 class Refused(Event):
-    """The scheduler did not take the job: the attempt was taken back."""
+    """The scheduler refused the job: the attempt was removed."""
 
     kind = "refused"
     reason: str = field(metadata=_as(_text))
@@ -114,7 +114,7 @@ class Refused(Event):
 class Started(Event):
     """The job began on these hosts, in the order in which ranks fill them.
 
-    `grid_reason` says why a grid that the run leaves to the job is this one.
+    If the run leaves the grid to the job, `grid_reason` says why the job chose this grid.
     """
 
     kind = "started"
@@ -126,7 +126,7 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Unordered(Event):
-    """The hosts keep the scheduler's order, since the network's could not be had."""
+    """The hosts keep the scheduler's order, because the order by the network is not available."""
 
     kind = "unordered"
     reason: str = field(metadata=_as(_text))
@@ -134,7 +134,7 @@ class Unordered(Event):
 
 @dataclass(frozen=True)
 class NetworkChosen(Event):
-    """NCCL said which network its ranks use, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
+    """The network that NCCL reported, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
 
     kind = "network"
     network: str = field(metadata=_as(_text))
@@ -149,7 +149,7 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The attempt ended, as its job or a client that asked the scheduler says; the fields are those of `End`."""
+    """The attempt ended, by its job or by a client that queried the scheduler; the fields are those of `End`."""
 
     kind = "ended"
     state: State = field(metadata=_as(_end))
@@ -171,7 +171,7 @@ class Ended(Event):
 
 @dataclass(frozen=True)
 class Unknown(Event):
-    """An event that a newer version wrote."""
+    """An event of a newer version."""
 
     kind = ""
     event: str
@@ -184,7 +184,7 @@ KINDS: dict[str, type[Event]] = {
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The object that a line of the ledger holds."""
+    """The object for a line of the ledger."""
     details = {f.name: getattr(event, f.name) for f in fields(event) if "read" in f.metadata and not _usual(event, f)}
     written = {key: value.as_json() if isinstance(value, Changes) else value for key, value in details.items()}
     return {"t": round(event.time_s, 3), "event": event.kind, "attempt": event.attempt, **written}
@@ -197,7 +197,7 @@ def _usual(event: Event, a_field: Any) -> bool:
 
 
 def from_json(value: dict[str, Any]) -> Event:
-    """The event in an object. Raises ValueError where it is none."""
+    """The event in an object. Raises ValueError if it is not an event."""
     time_s, kind, attempt = value.get("t"), value.get("event"), value.get("attempt")
     if type(time_s) not in (int, float) or not 0 <= time_s < 1e12:  # type: ignore[operator]
         raise ValueError("'t' is no time")

@@ -1,4 +1,4 @@
-"""The ways in which an attempt can end: for each a cause, and the sentence that users read."""
+"""The ways in which an attempt can end, each with a cause and the sentence that users read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ STACKS = "; the ranks' stacks are in their logs"
 
 
 class How(Enum):
-    """A way to end: its cause, its sentence, and its state if that is not the cause's own.
+    """A way to end: its cause, its sentence, and its state if it differs from the cause's state.
 
     The sentence names all ranks {all}, the ranks concerned {who} or {first}, the hosts concerned {places}, the end of
     a rank's process {rank}, the last step {at}, the last line of a rank or of the launcher {said}, and the first rank
-    that noticed {witness}. Its other words are evidence.
+    that noticed {witness}. Its other fields are evidence.
     """
 
     ALL_WELL = Cause.DONE, "{all} ended well"

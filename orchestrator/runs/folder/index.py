@@ -1,7 +1,7 @@
-"""Which runs this user has: one symbolic link per run, made before the run's folder is. Safe to delete.
+"""The index of this user's runs: one symbolic link per run, made before the run's folder. Safe to delete.
 
-A client that is killed while it makes a run leaves a link to nothing, and at most the unfinished folder beside the
-place of the run. `runs` removes both. A lock tells it whether a client is at work: the kernel drops it with the client.
+A client that is killed while it makes a run leaves a dangling link, and at most the unfinished folder beside the place
+of the run. `runs` removes both unless a client holds the lock. The kernel releases the lock when the client ends.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.spec.paths import expanded, state_folder
 from training.recipe.near import did_you_mean
 
-LOCK_S = 10.0  # who removes runs holds the lock for moments, unless it was stopped
+LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
 MOST_NAMED = 8  # runs in an error
 ANYBODY = -1  # no user has this number
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
 
 
 def place() -> Path:
-    """The folder of links. Raises UserError where there is no home."""
+    """The folder of links. Raises UserError if there is no home."""
     return state_folder() / "runs"
 
 
 @contextmanager
 def announced(run: RunFolder) -> Iterator[None]:
-    """The run is in the index from now on; within, its folder is made. Raises SiteError when the index cannot be."""
+    """Add the run to the index; the context makes its folder. Raises SiteError if the index cannot be written."""
     private.make(place())
     with _locked(LOCK_S, shared=True):
         with explained(f"{place()}: the run cannot be written into this list"):
@@ -43,7 +43,7 @@ def announced(run: RunFolder) -> Iterator[None]:
 
 
 def forget(run: RunFolder) -> None:
-    """Remove a run that was not submitted: first its name, so that a part of it is never taken for a run."""
+    """Remove a run that was not submitted. It is renamed first, so that a part of it never looks like a run."""
     with contextlib.suppress(OSError):
         run.folder.rename(run.unfinished)
     shutil.rmtree(run.unfinished, ignore_errors=True)
@@ -52,9 +52,9 @@ def forget(run: RunFolder) -> None:
 
 
 def runs() -> list[RunFolder]:
-    """This user's runs, oldest first; one whose folder is gone is forgotten. Damaged ones are among them.
+    """This user's runs, oldest first, with damaged ones. A run whose folder is gone is removed from the index.
 
-    Of those that are known to be over (settled.py), nobody looks whether they are still there.
+    For runs that are known to be over (settled.py), it does not check whether the folder exists.
     """
     known = settled.runs()
     found: list[tuple[int, RunFolder]] = []
@@ -73,7 +73,7 @@ def runs() -> list[RunFolder]:
 
 
 def made_ns(run: RunFolder) -> int | None:
-    """When a run was made, None for a folder that is not the one in the index."""
+    """When a run was made (of its link, in ns); None for a folder that is not the one in the index."""
     try:
         link = place() / run.run_id
         return link.lstat().st_mtime_ns if os.readlink(link) == str(run.folder) else None
@@ -94,8 +94,8 @@ def _links() -> list[os.DirEntry[str]]:
 def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
 
-    A word without a slash never names a folder: anybody could have put one of that name where the user stands.
-    Raises UserError for none or many.
+    A word without a slash never names a folder: another user could have made one in the working directory.
+    Raises UserError if no run or several runs match.
     """
     if "/" in word:
         return _folder(word)
@@ -114,7 +114,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
 
 
 def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
-    """The newest of these runs, by default all, without those that are known to be over and were removed since."""
+    """The newest `most` of these runs, by default all, without those that are over and whose folders are gone."""
     known = settled.runs()
     found: list[RunFolder] = []
     gone: list[str] = []
@@ -130,7 +130,7 @@ def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder
 
 
 def own(run: RunFolder) -> None:
-    """Raise UserError unless the run belongs to the user of this process: nothing is done to, or by, another's."""
+    """Raise UserError unless the run belongs to the user of this process: another user's run is never acted on."""
     with explained(f"{run.folder}: cannot be read"):
         found, others = run.folder.stat().st_uid, _replaceable(run)
     if found != os.geteuid():
@@ -140,7 +140,7 @@ def own(run: RunFolder) -> None:
 
 
 def owner(run: RunFolder) -> int | None:
-    """The user whose folder it is, ANYBODY for one of ours that others can replace; None where there is none."""
+    """The user id of the folder's owner; ANYBODY if it is ours but others can replace it; None if it is unreadable."""
     try:
         found = run.folder.stat().st_uid
         return ANYBODY if found == os.geteuid() and _replaceable(run) else found
@@ -149,11 +149,11 @@ def owner(run: RunFolder) -> int | None:
 
 
 def _replaceable(run: RunFolder) -> str:
-    """How a stranger could put another folder into the place of the run, '' if nobody can. Raises OSError.
+    """How another user could replace the run's folder; '' if nobody can. Raises OSError.
 
-    Its owner alone says nothing: the stranger could show a run of ours first, and then one that is not.
+    A check of the owner is not enough: the other user could show a run of ours first, and then another one.
     """
-    return "" if made_ns(run) is not None else objection(str(run.folder))  # what the index has was checked when made
+    return "" if made_ns(run) is not None else objection(str(run.folder))  # runs in the index were checked when made
 
 
 def _folder(word: str) -> RunFolder:
@@ -169,7 +169,7 @@ def _folder(word: str) -> RunFolder:
 
 
 def is_gone(run: RunFolder) -> bool:
-    """Whether there is no folder, and that is certain: the file system it was on is there."""
+    """Whether the folder certainly does not exist; False if its file system gives another error."""
     try:
         run.folder.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -180,7 +180,7 @@ def is_gone(run: RunFolder) -> bool:
 
 
 def _clean(gone: list[RunFolder]) -> None:
-    """Remove what killed clients left of runs, unless a client is making one just now."""
+    """Remove the remains of runs that killed clients left, unless a client is just making a run."""
     there = [run for run in gone if run.folder.parent.is_dir()]
     if not there:
         return
@@ -192,9 +192,9 @@ def _clean(gone: list[RunFolder]) -> None:
 
 @contextmanager
 def _locked(wait_s: float, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of the index. Raises SiteError where it cannot be had alone.
+    """Hold the lock of the index. Raises SiteError if it cannot be held exclusively.
 
-    Whoever makes a run goes on without: on a file system without locks nothing is cleaned.
+    A shared holder continues without the lock: on a file system without locks nothing is cleaned.
     """
     with lock.held(place().with_name("lock"), shared=shared, wait_s=wait_s) as mine:
         if not mine and not shared:

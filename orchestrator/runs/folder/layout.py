@@ -1,6 +1,6 @@
-"""What a run folder holds, a line each; folder.py has the paths.
+"""The files of a run folder, with one line for each; run_folder.py has the paths.
 
-What is being made has a dot before its name until it is whole.
+An unfinished folder has a dot before its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Held:
-    """A file or folder (or several, separated by blanks) of a run folder, and which runs have it: '' for all."""
+    """A file or folder (or several, separated by blanks) of a run folder; `of` says which runs have it, '' for all."""
 
     name: str
     what: str
@@ -68,7 +68,7 @@ ATTEMPT = (
 
 
 def of_run(kinds: set[str], attempt: int = 1) -> dict[str, str]:
-    """Name in the run folder -> what it holds, for a run that has what `kinds` names, and for one of its attempts."""
+    """Name in the run folder -> its description, for a run of these `kinds` and one of its attempts."""
     own = {held.name: held.what for held in RUN if not held.of or held.of in kinds}
     for held in ATTEMPT:
         if not held.of or held.of in kinds:

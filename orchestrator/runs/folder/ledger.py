@@ -1,7 +1,7 @@
-"""The ledger: what happened to a run, one JSON line per event (events.py), only ever appended to.
+"""The ledger: the append-only record of a run's events, one JSON line per event (events.py).
 
-The login node and the job both write; each line is one locked, synchronized append, so that neither loses the other's
-on a shared file system that honours locks. A line that is not whole, or says what no event can say, is left out.
+The login node and the job both write. Each line is one locked, synchronized append, so that no line is lost on a shared
+file system that honours locks. A reader leaves out a line that is incomplete or is not a valid event.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Subm
 from training.files import lock
 
 LARGEST_BYTES = 4 * 1024 * 1024
-LOCK_S = 10.0  # a write takes milliseconds, but whoever may read the ledger can hold a lock on it, too
+LOCK_S = 10.0  # a write takes milliseconds, but any user who may read the ledger can lock it, too
 MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
 E = TypeVar("E", bound=Event)
 
 
 def append(ledger: Path, event: Event) -> None:
-    """Add an event. Raises SiteError when the disk does not take it."""
+    """Append an event. Raises SiteError if it cannot be written."""
     line = json.dumps(as_json(event)) + "\n"
     with explained(f"{ledger}: cannot be written"):
         descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
@@ -42,7 +42,7 @@ def append(ledger: Path, event: Event) -> None:
 
 
 def _after_torn(descriptor: int) -> bytes:
-    """A line break where a full disk cut the last line short."""
+    """A line break if a full disk cut the last line short."""
     size = os.fstat(descriptor).st_size
     return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
 
@@ -53,7 +53,7 @@ def events(ledger: Path) -> list[Event]:
 
 
 def read(ledger: Path) -> tuple[list[Event], str]:
-    """All events in order, and what is damaged in words, '' when nothing is. Of a huge ledger the end is read."""
+    """(all events in order, the damage in words or ''). Of a huge ledger, only the end is read."""
     try:
         lines, rest = last_lines(ledger, LARGEST_BYTES)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def read(ledger: Path) -> tuple[list[Event], str]:
 
 
 def _event(line: bytes) -> Event | None:
-    """The event in a line, None where it is not whole."""
+    """The event in a line; None if it is incomplete or invalid."""
     try:
         return from_json(dict(parsed(line)))
     except (ValueError, TypeError):
@@ -77,12 +77,12 @@ def _event(line: bytes) -> Event | None:
 
 
 def last(found: Sequence[Event], kind: type[E], attempt: int) -> E | None:
-    """The newest event of a kind in an attempt."""
+    """The newest event of a kind in an attempt; None if there is none."""
     return next((e for e in reversed(found) if isinstance(e, kind) and e.attempt == attempt), None)
 
 
 def standing(found: Sequence[Event]) -> dict[int, bool]:
-    """Every attempt that was made, and whether it stands: it does unless the last that was said of it is Refused."""
+    """Every attempt that was made, and whether it stands: it does not if its newest such event is Refused."""
     attempts = {event.attempt: True for event in found if isinstance(event, Ended)}
     attempts.update(
         (event.attempt, not isinstance(event, Refused)) for event in found if isinstance(event, MAKE_AN_ATTEMPT)

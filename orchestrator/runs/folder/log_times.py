@@ -1,8 +1,8 @@
-"""When a log had grown how far: an index beside it, for logs stay as the program wrote them.
+"""The size of a log over time, in an index beside it: logs stay as the program wrote them.
 
 A line of the index is 'TIME BYTES': at TIME, in seconds of time.time() on the host of the rank, the log had this many
-bytes. Whoever starts the program looks at the size of its log a few times a second. So a line was written at most that
-much earlier than the first time at which the log was longer.
+bytes. The process that starts the program reads the size of the log a few times a second. So a line was written at most
+one such interval before the first time at which the log was longer.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 
 from orchestrator.base.private import READABLE, open_regular
 
-WRITE_S = 1.0  # what was seen is written that often: a run of many ranks must not load a shared file system
+WRITE_S = 1.0  # the interval of writes: a run of many ranks must not load a shared file system
 BLOCK_BYTES = 65_536
-LONGEST_BYTES = 100  # of a line that is one
+LONGEST_BYTES = 100  # of a valid line
 
 
 def index_of(log: Path) -> Path:
-    """Where the times of a log are."""
+    """The path of a log's index."""
     return log.with_name(f"{log.name}.times")
 
 
 class Recorder:
-    """Records when the log behind an open descriptor grows. One that is no regular file is left alone."""
+    """Records when the log of an open descriptor grows. It ignores a log that is not a regular file."""
 
     def __init__(self, descriptor: int, index: Path) -> None:
         self._descriptor, self._index = descriptor, index
         self._bytes = -1
         self._seen: list[str] = []
-        self._anew = False  # whether the index begins again, as its log did
+        self._anew = False  # whether the index must begin again, because its log did
         self._due_s = 0.0
         self.look()
 
     def look(self, *, last: bool = False) -> None:
-        """Take note of the size, and write what was noted if it is time, or if this look is the `last`."""
-        with contextlib.suppress(OSError):  # a full disk costs times, and nothing else
+        """Note the size, and write the notes if WRITE_S has passed or this look is the `last`."""
+        with contextlib.suppress(OSError):  # a full disk loses times, and nothing else
             self._note(os.fstat(self._descriptor))
             if self._seen and (last or time.monotonic() >= self._due_s):
                 self._due_s = time.monotonic() + WRITE_S
@@ -68,19 +68,19 @@ class Recorder:
 
 
 class LogTimes:
-    """The times of one log, read as its lines are. Sizes and times that go back are passed over."""
+    """The times of one log, read along with its lines. Sizes and times that decrease are skipped."""
 
     def __init__(self, log: Path) -> None:
         self._index = index_of(log)
         self._read_bytes = 0
         self._left = b""
-        self._records: list[tuple[float, int]] = []  # those that were read and not used yet, the next one last
-        self._newest: tuple[float, int] | None = None  # the newest that was used
+        self._records: list[tuple[float, int]] = []  # read but not used yet, the next one last
+        self._newest: tuple[float, int] | None = None  # the newest used record
 
     def when(self, end: int, written_s: float) -> tuple[float | None, int]:
-        """(by when the log had `end` bytes, how many it had by then); ask for ever larger ends.
+        """(the time by which the log had `end` bytes, its size at that time). `end` must not decrease between calls.
 
-        What the index does not cover was there when the log was last written, at `written_s`. The time is None where
+        Bytes that the index does not cover existed when the log was last written, at `written_s`. The time is None if
         there is no index.
         """
         while self._newest is None or self._newest[1] < end:
@@ -99,7 +99,7 @@ class LogTimes:
         return max(self._newest[0], written_s), sys.maxsize
 
     def _read(self) -> bool:
-        """Read on in the index; whether there was more."""
+        """Read the next block of the index; whether there was one."""
         try:
             descriptor = open_regular(self._index)
         except OSError:
@@ -116,7 +116,7 @@ class LogTimes:
 
 
 def _record(line: bytes) -> tuple[float, int] | None:
-    """A line of the index as (time_s, bytes), None where it is torn or none."""
+    """A line of the index as (time_s, bytes); None if it is invalid."""
     time_s, _, size = line[:LONGEST_BYTES].partition(b" ")
     try:
         found = float(time_s), int(size)

@@ -1,4 +1,4 @@
-"""What rank 0 measured, read back: attempts that repeated a step after a resume replace what it said before."""
+"""Reads the metrics that rank 0 recorded. If an attempt repeats a step after a resume, its newer row counts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LARGEST_BYTES = 64 * 1024 * 1024
 
 
 def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
-    """All metrics in order, or those in the last `tail_bytes`; a missing file is empty.
+    """All metrics in order, or those in the last `tail_bytes`; none if the file is missing.
 
-    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError where nothing can be read.
+    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError if the file is unreadable.
     """
     return checked(path, tail_bytes)[0]
 
 
 def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str, Any]], int]:
-    """As `read`, and how many lines are left out. What follows the last line break is still being written."""
+    """(rows as in `read`, the number of lines left out). A last line without a line break is not counted."""
     try:
         lines, rest = last_lines(path, tail_bytes)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str,
 
 
 def row_of(line: bytes) -> dict[str, Any] | None:
-    """The row in a line, None where it is not whole or its numbers are none."""
+    """The row in a line; None if it is incomplete or its numbers are invalid."""
     try:
         row = parsed(line)
     except ValueError:
@@ -50,10 +50,10 @@ def row_of(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a finite number, or null as training writes what is no number."""
+    """Whether a value is a number within LARGEST, or null (the training writes null for nan and infinity)."""
     return value is None or (type(value) in (int, float) and -LARGEST < value < LARGEST)  # type: ignore[operator]
 
 
 def newest(rows: list[dict[str, Any]], *kinds: str) -> dict[str, Any] | None:
-    """The last row written of any of these events."""
+    """The last row of any of these events; None if there is none."""
     return next((row for row in reversed(rows) if row.get("event") in kinds), None)

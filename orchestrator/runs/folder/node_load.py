@@ -1,4 +1,4 @@
-"""The load of a node and the step times of its ranks, as its first rank's wrapper writes them every few seconds."""
+"""The load of a node and the step times of its ranks. The wrapper of its first rank writes them every few seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Name = Annotated[str, Pattern("a name of at most 64 characters", r".{,64}")]
 
 @dataclass(frozen=True)
 class NetworkLoad:
-    """What a network interface, or a port of an InfiniBand adapter, carried."""
+    """The traffic of a network interface, or of a port of an InfiniBand adapter."""
 
     name: Name
     in_bytes_per_s: Amount
@@ -27,7 +27,7 @@ class NetworkLoad:
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """A GPU; `busy` is the share of the time in which a kernel ran on it. None where its driver does not say."""
+    """A GPU; `busy` is the share of time in which a kernel ran on it. None if its driver does not report it."""
 
     number: Count
     busy: Amount | None = None
@@ -38,10 +38,10 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class RankSteps:
-    """The steps of a rank that came to `step` at `told_s`, since it told of others before.
+    """The steps of a rank since its last report. It reported `step` at `told_s`.
 
-    `step_s` and `largest_s` are the mean and the longest time of one. `waited` is the share of that time in which the
-    rank waited for others; None where that is known only by waiting for a GPU.
+    `step_s` and `largest_s` are the mean and the longest time of one step. `waited` is the share of that time in which
+    the rank waited for others; None if only a wait for a GPU could measure it.
     """
 
     rank: Count
@@ -59,10 +59,10 @@ class RankSteps:
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """A node at `at_s` by its own clock, as means since the record before, which is `every_s` older.
+    """A node at `at_s` by its own clock: means since the previous record, which is `every_s` older.
 
-    `busy` is the share of the time in which the `cores` of the job worked. Memory is that of the job where it has a
-    limit, else that of the node, without files that are only cached. `load` is the node's load average of a minute.
+    `busy` is the share of time in which the `cores` of the job worked. Memory is the job's if the job has a limit, else
+    the node's, without cached files. `load` is the node's load average over one minute.
     """
 
     at_s: Amount
@@ -77,17 +77,17 @@ class NodeLoad:
     ranks: tuple[RankSteps, ...] = ()
 
     def write(self, path: Path) -> None:
-        """Raises SiteError when that fails."""
+        """Write the record. Raises SiteError if that fails."""
         write_json(path, {"schema": 1, **asdict(self)})
 
     @classmethod
     def read(cls, path: Path) -> NodeLoad | None:
-        """The record in `path`, None where there is none. Raises SiteError where it is damaged."""
+        """The record in `path`; None if there is none. Raises SiteError if it is damaged."""
         return read_record(path, cls)
 
 
 def read_or_none(path: Path) -> NodeLoad | None:
-    """As NodeLoad.read; None also where the record is damaged."""
+    """Like NodeLoad.read, but None also if the record is damaged."""
     try:
         return NodeLoad.read(path)
     except SiteError:

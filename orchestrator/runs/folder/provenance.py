@@ -1,4 +1,4 @@
-"""Where a run's code came from and what it ran on, kept beside it. No environment variables: they hold secrets."""
+"""The provenance of a run: its code, versions and machine. No environment variables: they hold secrets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 def gather(
     source: Path, found: Checkout | None = None, recipe: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], str]:
-    """The provenance of a run whose spec lies in the folder `source`, and git's diff of it against its commit.
+    """(the provenance of a run whose spec is in the folder `source`, git's diff of `source` against its commit).
 
-    `found` is the checkout where it is known already: git is not asked again. `recipe` is the published recipe that the
-    run names, with what the run changes of it.
+    `found` is the checkout if it is already known: then git is not run again. `recipe` is the published recipe that the
+    run names, with the run's changes to it.
     """
     found = found or checkout.describe(source)
     return {

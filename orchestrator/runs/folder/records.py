@@ -1,4 +1,4 @@
-"""How ranks and attempts ended, as they themselves wrote it down."""
+"""The end records of ranks and attempts, which they write themselves."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ LARGEST_RANK = 10_000_000
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384
 LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
-FEW = 8  # hosts and ranks in it
+FEW = 8  # hosts, or ranks, in a shortened end
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL = "the disk that holds the run is full: free space and resume"
 
 
 class Meaning(str, Enum):
-    """What the end of a rank's program means; the program says which exit code means what (programs/program.py)."""
+    """The meaning of the end of a rank's program. The program defines its exit codes (program/what_runs.py)."""
 
     DONE = "done"
-    LATER = "later"  # it stopped after a checkpoint, to go on in another attempt
-    OTHER_NODES = "other nodes"  # the same, for the next attempt is to have another number of nodes
-    NEVER = "never"  # it failed, and would fail in every other attempt
+    LATER = "later"  # it stopped after a checkpoint, to continue in another attempt
+    OTHER_NODES = "other nodes"  # as LATER, and the next attempt must have another number of nodes
+    NEVER = "never"  # it failed, and would fail again in every attempt
     CUT_OFF = "cut off"  # another rank was gone
     UNSAVED = "unsaved"  # its last files could not be written
-    MISPLACED = "misplaced"  # it did not start, since the launcher put it on another host
-    NO_IMAGE = "no image"  # it did not start, since its image was not there
+    MISPLACED = "misplaced"  # it did not start, because the launcher put it on another host
+    NO_IMAGE = "no image"  # it did not start, because its image was missing
     FAILED = "failed"
 
 
@@ -56,7 +56,7 @@ ASKS = {
 class RankEnd:
     """How one rank's process ended: an exit code, or a signal, or an `error` before it could start.
 
-    `told` says that it was asked to end before it did: then it followed others, and is not the cause.
+    `told` says that it received a request to end before it ended: then it is not the cause.
     """
 
     rank: int
@@ -75,12 +75,12 @@ class RankEnd:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it ended because another rank was gone: then it is a witness, and not the cause."""
+        """Whether it ended because another rank was gone: then it is a witness, not the cause."""
         return self.meaning is Meaning.CUT_OFF
 
     @property
     def stopped(self) -> bool:
-        """Whether it ended by itself after a checkpoint, for another attempt to go on."""
+        """Whether it ended by itself after a checkpoint, so that another attempt continues."""
         return self.meaning in (Meaning.LATER, Meaning.OTHER_NODES)
 
     @property
@@ -107,7 +107,7 @@ class RankEnd:
 
     @classmethod
     def read(cls, path: Path) -> RankEnd:
-        """Raises SiteError where the record is missing or damaged."""
+        """The record in `path`. Raises SiteError if it is missing or damaged."""
         kept = read_object(path, LARGEST_BYTES)
         if kept is None:
             raise SiteError(f"{path}: it is missing; the rank left no record of its end")
@@ -144,11 +144,11 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt ended. `certain` is False when a signal from outside ended it: the scheduler may know why.
+    """How an attempt ended. `certain` is False if a signal from outside ended it: the scheduler may know why.
 
-    `again` is False when the program said that every other attempt would fail in the same way. `followed_by` is the
-    attempt that this one submitted before it ended. `hosts` and `ranks` are those that the cause concerns, `step` is
-    the last one, `evidence` what shows the cause, and `reason` all of this in words (end_words.py).
+    `again` is False if the program reported that every other attempt would fail in the same way. `followed_by` is the
+    attempt that this one submitted before it ended. The cause concerns `hosts` and `ranks`. `step` is the last step,
+    `evidence` the facts that show the cause, and `reason` all of this in words (end_words.py).
     """
 
     state: State
@@ -163,7 +163,7 @@ class End:
     evidence: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write it, on a full disk in place of what `reserve` wrote. Raises SiteError if that is not there either."""
+        """Write the end, on a full disk into the file of `reserve`. Raises SiteError if that file is missing too."""
         try:
             write_bytes(path, self._content(), READABLE)
         except OSError as error:
@@ -185,12 +185,12 @@ class End:
 
     @property
     def status(self) -> Status:
-        """The state of an attempt that ended so."""
+        """The state of an attempt with this end."""
         return Status(self.state, self.reason, cause=self.cause)
 
     @property
     def on_full_disk(self) -> End:
-        """The same end, as one on a full disk."""
+        """The same end, with the full disk in its reason, and as the cause of a failure."""
         cause = Cause.DISK if self.state is State.FAILED else self.cause
         return replace(self, reason=for_want_of_room(self.reason), cause=cause)
 
@@ -199,7 +199,7 @@ class End:
 
     @classmethod
     def read(cls, path: Path) -> End | None:
-        """The end in `path`, None where there is none yet. Raises SiteError unless it is whole and a known end."""
+        """The end in `path`; None if there is none yet. Raises SiteError if it is damaged or its state is unknown."""
         kept = read_object(path, LARGEST_BYTES)
         if kept is None:
             return None
@@ -209,17 +209,17 @@ class End:
         words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
         follower = kept.get("followed_by")
         follower = follower if type(follower) is int and follower > 0 else None
-        again = kept.get("again") is not False  # the job's script does not say
+        again = kept.get("again") is not False  # the job script does not write it
         return cls(State(state), *words, again, follower, **{key: read(kept.get(key)) for key, read in SHOWN.items()})
 
 
 def as_cause(value: object) -> Cause:
-    """A cause by its name; UNKNOWN for one of a newer version, and for none."""
+    """A cause by its name; UNKNOWN for any other value, as of a newer version."""
     return next((cause for cause in Cause if cause.value == value), Cause.UNKNOWN)
 
 
 def _all(kind: type) -> Callable[[object], Any]:
-    """Reads the values of a type in a list."""
+    """A function that keeps the values of one type in a list."""
     return lambda found: tuple(value for value in found if type(value) is kind) if isinstance(found, list) else ()
 
 
@@ -227,7 +227,7 @@ def _facts(found: object) -> dict[str, str]:
     return {key: text for key, text in found.items() if type(text) is str} if isinstance(found, dict) else {}
 
 
-# How a record says what shows an end, as far as it does: older ones do not.
+# How to read the optional keys of a record. Older records lack them.
 SHOWN: dict[str, Callable[[object], Any]] = {
     "cause": as_cause,
     "hosts": _all(str),
@@ -238,7 +238,7 @@ SHOWN: dict[str, Callable[[object], Any]] = {
 
 
 def no_room(folder: Path) -> bool:
-    """Whether the disk of a folder is as good as full."""
+    """Whether the disk of a folder is nearly full."""
     try:
         return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
     except OSError:
@@ -246,12 +246,12 @@ def no_room(folder: Path) -> bool:
 
 
 def for_want_of_room(reason: str) -> str:
-    """The reason of an end on a full disk, which has no record of most events."""
+    """The reason, with DISK_FULL before it: a full disk lacks most records."""
     return reason if DISK_FULL in reason else f"{DISK_FULL}; {reason}"
 
 
 def reserve(end: Path) -> None:
-    """Reserve room on the disk for an end. Raises SiteError if there is none."""
+    """Reserve space on the disk for an end. Raises SiteError if there is none."""
     write_text(reserve_of(end), " " * RESERVED_BYTES)
 
 
@@ -260,7 +260,7 @@ def reserve_of(end: Path) -> Path:
 
 
 def is_done(attempt: Attempt) -> bool:
-    """Whether the training of this attempt recorded that it is done. What cannot be read does not say so."""
+    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
     try:
         kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
     except SiteError:

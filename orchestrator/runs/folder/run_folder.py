@@ -1,6 +1,6 @@
-"""The paths in a run folder; layout.py says what lies there.
+"""The paths in a run folder; layout.py describes the files.
 
-What is being made has a dot before its name until it is whole: `.RUN` beside the runs, `.2` beside the attempts.
+An unfinished folder has a dot before its name: `.RUN` beside the runs, `.2` beside the attempts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Attempt:
 
     @property
     def unfinished(self) -> Attempt:
-        """The same attempt while it is being made."""
+        """The folder of the attempt while it is unfinished."""
         return Attempt(self.folder.with_name(f".{self.folder.name}"))
 
     @property
@@ -143,7 +143,7 @@ class RunFolder:
 
     @property
     def unfinished(self) -> Path:
-        """Where the folder lies while it is being made."""
+        """The path of the folder while it is unfinished."""
         return self.folder.with_name(f".{self.folder.name}")
 
     @property

@@ -1,7 +1,7 @@
-"""Runs that are over, as they were last seen: 10,000 of them are listed without a look into their folders.
+"""The last views of runs that are over, in one file: 10,000 of them are listed without reading their folders.
 
-One line per run, newest last, after its checksum; the last field is for showing a run, those before it for choosing
-runs. `attempts` forgets a run before it resumes it. The file is safe to delete.
+One line per run, newest last, after its checksum. The last field is for showing a run, the fields before it are for
+selecting runs. `attempts` removes a run before it resumes the run. The file is safe to delete.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from orchestrator.spec.paths import state_folder
 
 SCHEMA = b"torusrun's settled runs, schema 1"
 LARGEST_BYTES = 512_000_000
-MOST_UNUSED = 2.0  # lines per line that counts, beyond which the file is written anew
+MOST_UNUSED = 2.0  # lines per valid line; above this the file is rewritten
 FEW = 1000
-LOCK_S = 2.0  # a process that was stopped may hold the lock: lines are then added without it
+LOCK_S = 2.0  # a stopped process may hold the lock: then lines are added without it
 
 
 class Settled(NamedTuple):
     """A run that is over.
 
-    `made_ns` is when its link in the index was made, `submitted` when its newest attempt was (of time.time(); '' where
-    nobody knows), `seen` what its ledger was like then, and `text` what is shown of it, as JSON; '' where nobody has
-    read that yet: then the state, the site and the time do not count either.
+    `made_ns` is the time of its link in the index, `submitted` the time of its newest submission (of time.time(); '' if
+    unknown), `seen` the size and time of its ledger at that moment, and `text` its view as JSON. `text` is '' if only
+    the end record was read: then the state, the site and the time of submission must not be used.
     """
 
     run_id: str
@@ -49,12 +49,12 @@ class Settled(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the run is there, and nothing has happened to it since."""
+        """Whether the run exists and its ledger is unchanged."""
         return self.seen != "" and self.seen == now(RunFolder(Path(self.folder)))
 
 
 def now(run: RunFolder) -> str:
-    """What a run's ledger is like now; '' where there is none."""
+    """The current size and time of a run's ledger; '' if there is none."""
     try:
         found = run.ledger.lstat()
     except OSError:
@@ -63,7 +63,7 @@ def now(run: RunFolder) -> str:
 
 
 def runs() -> Mapping[str, Settled]:
-    """By id, all that is kept. What cannot be read is not kept."""
+    """All kept runs by id, without unreadable lines."""
     try:
         path = _path()
         found = path.lstat()
@@ -73,12 +73,12 @@ def runs() -> Mapping[str, Settled]:
 
 
 def keep(rows: Iterable[Settled]) -> None:
-    """Add runs that are over, or say it anew. Where that cannot be written, they are looked at again next time."""
+    """Add or replace runs that are over. If the file cannot be written, their folders are read again next time."""
     _append([_line(row) for row in rows if not any(char in field for field in row for char in "\t\n")])
 
 
 def forget(run_ids: Collection[str]) -> None:
-    """Take runs for ones that may go on. Raises nothing: their ledgers say so too, to whoever shows them."""
+    """Remove runs that may continue. Raises nothing: a reader sees that their ledgers have changed."""
     known = runs()
     _append([_line([run_id]) for run_id in run_ids if run_id in known])
 
@@ -93,7 +93,7 @@ def _read(path: Path, _size: int, _changed_ns: int) -> dict[str, Settled]:
 
 
 def _lines(path: Path) -> list[str] | None:
-    """The lines below the first; None where they are of another version or cannot be read."""
+    """The lines below the first; None if they are of another version or cannot be read."""
     try:
         content = private.read_bytes(path, LARGEST_BYTES)
     except OSError:
@@ -127,7 +127,7 @@ def _checksum(text: str) -> str:
 
 
 def _append(lines: list[str]) -> None:
-    """Add lines, or write the file anew where it is of another version or most of it counts no longer."""
+    """Add lines, or rewrite the file if it is of another version or most lines are outdated."""
     if not lines:
         return
     with contextlib.suppress(OSError, TorusrunError):

@@ -1,4 +1,4 @@
-"""The part of a kept plan that is shown of a run, read from the run folder or from its newest attempt."""
+"""The part of a kept plan that the view of a run needs, from the run folder or its newest attempt."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.spec.kinds import seconds
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
-POLL_INTERVAL_S = 10.0  # of a plan that an earlier version kept
+POLL_INTERVAL_S = 10.0  # of a plan of an earlier version
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What watching a run needs to know of its plan; `grid` is None where the job chooses it."""
+    """The values of a plan that the view of a run needs; `grid` is None if the job chooses it."""
 
     run: str
     scheduler: str
@@ -29,12 +29,12 @@ class Planned:
     ranks: int
     command_timeout_s: float
     poll_interval_s: float
-    site: str = ""  # its name, or that of its file; '' where the plan does not say it
-    command: bool = False  # whether the run is a program of the user's, which need not tell of its steps
+    site: str = ""  # its name, or the name of its file; '' if the plan does not have it
+    command: bool = False  # whether the run is a user's program, which need not record steps
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
-    """The plan that holds for the newest of these attempts, or another that can be read; and what is damaged, in words.
+    """(the plan of the newest of these attempts, or another readable one; the damage in words).
 
     The first attempt has the run's plan; a later one may have another grid.
     """
@@ -54,7 +54,7 @@ def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
 
 
 def read(path: Path) -> Planned | None:
-    """The plan in `path`, None where there is none. Raises SiteError when it is damaged or of another version."""
+    """The plan in `path`; None if there is none. Raises SiteError if it is damaged or of another version."""
     kept = read_object(path)
     if kept is None:
         return None
@@ -84,12 +84,12 @@ def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
 
 
 def site_name(named: object) -> str:
-    """The site as the run names it; of a path, the name of the file without its suffix."""
+    """The site's name in the run; for a path, the name of the file without its suffix."""
     return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
 
 
 def as_grid(value: object) -> tuple[int, ...] | None:
-    """A value as a grid of one to three levels, None where it is none."""
+    """A value as a grid of one to three levels; None if it is not such a grid."""
     if type(value) is not list or not 1 <= len(value) <= MOST_LEVELS:
         return None
     if any(type(n) is not int or n < 1 for n in value) or math.prod(value) > LARGEST_RANKS:
