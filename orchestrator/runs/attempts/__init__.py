@@ -1,4 +1,4 @@
-"""From a plan to a run folder, and from a run folder to a job: create, submit, resume and cancel attempts.
+"""Attempts: make their folders from plans, submit, resume and cancel them.
 
-runs/state/ says how a run stands before something is done to it.
+runs/state/ finds the state of a run before an action.
 """

@@ -1,4 +1,4 @@
-"""One client at a time adds an attempt to a run, over all nodes that share the file system."""
+"""The lock of a run: only one client at a time adds an attempt, on all nodes that share the file system."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from orchestrator.runs.folder.run_folder import RunFolder
 
 @contextmanager
 def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the run's lock. Raises UserError when another client holds it, SiteError when it cannot be opened.
+    """Hold the run's lock. Raises UserError if another client holds it after `wait_s`, SiteError if it cannot open it.
 
-    The other one is given `wait_s` to end. On a file system without locks, of two attempts with the same number the
-    second cannot take its name.
+    On a file system without locks, the rename of a second attempt with the same number fails.
     """
     with lock.held(run.lock, wait_s=wait_s) as mine:
         if mine is False:

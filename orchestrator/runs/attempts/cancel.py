@@ -1,4 +1,4 @@
-"""The end of runs at their user's request: ranks that are at work save a checkpoint first."""
+"""Ends runs at their user's request. Running ranks save a checkpoint first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from orchestrator.schedulers import client
 from orchestrator.spec.site import Site
 
 LOOK_S = 0.2
-NOTICED_S = 10.0  # for the supervisor to hear of a cancellation through the file system, and the others of an end
+NOTICED_S = 10.0  # for a cancellation to reach the supervisor through the file system, and the end to reach us
 
 Refused = dict[RunFolder, TorusrunError]
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """An attempt that was asked to end: whether it began, and whether it is a keeper's."""
+    """An attempt that was asked to end: whether it began, and whether it runs in a held allocation."""
 
     run: RunFolder
     attempt: int
@@ -41,18 +41,18 @@ class _Ending:
 
 
 def cancel(run: RunFolder) -> None:
-    """End the attempt that works, and the one that its job has queued.
+    """End the working attempt, and the next one if its job has queued one.
 
-    Raises UserError when it is over already, or when nobody knows its job.
+    Raises UserError if it is over already, or if its job is unknown.
     """
     for error in cancel_all([run]).values():
         raise error
 
 
 def cancel_all(runs: Sequence[RunFolder]) -> Refused:
-    """End the attempts of these runs, with as few commands of their schedulers as these need; the errors.
+    """End the attempts of these runs, with as few scheduler commands as possible; the errors.
 
-    Several runs have the same error where one command was to end their jobs.
+    Runs have the same error if one command for all their jobs failed.
     """
     refused: Refused = {}
     for run in runs:
@@ -79,7 +79,7 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
             endings.append(_asked(run, one))
         except TorusrunError as error:
             refused[run] = error
-    # Were a job ended at once, not every scheduler would leave its processes the time to write a checkpoint.
+    # Some schedulers end a job at once, without time for its processes to write a checkpoint.
     waits = [ending for ending in endings if ending.begun or ending.in_held]
     _end([ending for ending in endings if ending not in waits], refused)
     _end(_not_ended(waits), refused)
@@ -99,7 +99,7 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
 
 
 def _not_ended(endings: list[_Ending]) -> list[_Ending]:
-    """The attempts that do not come to their ends by themselves."""
+    """The attempts that have not ended by themselves within their time."""
     until_s = monotonic() + max([ending.site.kill_after_s for ending in endings], default=0.0) + NOTICED_S
     while (left := [ending for ending in endings if not ending.over]) and monotonic() < until_s:
         sleep(LOOK_S)
@@ -107,7 +107,7 @@ def _not_ended(endings: list[_Ending]) -> list[_Ending]:
 
 
 def _end(endings: list[_Ending], refused: Refused) -> None:
-    """Have these attempts ended: each by its keeper, or by its scheduler, which may end many jobs at once."""
+    """Have keepers or schedulers end these attempts. Some schedulers end many jobs with one command."""
     together: dict[tuple[str, object], list[_Ending]] = defaultdict(list)
     for ending in endings:
         many = not ending.in_held and client.of(ending.site).scheduler.traits.cancels_many

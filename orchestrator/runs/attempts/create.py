@@ -1,6 +1,6 @@
-"""The folders of a run and of an attempt, made under an unfinished name: their rename makes them a run and an attempt.
+"""Makes the folders of a run and of an attempt, under an unfinished name that is renamed when they are complete.
 
-So what a killed client leaves is not taken for one. The index is written first, so that it is found and removed.
+So the remains of a killed client never look like a run. The index is written first, so that they are found and removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.runs.plan.plan_files import write_attempt
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run came from, if not from here: its provenance, git's diff, and what is said of its code."""
+    """The origin of a run from another machine: its provenance, git's diff, and its record of the code."""
 
     provenance: dict[str, Any]
     diff: str
@@ -47,12 +47,12 @@ def run(
     origin: Origin | None = None,
     idle_s: float | None = None,
 ) -> RunFolder:
-    """The folder of a run with its first attempt, whose job script is `text`; its spec lies in the folder `source`.
+    """Make the folder of a run with its first attempt. `text` is the job script; the spec is in the folder `source`.
 
     With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
 
-    The run is in the index before it has a folder. Raises UserError where its image does not fit or its code cannot be
-    copied, SiteError where the folder cannot be made; nothing is left then.
+    The run is in the index before it has a folder. Raises UserError if its image does not fit or its code cannot be
+    copied, SiteError if the folder cannot be made; then nothing is left.
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
@@ -81,7 +81,7 @@ def run(
 def _image(plan: Plan) -> Image | None:
     if plan.run.image is None:
         return None
-    from orchestrator.runs.image import checking  # a fifth of what a start costs
+    from orchestrator.runs.image import checking  # imported late: a fifth of the start time
 
     return checking.fitting(plan)
 
@@ -92,7 +92,7 @@ def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, or
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
     write_json(made.provenance, origin.provenance)
     if origin.diff:
-        write_text(made.code_diff, origin.diff, secret=True)  # it may quote files that nobody else may read
+        write_text(made.code_diff, origin.diff, secret=True)  # it may quote private files
     if image:
         image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
@@ -102,7 +102,7 @@ def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, or
 
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
-    """Copy the code of a command into its run. Raises UserError for code that is too large or cannot be read."""
+    """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
     frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
     for note in frozen.notes:
         print(f"torusrun: {code}: {note}", file=sys.stderr)
@@ -111,12 +111,12 @@ def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
 
 
 def written(plan: Plan) -> list[str]:
-    """The folders below the code that the command writes, which are not copied."""
+    """The folders below the code that the command writes. They are not copied."""
     return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
 
 
 def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
-    """The image and the code that the run of a plan gets. Raises what `run` does for what is wrong, and makes nothing.
+    """The image and the code of a plan's run. Raises the errors of `run`, and makes nothing.
 
     The code is None for a run that copies none.
     """
@@ -141,7 +141,7 @@ def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
 
 
 def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
-    """The folder of a later attempt, whose job script is `text`. Raises SiteError where it cannot be made."""
+    """Make the folder of a later attempt, with the job script `text`. Raises SiteError if that fails."""
     try:
         _remove(made.unfinished)  # of a client that was killed
         with private.umask(planned.plan.site.umask):
@@ -154,7 +154,7 @@ def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
 
 
 def take_back(made: Attempt) -> None:
-    """Remove an attempt that the scheduler refused: first its name, so that no half of it is taken for one."""
+    """Remove an attempt that the scheduler refused. It is renamed first, so that a part of it never looks like one."""
     try:
         made.folder.rename(made.unfinished.folder)
     except OSError:
@@ -163,7 +163,7 @@ def take_back(made: Attempt) -> None:
 
 
 def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
-    """Write all that the job of an attempt needs to begin."""
+    """Write all files that the job of an attempt needs to begin."""
     made.folder.mkdir(mode=private.FOLDER)
     reserve(made.end)
     write_attempt(made, planned)

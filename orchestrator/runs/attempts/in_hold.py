@@ -1,4 +1,4 @@
-"""Attempts that run in a held allocation: whether they fit, and how they are handed to its keeper."""
+"""Attempts in a held allocation: check that they fit, and request their start and end from its keeper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeou
 
 @dataclass(frozen=True)
 class Allocation:
-    """A held allocation that takes attempts: its run, its job, and what it asked for."""
+    """A held allocation that takes attempts: its run, its job, and its plan."""
 
     run: RunFolder
     job: str
@@ -32,9 +32,9 @@ class Allocation:
 
 
 def find(word: str) -> Allocation:
-    """The held allocation that `word` names, as for runs, but those that are over do not count; 'last' is the newest.
+    """The held allocation that `word` names, as for runs, without those that are over; 'last' is the newest.
 
-    Raises UserError where there is none, or where it is over.
+    Raises UserError if there is none, or if it is over.
     """
     run = _open(word) or index.find(word)
     if not allocation.is_held(run):
@@ -50,7 +50,7 @@ def find(word: str) -> Allocation:
 
 
 def _kept_job(run: RunFolder) -> str | None:
-    """The job of an allocation whose keeper shows that it takes attempts: its scheduler need not be asked."""
+    """The job of an allocation whose keeper is alive; else None. It needs no query of the scheduler."""
     if not allocation.takes_attempts(run):
         return None
     events = ledger.events(run.ledger)
@@ -59,7 +59,7 @@ def _kept_job(run: RunFolder) -> str | None:
 
 
 def _open(word: str) -> RunFolder | None:
-    """The one that is not over whose id begins so, or the newest; None where there is no such one, or are several."""
+    """The allocation that is not over and whose id begins with `word`, or the newest; None if none or several match."""
     named = [run for run in index.runs() if word == "last" or run.run_id.startswith(word)]
     found = (
         run for run in reversed(named) if allocation.is_held(run) and not run.attempt(allocation.ATTEMPT).end.exists()
@@ -71,13 +71,13 @@ def _open(word: str) -> RunFolder | None:
 
 
 def check(plan: Plan, into: Allocation) -> None:
-    """Raise UserError with all that the run of `plan` wants and the allocation does not have."""
+    """Raise UserError with all needs of the run of `plan` that the allocation does not meet."""
     if wrong := misfits(plan, into.plan):
         raise UserError("\n".join(f"{into.run.run_id}: {what}" for what in wrong))
 
 
 def misfits(plan: Plan, held: Plan) -> list[str]:
-    """What the run of `plan` wants and an allocation with the plan `held` does not have, in words."""
+    """The needs of the run of `plan` that an allocation with the plan `held` does not meet, in words."""
     differing = [f.name for f in fields(plan.site) if getattr(plan.site, f.name) != getattr(held.site, f.name)]
     if others := [name.removesuffix("_s") for name in differing if name not in FREE_TO_DIFFER]:
         return [f"its site is not the run's: it has other values of {', '.join(others)}"]
@@ -94,9 +94,9 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
 
 
 def hand_in(into: Allocation, attempt: Attempt) -> str:
-    """Give an attempt to the keeper, which starts it after those before it; its job.
+    """Request the start of an attempt from the keeper, after the earlier requests; its job.
 
-    Raises UserError where the keeper has ended meanwhile.
+    Raises UserError if the keeper has ended meanwhile.
     """
     try:
         allocation.ask(into.attempt, AskedOf(attempt))
@@ -106,7 +106,7 @@ def hand_in(into: Allocation, attempt: Attempt) -> str:
 
 
 def end(run: RunFolder, number: int) -> bool:
-    """Have the keeper end an attempt that does not end by itself; whether it is one of a held allocation's."""
+    """Have the keeper end an attempt that does not end by itself; False if it is in no held allocation."""
     held = allocation.held_in(ledger.events(run.ledger), number)
     if not held:
         return False

@@ -1,4 +1,4 @@
-"""An allocation that is held for the attempts of other runs: a run whose job starts them one after the other."""
+"""Makes a held allocation: a run whose job starts the attempts of other runs one after the other."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ LOADS_TORCH = "import torch"
 
 
 def hold(plan: Plan, source: Path, time_s: float | None, idle_s: float, name: str | None) -> RunFolder:
-    """Ask for an allocation for runs like that of `plan`, whose spec lies in `source`, and hold it for `time_s`.
+    """Submit a held allocation for runs like that of `plan`, whose spec is in `source`; it lasts `time_s`.
 
-    It is given back after `idle_s` without an attempt. Raises as `submit.first` does.
+    It is given back after `idle_s` without an attempt. Raises the errors of `submit.first`.
     """
     return submit.first(held_plan(plan, time_s, name), source, idle_s=idle_s)
 
 
 def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = "") -> Plan:
-    """The plan of a run that asks for what the run of `plan` asks for, and whose ranks only show that they start.
+    """The plan of a run with the same request as the run of `plan`. Its ranks only show that they start.
 
-    For trainings they load PyTorch, which then lies in the memory of every node. `run_id` is given where it was chosen
-    elsewhere.
+    For trainings they load PyTorch, so that every node has it in memory. `run_id` is an id chosen elsewhere, if any.
     """
     name = _parsed("--name", NAME, name) if name else f"held-{plan.run.name}"[:LONGEST_NAME]
     python = "python3" if plan.run.image else plan.python
@@ -60,7 +59,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
 
 
 def duration(option: str, text: str) -> float:
-    """The seconds that an option names. Raises UserError for what is no duration."""
+    """The seconds of an option's value. Raises UserError if it is not a duration."""
     return float(_parsed(option, DURATION, text))
 
 

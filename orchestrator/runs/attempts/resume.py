@@ -1,4 +1,4 @@
-"""The next attempt of a run: from its newest checkpoint, with what its user changes."""
+"""The next attempt of a run: from its newest checkpoint, with the changes of its user."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ def resume(
     new_image: bool = False,
     into: Allocation | None = None,
 ) -> Path | None:
-    """Submit the next attempt, with these changes; the checkpoint from which it goes on, None for the beginning.
+    """Submit the next attempt, with these changes; the checkpoint from which it continues, None for the beginning.
 
-    Raises UserError when the run is COMPLETED, when the changes do not fit, or when it is not certain that its newest
-    attempt is over. `force` says that the user knows better: should that attempt be at work all the same, it ends when
-    the new one begins, and no two of them train at once (runs/claim.py). It goes `into` a held allocation, or to the
-    scheduler.
+    Raises UserError if the run is COMPLETED, if the changes do not fit, or if it is not certain that its newest attempt
+    is over. `force` skips the last check: if that attempt is still running, it ends when the new one begins, and the
+    two never train at once (runs/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
     with alone(run):
@@ -58,7 +57,7 @@ def _resume(
     planned = derive(plan, history, step.attempt, changes, epochs)
     _same_image(run, planned.plan, new_image)
     submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
-    if not seen.state.over and seen.job:  # its user says that it is gone; what is left of it is not to hold nodes
+    if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
         with contextlib.suppress(SiteError):
             if not in_hold.end(run, seen.attempt):
                 client.of(planned.plan.site).cancel(seen.job)
@@ -66,7 +65,7 @@ def _resume(
 
 
 def _history(run: RunFolder, seen: View) -> History:
-    """What is known of a run whose newest attempt is seen so."""
+    """The history of a run with this view of its newest attempt."""
     attempt = run.attempt(seen.attempt)
     return History(
         seen.attempt,
@@ -81,7 +80,7 @@ def _history(run: RunFolder, seen: View) -> History:
 
 
 def _may_follow(attempt: Attempt) -> bool:
-    """Whether the program did not ask to be never started again, as far as its record can be read."""
+    """Whether another attempt may follow: False only if the end record says that the program forbids it."""
     with contextlib.suppress(SiteError):
         end = End.read(attempt.end)
         return end is None or end.again
@@ -89,7 +88,7 @@ def _may_follow(attempt: Attempt) -> bool:
 
 
 def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
-    """The newest checkpoint, and how many epochs our training had come by then."""
+    """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
     if plan.run.command:
         return command.newest_checkpoint(plan, run), 0.0
     newest = newest_complete(run.checkpoints)
@@ -97,7 +96,7 @@ def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
-    """Raises UserError when the run's image is not the one it began with, unless a new one is meant."""
+    """Raise UserError if the run's image has changed since its beginning, unless `new_image` allows it."""
     before = image_kept.kept(run)
     if before and new_image:
         from orchestrator.runs.image import checking

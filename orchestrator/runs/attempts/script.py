@@ -23,9 +23,9 @@ def script(
     held: bool = False,
     module: str = "orchestrator.job.attempt",
 ) -> str:
-    """The exact text of the script, which starts `module`; `asked` is the job's request where it waits for others.
+    """The exact text of the script, which starts `module`; `asked` is the job's request if it waits for others.
 
-    `held` says that a keeper starts it, in an allocation that is there already.
+    `held` says that a keeper starts it, in an allocation that exists already.
     """
     plan = planned.plan
     return job_script(
@@ -44,6 +44,6 @@ def script(
 
 
 def python_path() -> dict[str, str]:
-    """What Python needs here it needs in the job too, and not every scheduler hands the environment on."""
+    """This process's PYTHONPATH, for the job: some schedulers do not pass the environment on."""
     path = absolute_only(os.environ.get("PYTHONPATH", ""))
     return {"PYTHONPATH": path} if path else {}

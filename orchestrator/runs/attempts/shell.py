@@ -20,10 +20,10 @@ from orchestrator.schedulers import client
 
 
 def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
-    """Run `command`, or a shell where there is none, beside a rank of a run; its exit code.
+    """Run `command`, or a shell if it is empty, beside a rank of a run; its exit code.
 
-    Of a run that holds an allocation, rank 0 is on the first host. Raises UserError when the run is not at work or has
-    no such rank, SiteError where its host cannot be reached.
+    In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
+    SiteError if its host cannot be reached.
     """
     index.own(run)
     seen = current.look(run)

@@ -1,7 +1,7 @@
-"""A plan becomes a run and a job: the first attempt, and every later one.
+"""Submits the first attempt of a plan, and every later one.
 
-A client can be killed at any moment. So the folder that the job needs is there before the scheduler is asked, and the
-ledger names the job that is asked for: whoever looks later finds it by that name.
+A client can be killed at any moment. So the job's folder is complete before the submission, and the ledger has the
+job's name: a later client finds the job by that name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
-SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # what a job's script starts
+SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # modules that job scripts start
 
 
 def first(
@@ -38,11 +38,11 @@ def first(
     into: Allocation | None = None,
     idle_s: float | None = None,
 ) -> RunFolder:
-    """Make the run of a plan whose spec lies in `source`, and submit its first attempt, to begin after these jobs.
+    """Make the run of a plan whose spec is in `source`, and submit its first attempt, to begin after these jobs.
 
-    `origin` tells where its files came from, if not from here. It goes `into` a held allocation, or to the scheduler.
-    With `idle_s` its job is to hold an allocation for others. A run that is refused leaves nothing behind. Raises
-    SiteError or UserError for that, NoAnswer when nobody knows (the run then stays).
+    `origin` is the origin of its files, if from another machine. It is submitted `into` a held allocation, or to the
+    scheduler. With `idle_s` its job holds an allocation for others. A refused run leaves nothing behind. Raises
+    SiteError or UserError if it is refused, NoAnswer if it is unknown whether it was submitted (the run then stays).
     """
     if plan.site.host:
         raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
@@ -64,7 +64,7 @@ def first(
 
 
 def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
-    """The first attempt of a plan, what its job asks for and the job's script."""
+    """(the first attempt of a plan, the request of its job, the job's script)."""
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
     return planned, asked, script(planned, run.attempt(1), asked)
@@ -73,12 +73,12 @@ def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Re
 def later(
     planned: AttemptPlan, run: RunFolder, resumes: str | None, *, into: Allocation | None = None, follows: int = 0
 ) -> None:
-    """Submit a later attempt of a run, which goes on from the checkpoint `resumes`; the caller holds the run's lock.
+    """Submit a later attempt of a run, which continues from the checkpoint `resumes`. The caller holds the run's lock.
 
-    It goes `into` a held allocation, or to the scheduler. `follows` is the attempt whose job submits it, if one does.
+    It is submitted `into` a held allocation, or to the scheduler. `follows` is the attempt whose job submits it, or 0.
 
-    Raises SiteError when the scheduler refuses (the attempt is then taken back), NoAnswer when nobody knows whether it
-    was submitted (it then stays).
+    Raises SiteError if the scheduler refuses it (then the attempt is removed), NoAnswer if it is unknown whether it was
+    submitted (then it stays).
     """
     attempt = run.attempt(planned.number)
     if into:
@@ -119,13 +119,13 @@ def _submitting(
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
-    """Ask the scheduler for the attempt's job, or a keeper. Raises NoAnswer where there may be a job all the same."""
+    """Submit the attempt to the scheduler, or to a keeper. Raises NoAnswer if there may be a job despite an error."""
     attempt, site = run.attempt(planned.number), planned.plan.site
     if into:
         ledger.append(run.ledger, Submitted(planned.number, in_hold.hand_in(into, attempt), site.scheduler))
         return
     try:
-        with private.umask(site.umask):  # Slurm and this machine make the job's output files with it
+        with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
             job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
     except NoAnswer as error:
         known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"

@@ -1,4 +1,4 @@
-"""The next attempt of a run, submitted by the job of the attempt before, whose training wants other nodes."""
+"""The next attempt of a run, submitted by the job of the previous attempt if its training wants other nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from orchestrator.runs.state.decide import History, Policy, Resume, Step, decide
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
 
-LOCK_S = 120.0  # who resumes a run holds its lock while its scheduler is asked
+LOCK_S = 120.0  # a client that resumes a run holds its lock during the submission
 
 
 def submit_next(run: RunFolder, number: int) -> Step:
     """Submit the attempt that follows attempt `number`, on the nodes that the newest checkpoint's phase wants.
 
-    What was decided: Resume names the attempt that follows, which its user may have submitted meanwhile. Raises
-    SiteError or UserError if none could be submitted, NoAnswer if nobody knows.
+    It returns the decision: Resume has the attempt that follows, which the user may have submitted meanwhile. Raises
+    SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
     with alone(run, LOCK_S):
         events, checkpoint = ledger.events(run.ledger), newest_complete(run.checkpoints)
@@ -57,7 +57,7 @@ def _submit(run: RunFolder, planned: AttemptPlan, checkpoint: str) -> None:
 
 
 def _cancel_too(run: RunFolder, number: int, job: str | None) -> None:
-    """Hand on a request to cancel that came while the next attempt was being submitted."""
+    """Cancel the next attempt too, if a request to cancel came during its submission."""
     if not ledger.last(ledger.events(run.ledger), CancelRequested, number):
         return
     ledger.append(run.ledger, CancelRequested(number + 1))
