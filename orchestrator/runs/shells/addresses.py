@@ -1,4 +1,4 @@
-"""The addresses over which a program on another host reaches this one."""
+"""The addresses by which a program on another host reaches this host."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def network() -> str:
 
 
 def ways(theirs: Iterable[str], their_network: str) -> tuple[str, ...]:
-    """The addresses that lead from here to a machine with the addresses `theirs` and nowhere else.
+    """The addresses of `theirs` that reach the other machine from here, and no other machine.
 
-    If it is this one, loopback leads to it: the kernel gives a port that listens on all addresses to nobody else. On
-    another machine, an address that this one has too (172.17.0.1 of Docker, say) leads to a program of this one, which
-    may be a stranger's, and is left out.
+    If the other machine is this one, it is loopback: the kernel lets no other program listen on a port that is bound on
+    all addresses. Otherwise an address that this machine has too (172.17.0.1 of Docker, say) is left out: it reaches a
+    program on this machine, which may be another user's.
     """
     if their_network == network():
         return (HERE,)

@@ -1,8 +1,8 @@
 """Frames between a user's terminal and a program on another host. Only these two can make them.
 
 A frame is a letter, the size of its content as four bytes, the content, and a MAC: the HMAC-SHA256 of the frame's
-number and of all before. Each direction has a key and counts its frames from 0. So a frame that somebody made, changed,
-left out, repeated, reordered or sent back ends the connection.
+number and of all bytes before the MAC. Each direction has a key and counts its frames from 0. So a frame that a third
+party made, changed, left out, repeated, reordered or sent back ends the connection.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FORGED = "a message was forged or changed on its way; somebody may stand between
 
 
 class Frame(bytes, enum.Enum):
-    """What a frame carries.
+    """The kind of a frame.
 
-    To the program: keys, their end, a terminal's size. From it: what it writes, its exit code, and why it was ended.
+    To the program: input, the end of input, a terminal's size. From it: output, errors, exit code, why it was ended.
     """
 
     INPUT = b"i"
@@ -39,11 +39,11 @@ class Frame(bytes, enum.Enum):
 
 
 class Broken(OSError):
-    """The other side is gone, or is not the one that was expected."""
+    """The other side is gone, or is not the expected one."""
 
 
 class Connection:
-    """A socket to the other side, with the keys of both directions. Any thread may send, one may receive."""
+    """A socket to the other side, with the keys of both directions. Any thread may send; only one may receive."""
 
     def __init__(self, link: socket.socket, *, sends: bytes, receives: bytes) -> None:
         self._link, self._lock = link, threading.Lock()
@@ -51,7 +51,7 @@ class Connection:
         self._sent = self._received = 0
 
     def send(self, kind: Frame, content: bytes = b"") -> None:
-        """Raises OSError if the other side is gone."""
+        """Send one frame. Raises OSError if the other side is gone."""
         with self._lock:
             frame = HEAD.pack(kind.value, len(content)) + content
             mac = _mac(self._sends, self._sent, frame)
@@ -59,7 +59,7 @@ class Connection:
             self._link.sendall(frame + mac)
 
     def receive(self) -> tuple[Frame, bytes]:
-        """The next frame. Raises OSError if none follows, or if the other side did not send it."""
+        """The next frame. Raises OSError if none follows, or if it is not from the other side."""
         head = self._exactly(HEAD.size)
         letter, size = HEAD.unpack(head)
         if size > LARGEST_BYTES:
@@ -79,7 +79,7 @@ class Connection:
         return bytes(read)
 
     def close(self) -> None:
-        """Close it, also for a thread that sends or receives now."""
+        """Close the connection, also for a thread that is sending or receiving."""
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
         self._link.close()

@@ -1,4 +1,4 @@
-"""The user's side of a shell: listens, asks the job to start the program, and joins it to the terminal here."""
+"""The user's side of a shell: it listens, requests the program from the job, and joins it to this terminal."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from orchestrator.runs.shells.connection import CODE, SIZE, Broken, Connection, 
 from orchestrator.runs.shells.proof import CALLED, MOST, Proofs
 from orchestrator.runs.shells.request import ShellRequest
 
-WAIT_S = 60.0  # a look of the job, its remote shell, and the delays of a shared file system
+WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
 LOOK_S = 0.2
 CHUNK_BYTES = 65_536
 
 
 def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) -> int:
-    """Run `argv` on `host` of the job that looks into `folder`, joined to our input and output; its exit code.
+    """Run `argv` on `host` of the job that reads requests in `folder`, joined to our input and output; its exit code.
 
-    Raises SiteError where the job does not start it, or the connection breaks.
+    Raises SiteError if the job does not start it, or if the connection breaks.
     """
     size = shutil.get_terminal_size() if terminal else os.terminal_size((0, 0))  # never 0 for a terminal
     with socket.create_server(("", 0), backlog=MOST) as listener:
@@ -44,7 +44,7 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) 
 
 
 def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Connection:
-    """The connection of the program that was asked for."""
+    """The connection from the requested program."""
     until_s = time.monotonic() + WAIT_S
     with Proofs(asked.key, CALLED) as proofs:
         proofs.listen(listener)
@@ -58,7 +58,7 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
 
 
 def _joined(connection: Connection, host: str, resized: list[int]) -> int:
-    """Hand on what both sides write until the program has ended; its exit code."""
+    """Copy input and output in both directions until the program has ended; its exit code."""
     threading.Thread(target=_hand_on_input, args=(connection, resized), daemon=True).start()
     to = {Frame.OUTPUT: sys.stdout.fileno(), Frame.ERRORS: sys.stderr.fileno()}
     try:
@@ -77,7 +77,7 @@ def _joined(connection: Connection, host: str, resized: list[int]) -> int:
 
 
 def _hand_on_input(connection: Connection, resized: list[int]) -> None:
-    """What is typed, and the new sizes of the window."""
+    """Send the user's input, and the new sizes of the window."""
     with contextlib.suppress(OSError):
         while True:
             typed = select.select([0], [], [], LOOK_S)[0]
@@ -93,7 +93,7 @@ def _hand_on_input(connection: Connection, resized: list[int]) -> None:
 
 
 def _written(descriptor: int, content: bytes) -> bool:
-    """Write all of it; whether somebody reads it."""
+    """Write all of `content`; False if its reader is gone."""
     try:
         while content:
             content = content[os.write(descriptor, content) :]

@@ -1,6 +1,6 @@
-"""The program of a shell on the host of a rank: it connects back to its user, on a terminal of its own if asked to.
+"""The program of a shell on the host of a rank. It connects back to its user, with its own terminal on request.
 
-`orchestrator.runs.shells.program REQUEST`. When the connection ends, so does what it started.
+`orchestrator.runs.shells.program REQUEST`. When the connection ends, it ends the processes that it started.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def connected(asked: ShellRequest) -> Connection:
 
 
 class Joined:
-    """A program whose input and outputs travel over a connection."""
+    """A program whose input and outputs are copied over a connection."""
 
     def __init__(self, asked: ShellRequest, connection: Connection) -> None:
         self.connection, self.wrong = connection, ""
@@ -87,7 +87,7 @@ class Joined:
         self.input, self.outputs = mine, {mine: Frame.OUTPUT}
 
     def run(self) -> None:
-        """Hand on what it writes until it has ended, and tell its exit code."""
+        """Send the program's output until it has ended, and then its exit code."""
         threading.Thread(target=self._hear, daemon=True).start()
         try:
             while self.outputs:
@@ -97,7 +97,7 @@ class Joined:
                         self.connection.send(self.outputs[descriptor], content)
                     else:
                         del self.outputs[descriptor]
-                if not ready and self.child.poll() is not None:  # what it left behind may keep them open
+                if not ready and self.child.poll() is not None:  # processes that it left may keep them open
                     break
             code = self.child.wait()
             if self.wrong:
@@ -107,7 +107,7 @@ class Joined:
             self._end()
 
     def _hear(self) -> None:
-        """Hand on what the user types, until the user is gone or a stranger interferes."""
+        """Pass the user's input to the program, until the user is gone or a third party interferes."""
         try:
             while True:
                 kind, content = self.connection.receive()
@@ -120,11 +120,11 @@ class Joined:
         except OSError as error:
             self.wrong = error.strerror or str(error)
         self._end()
-        time.sleep(GONE_S)  # for `run` to end, which may wait for a reader that does not read
+        time.sleep(GONE_S)  # for `run` to end: it may wait for a slow reader
         self.connection.close()
 
     def _write(self, content: bytes) -> None:
-        with contextlib.suppress(OSError):  # it may read no more, and go on
+        with contextlib.suppress(OSError):  # the program may close its input and continue
             while content:
                 content = content[os.write(self.input, content) :]
 
@@ -142,7 +142,7 @@ def _resize(terminal: int, rows: int, columns: int) -> None:
 
 
 def _read(descriptor: int) -> bytes:
-    """What has come; nothing once nobody writes any more, which a terminal says by EIO."""
+    """The bytes that have arrived; b'' once all writers are gone (for a terminal, EIO)."""
     try:
         return os.read(descriptor, CHUNK_BYTES)
     except OSError as error:

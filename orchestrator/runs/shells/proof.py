@@ -1,7 +1,7 @@
-"""The proof with which a connection begins: both sides know the request's secret, and get keys for their frames.
+"""The proof that begins a connection: both sides prove that they know the request's secret, and derive frame keys.
 
-Each side sends 32 random bytes. Then the caller proves that it knows the secret, and then the side that was called.
-Proofs and keys are HMAC-SHA256 of the secret over a purpose, a side and the random bytes of both.
+Each side sends 32 random bytes. First the calling side proves that it knows the secret, then the called side.
+Proofs and keys are HMAC-SHA256 with the secret as key, over a purpose, a side and the random bytes of both sides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import socket
 from orchestrator.runs.shells.connection import MAC_BYTES, Broken, Connection
 
 NONCE_BYTES = 32
-MOST = 128  # links at once; the oldest gives way, since who knows the secret proves it at once
+MOST = 128  # links at once; then the oldest is dropped, since a side with the secret proves it at once
 CALLED, CALLING = b"called", b"calling"
 
 
 class Proof:
-    """The proof over one link, as far as it has come. No call waits."""
+    """The state of the proof over one link. No call blocks."""
 
     def __init__(self, link: socket.socket, name: str, key: bytes, side: bytes) -> None:
         self.link, self.name = link, name
@@ -31,13 +31,13 @@ class Proof:
         self._mine, self._read = secrets.token_bytes(NONCE_BYTES), bytearray()
 
     def begin(self) -> None:
-        """To be called once the link can be written to. Raises OSError if it does not exist."""
+        """Send the random bytes. Call it once the link is writable. Raises OSError if the link failed."""
         if number := self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(number, os.strerror(number))
         self.link.sendall(self._mine)
 
     def read(self) -> Connection | None:
-        """Read what has come; the connection, if this was the last of it. Raises OSError if the other side fails."""
+        """Read the bytes that have arrived; the connection once the proof is complete. Raises OSError if it fails."""
         had = len(self._read)
         if not (piece := self.link.recv(NONCE_BYTES + MAC_BYTES - had)):
             raise Broken("the other side has closed the connection")
@@ -48,7 +48,7 @@ class Proof:
             return None
         if not hmac.compare_digest(self._read[NONCE_BYTES:], self._derived(b"proof", self._other)):
             raise Broken("the other side does not know the secret")
-        if self._side == CALLED:  # a stranger who calls gets no proof
+        if self._side == CALLED:  # the called side proves nothing to an unproved caller
             self._prove()
         return self._connection()
 
@@ -69,10 +69,10 @@ class Proof:
 
 
 class Proofs:
-    """Links on which the other side still has to prove the secret. The first proof makes the connection.
+    """Links on which the other side must still prove the secret. The first complete proof makes the connection.
 
-    All are read at once, so that a stranger who is slow or silent delays nobody. `failures` says by address how links
-    ended.
+    All links are read concurrently, so that a slow or silent one delays no other. `failures` maps addresses to the
+    reasons why their links ended.
     """
 
     def __init__(self, key: bytes, side: bytes) -> None:
@@ -82,12 +82,12 @@ class Proofs:
         self.failures: dict[str, str] = {}
 
     def listen(self, listener: socket.socket) -> None:
-        """Add every link that comes in at `listener` from now on."""
+        """Add every link that `listener` accepts from now on."""
         listener.setblocking(False)
         self._links.register(listener, selectors.EVENT_READ, listener)
 
     def call(self, address: str, port: int) -> None:
-        """Add a link to `address`, an IPv4 address."""
+        """Add a link to `address` (IPv4)."""
         link = socket.socket()
         link.setblocking(False)
         number = link.connect_ex((address, port))
@@ -102,20 +102,20 @@ class Proofs:
         self._links.register(link, selectors.EVENT_WRITE, self._proofs[-1])
 
     def step(self, longest_s: float) -> Connection | None:
-        """Wait until something comes; the connection, if a proof is complete."""
+        """Wait for bytes or a link, at most `longest_s`; the connection, if a proof is complete."""
         for ready, _ in self._links.select(longest_s):
             if isinstance(ready.data, Proof):
                 if connection := self._go_on(ready.data, ready.events):
                     return connection
             else:
-                with contextlib.suppress(OSError):  # the caller may be gone already
+                with contextlib.suppress(OSError):  # the caller may be gone
                     link, (address, _) = ready.data.accept()
                     link.setblocking(False)
                     self._add(link, address)
         return None
 
     def _go_on(self, proof: Proof, events: int) -> Connection | None:
-        if proof not in self._proofs:  # it gave way to another
+        if proof not in self._proofs:  # it was dropped for another
             return None
         try:
             if events == selectors.EVENT_WRITE:

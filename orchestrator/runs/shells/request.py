@@ -1,4 +1,4 @@
-"""Requests for a shell, one file each in a folder of the attempt; only their user can read or write them."""
+"""Requests for a shell, one file each in a folder of the attempt. Only their user can read or write them."""
 
 from __future__ import annotations
 
@@ -44,40 +44,40 @@ class ShellRequest:
         return bool(self.rows and self.columns)
 
     def write(self, folder: Path) -> Path:
-        """Leave the request in `folder`; its file. Raises SiteError."""
+        """Write the request into `folder`; its file. Raises SiteError if that fails."""
         path = folder / f"{time.time_ns():020}-{os.getpid()}{ENDING}"
         write_json(path, {"schema": 2, **asdict(self)}, secret=True)
         return path
 
 
 def read(path: Path) -> ShellRequest:
-    """The request in `path`. Raises SiteError where it is gone, damaged, or not this user's."""
+    """The request in `path`. Raises SiteError if it is gone, damaged, or not this user's."""
     if not private.is_mine(path) or not (request := read_record(path, ShellRequest)):
         raise SiteError(f"{path}: there is no such request of yours")
     return request
 
 
 def lying_in(folder: Path) -> list[Path]:
-    """The files of the requests in a folder, oldest first; none where it cannot be read now."""
-    with contextlib.suppress(OSError):  # opened each time: over NFS that asks the server for what is new
+    """The files of the requests in a folder, oldest first; empty if it cannot be read now."""
+    with contextlib.suppress(OSError):  # opened each time: over NFS that fetches new entries
         return sorted(path for path in folder.iterdir() if path.suffix == ENDING and not path.name.startswith("."))
     return []
 
 
 def fail(path: Path, why: str) -> None:
-    """Say why nobody will come for the request in `path`."""
+    """Write why the request in `path` failed."""
     with contextlib.suppress(SiteError):
         write_json(path.with_suffix(FAILED), {"why": why})
 
 
 def failure(path: Path) -> str:
-    """Why nobody will come for the request in `path`; '' while somebody may."""
+    """Why the request in `path` failed; '' if it has not failed."""
     return str((read_object(path.with_suffix(FAILED)) or {}).get("why", ""))
 
 
 @contextlib.contextmanager
 def left(request: ShellRequest, folder: Path) -> Iterator[Path]:
-    """Within, the request lies in `folder`; its file."""
+    """Keep the request in `folder` for the context; its file."""
     path = request.write(folder)
     try:
         yield path

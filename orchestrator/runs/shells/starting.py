@@ -1,4 +1,4 @@
-"""The job's side of shells, on its first host: starts what is asked for on its other hosts, and says what failed."""
+"""The job's side of shells, on its first host: it starts requested shells on its hosts, and records failures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from orchestrator.spec.site import Site
 
 
 def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
-    """What starts shells for the job that we are in; None where its users get there by themselves."""
+    """The starter of shells for this job; None if users can start shells without it."""
     if not client.of(site).shell_from_inside:
         return None
     return ShellStarter(folder, schedulers.get(site.scheduler), python)
 
 
 class ShellStarter:
-    """Starts the shells that are asked for in `folder`, which it makes, with the job's own remote shell."""
+    """Starts the shells requested in `folder`, which it makes, with the job's own remote shell."""
 
     def __init__(self, folder: Path, scheduler: Scheduler, python: str) -> None:
         self.folder, self.scheduler, self.python = folder, scheduler, python
@@ -34,7 +34,7 @@ class ShellStarter:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def look(self) -> None:
-        """Start what has come since the last look; note what has ended badly."""
+        """Start the new requests; record those that failed."""
         for path in requests.lying_in(self.folder):
             if path not in self.started:
                 self.started[path] = self._start(path)
