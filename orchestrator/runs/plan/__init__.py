@@ -1,1 +1,1 @@
-"""The plan of a run: computed from its spec and site, shown by every verb, and read back by its job."""
+"""The plan of a run: computed from its spec and site, used by every verb, and read back by its job."""

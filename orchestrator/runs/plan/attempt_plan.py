@@ -1,4 +1,4 @@
-"""The plan of an attempt: the run's plan with what this attempt and the earlier ones change of it."""
+"""The plan of an attempt: the run's plan with the changes of this attempt and of earlier ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 @dataclass(frozen=True)
 class AttemptPlan:
-    """What the job of an attempt reads and its request asks for; never changed once it is written.
+    """The plan that the job of an attempt reads and its request uses. It never changes once it is written.
 
-    `plan` holds for this attempt. `changes` are its own, `exclude` also the hosts that earlier attempts excluded.
+    `changes` are this attempt's own changes. `exclude` are the excluded hosts, also those of earlier attempts.
     """
 
     number: int
@@ -43,11 +43,10 @@ def first(plan: Plan) -> AttemptPlan:
 
 
 def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, epochs: float = 0.0) -> AttemptPlan:
-    """The plan of attempt `number` from the run's plan, the ledger's events and what the user changes for this attempt.
+    """The plan of attempt `number` from the run's plan, the ledger's events and the user's changes for this attempt.
 
-    The attempt goes on from a checkpoint after so many epochs, on the nodes that the phase there wants, unless the
-    user says how many. What an earlier attempt changed holds for later ones too. Raises UserError, naming the option,
-    for a misfit.
+    The attempt continues from a checkpoint after `epochs`, on the nodes that its phase wants, unless the user sets
+    them. Changes of earlier attempts also hold for later ones. Raises UserError with the option's name for a misfit.
     """
     total = changed_before(history, number).then(changes)
     run = replace(
@@ -62,7 +61,7 @@ def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, 
 
 
 def _from_epoch(plan: Plan, epochs: float) -> Plan:
-    """The plan on the nodes of the stretch that a training which has come so far is in."""
+    """The plan on the nodes of the stretch that contains `epochs`."""
     stretch = stretch_at(plan.run, epochs)
     if stretch is None:
         return replace(plan, stretch=None)
@@ -71,10 +70,10 @@ def _from_epoch(plan: Plan, epochs: float) -> Plan:
 
 
 def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
-    """The plan of an attempt, whose grid is that of the attempt before it where the run leaves it to the job.
+    """The plan of an attempt. If the run leaves the grid to the job, it is the grid of the previous attempt.
 
-    Only the same grid resumes to the same bits. A grid that does not hold the ranks is not taken, nor is one where the
-    user asks for another choice (--grid auto).
+    Only the same grid resumes to the same bits. The previous grid is not used if it does not fit the number of ranks,
+    or if the user requests a new choice (--grid auto).
     """
     plan = planned.plan
     if plan.has_grid or planned.changes.grid is not None:
@@ -87,7 +86,7 @@ def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
 
 
 def changed_before(history: Sequence[Event], number: int) -> Changes:
-    """What the attempts before `number` changed, one after the other; a refused one changed nothing."""
+    """The combined changes of the attempts before `number`; a refused attempt changed nothing."""
     total = Changes()
     for earlier, stands in sorted(ledger.standing(history).items()):
         submitting = ledger.last(history, Submitting, earlier)
@@ -99,7 +98,7 @@ def changed_before(history: Sequence[Event], number: int) -> Changes:
 def changes(
     time: str | None = None, nodes: int | None = None, grid: str | None = None, exclude: Sequence[str] = ()
 ) -> Changes:
-    """What the options --time, --nodes, --grid and --exclude say. Raises UserError, naming the option."""
+    """The changes by the options --time, --nodes, --grid and --exclude. Raises UserError with the option's name."""
     try:
         time_s = seconds(time) if time else None
     except ValueError as error:
@@ -124,7 +123,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def _check(derived: AttemptPlan) -> None:
-    """Raise UserError with all that does not fit once the attempt's changes are made."""
+    """Raise UserError with all misfits after the attempt's changes."""
     plan = derived.plan
     wrong = list(dict.fromkeys(_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)))
     if derived.exclude and (reason := schedulers.get(plan.site.scheduler).traits.cannot_exclude):
@@ -134,7 +133,7 @@ def _check(derived: AttemptPlan) -> None:
 
 
 def _named(misfit: Misfit, made: Changes) -> str:
-    """A misfit in the words of the options that caused it."""
+    """The message of a misfit, with the options that caused it."""
     options = dict(_options(made))
     if misfit.key in options:
         why = misfit.message.removeprefix(f"'{misfit.key}'").lstrip(": ")
@@ -144,7 +143,7 @@ def _named(misfit: Misfit, made: Changes) -> str:
 
 
 def _options(made: Changes) -> Iterator[tuple[str, str]]:
-    """(key of a run, the option that changes it) for every change."""
+    """(key of a run, its option) for every change."""
     if made.time_s is not None:
         yield "time", f"--time {made.time_s:g}s"
     if made.nodes is not None:

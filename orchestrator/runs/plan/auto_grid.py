@@ -1,4 +1,4 @@
-"""The grid of a plan whose run says `grid: auto`: the shape whose all-reduce is the fastest on the hosts of the job."""
+"""The grid of a plan with `grid: auto`: the shape with the fastest all-reduce on the hosts of the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.schedulers.expected_hosts import expected, on_one_switch
 
 
 def with_expected_grid(plan: Plan, workload: str | None = None) -> Plan:
-    """The plan with the grid for hosts such as the site will probably give; the job chooses again for those it gets.
+    """The plan with the grid for the hosts that the site will probably allocate; the job chooses again for its hosts.
 
     The grid is the best for the gradients of `workload`, by default for the run's.
     """
@@ -28,10 +28,10 @@ def with_expected_grid(plan: Plan, workload: str | None = None) -> Plan:
 def with_grid(
     plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown: str = "", workload: str | None = None
 ) -> Plan:
-    """The plan with the grid for these hosts, of which it may use a part.
+    """The plan with the grid for these hosts. It may use a part of them.
 
-    Without a `cluster` all hosts are taken to be below one switch; `unknown` says why, if not for want of a topology.
-    The same hosts give the same grid. Raises SiteError where the cluster does not know one of them.
+    Without a `cluster`, all hosts are assumed to be below one switch; `unknown` is the reason, by default that the site
+    has no topology. The same hosts give the same grid. Raises SiteError if the cluster does not have one of the hosts.
     """
     if plan.has_grid:
         return plan

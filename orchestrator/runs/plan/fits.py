@@ -1,4 +1,4 @@
-"""What must fit between keys of a run and its site, and so cannot be checked one key at a time."""
+"""Checks between keys of a run and its site, which cannot be checked one key at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 from training.schedule.named import named
 
-MOST_RANKS = 1_000_000  # beyond, a plan would take minutes
+MOST_RANKS = 1_000_000  # more would make a plan take minutes
 
 
 class Misfit(NamedTuple):
-    """A key that does not go with others. `advice` is how to mend it in a file."""
+    """A key that does not fit others. `advice` says how to correct it in a file."""
 
     key: str
     message: str
@@ -42,7 +42,7 @@ class Misfit(NamedTuple):
 
 
 def check(loaded: Loaded, *, later: bool = False) -> None:
-    """Raise SpecError with all that does not fit in a run and its site.
+    """Raise SpecError with all misfits in a run and its site.
 
     A run that begins `later` follows other runs, which may make its files, or starts in a held allocation.
     """
@@ -63,7 +63,7 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
 
 
 def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
-    """Every key of the run that does not go with another, or with the site."""
+    """Every key of the run that does not fit another key, or the site."""
     found = stretches(run)
     on_nodes = [_on_nodes(replace(run, nodes=stretch.nodes), site, stretch) for stretch in found]
     yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
@@ -86,7 +86,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
 
 
 def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:
-    """What does not go with the number of nodes, and with the ranks on them, that the run or one stretch of it has."""
+    """Every misfit with the number of nodes, and of ranks on them, of the run or of one stretch."""
     key, why = _named(run, stretch), f", for {stretch.phases}" if stretch else ""
     ranks_per_node = run.ranks_per_node or site.node.ranks
     ranks = run.nodes * ranks_per_node
@@ -112,7 +112,7 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
 
 
 def _schedule(train: Train) -> Iterator[Misfit]:
-    """What is wrong with the options of a schedule; one of the user's own is known to the ranks alone."""
+    """Every error in the options of a schedule. A user's own schedule is checked only by the ranks."""
     if train.schedule.name in SCHEDULES.known:
         try:
             named(train)
@@ -121,14 +121,14 @@ def _schedule(train: Train) -> Iterator[Misfit]:
 
 
 def _named(run: RunSpec, stretch: Stretch | None) -> str:
-    """The key that says on how many nodes a stretch is trained."""
+    """The key with the number of nodes of a stretch."""
     if stretch is None or run.train.phases[stretch.first - 1].nodes is None:
         return "nodes"
     return f"train.phases[{stretch.first - 1}].nodes"
 
 
 def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
-    """The same for keys of the site."""
+    """Every misfit in keys of the site."""
     container, topology = site.container, site.topology
     yield from _not_paths(
         {
@@ -157,7 +157,7 @@ def _not_paths(paths: Mapping[str, str | None]) -> Iterator[Misfit]:
 
 
 def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
-    """Queues and accounts that the site's scheduler, or the site's own words for it, cannot carry."""
+    """Queues and accounts that the site's scheduler, or the site's own words for it, cannot contain."""
     for key, word in words.items():
         filled_in = key == "account" and names_account(site)
         refuses = not_plain if filled_in else schedulers.get(site.scheduler).refuses
@@ -166,5 +166,5 @@ def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
 
 
 def names_account(site: Site) -> bool:
-    """Whether the site names the account in its own words for the scheduler."""
+    """Whether the site's own words for the scheduler contain the account."""
     return any("{account}" in text for text in (*site.ask, *site.submit_args))

@@ -1,4 +1,4 @@
-"""What must fit between the keys of a run that has a command, or code of its own."""
+"""Checks between the keys of a run that has a command, or its own code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_PATTERN = 1000  # characters
 
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong) for the keys of a command. The run's file lies in `folder`, and has the keys `written`."""
+    """(key, error) for the keys of a command. The run's file is in `folder`, and has the keys `written`."""
     if run.command or run.train.needs_code:
         if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
             yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
@@ -59,7 +59,7 @@ def _of_pattern(pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def _leaves_the_code(folder: str) -> bool:
-    """Whether a relative path is the code's folder itself, or leads out of it."""
+    """Whether a relative path is the code's folder itself, or is outside of it."""
     return not os.path.isabs(folder) and os.path.normpath(folder).split(os.sep)[0] in (os.curdir, os.pardir)
 
 

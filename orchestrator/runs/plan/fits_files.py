@@ -1,4 +1,4 @@
-"""What a run names and is not there: its program, script, image and data. Nothing is refused in doubt."""
+"""Missing files that a run names: its program, script, image and data. In doubt nothing is refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from training.recipe.fits import OF_FILES
 from training.recipe.near import did_you_mean
 
 ROOT = "train.data.options.root"
-MOST_NAMES = 10_000  # that are compared with a misspelt one
+MOST_NAMES = 10_000  # names to compare with a misspelt one
 
 
 def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with it). The arguments are those of `seen.named_files`."""
+    """(key, error) for every misfit. The arguments are those of `named_files.named_files`."""
     if run.command:
         for named in named_files(run, site, folder, later=later):
             if wrong := _wrong(named):
@@ -50,7 +50,7 @@ def _wrong(named: NamedFile) -> str:
 
 
 def _may_be_executed(path: Path) -> bool:
-    """Whether anybody may. `os.access` would refuse on a file system without programs, and the copy lies elsewhere."""
+    """Whether any user may execute it. `os.access` would fail on a noexec mount, but the copy is elsewhere."""
     return not path.is_file() or path.stat().st_mode & 0o111 != 0
 
 
@@ -58,7 +58,7 @@ def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
     root = run.train.data.options.get("root")
     if run.train.data.name not in OF_FILES or not isinstance(root, str) or "$" in root:
         return
-    with suppress(UserError):  # no such path: the options are checked elsewhere
+    with suppress(UserError):  # an invalid path: the options are checked elsewhere
         path = expanded(root)
         if path.is_absolute() and sees(path, run, site, later=later) and is_missing(path):
             yield ROOT, f"{ROOT!r}: {_missing(path)}"

@@ -1,4 +1,4 @@
-"""MPI programs under a launcher that does not connect them: each would be rank 0 of 1, and COMPLETED."""
+"""Finds MPI programs under a launcher that does not connect them: each would be rank 0 of 1, and COMPLETED."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 
 LDD_S = 5.0
-LARGEST_BYTES = 1_000_000  # of a script that is read
+LARGEST_BYTES = 1_000_000  # of a script to read
 
 
 def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with it). The arguments are those of `seen.named_files`."""
+    """(key, error) for every misfit. The arguments are those of `named_files.named_files`."""
     ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
     if not run.command or family(site.launcher).pmi is not Pmi.NOBODY or ranks == 1:
         return
@@ -34,14 +34,14 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
 
 
 def _calls_mpi(named: NamedFile) -> str:
-    """Why a program calls MPI for certain; '' if that is not known."""
+    """The proof that a program calls MPI, in words; '' if there is none."""
     if named.path is None or (named.interpreter and named.interpreter is not PYTHON):
         return ""
     return _imported(named.path) if named.interpreter else _linked(named.path)
 
 
 def _linked(path: Path) -> str:
-    """The MPI library that a dynamic executable loads, by `ldd`."""
+    """The MPI library that a dynamic executable loads, by `ldd`, in words; '' if there is none."""
     if of_program(path) is None:
         return ""
     try:
@@ -54,7 +54,7 @@ def _linked(path: Path) -> str:
 
 
 def _imported(path: Path) -> str:
-    """The line on which a script always imports MPI; an import inside a function, `if` or `try` may never happen."""
+    """The line on which a script always imports MPI. An import inside a function, `if` or `try` may never run."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

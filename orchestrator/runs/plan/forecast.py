@@ -1,4 +1,4 @@
-"""A plan as the prediction takes it: its ranks, grid and batch, the site's links, and what computes."""
+"""The input of a prediction, from a plan: its ranks, grid and batch, the site's links, and its device."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from training.counted import counted
 from training.recipe.train import Train
 from training.schedule.phases import Course
 
-Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and what they hang on
+Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and their cluster
 
 
 @dataclass(frozen=True)
 class Otherwise:
-    """What is to be taken in place of what the site and the run say."""
+    """Values that replace those of the site and the run."""
 
     network: str | None = None
     gpu: str | None = None
@@ -44,9 +44,9 @@ class Otherwise:
 
 
 def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
-    """What `plan`, whose grid is decided, will take, on its hosts where they are known.
+    """The forecast of `plan`, whose grid is decided, on its hosts if they are known.
 
-    Raises UserError where no rate is known.
+    Raises UserError if no rate is known.
     """
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
@@ -72,9 +72,9 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
 
 
 def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> list[tuple[Stretch, float]]:
-    """Every stretch of the run and its time in seconds, on hosts such as the site will probably give.
+    """Every stretch of the run and its time in seconds, on the hosts that the site will probably allocate.
 
-    Raises UserError where no rate is known.
+    Raises UserError if no rate is known.
     """
     train, other, found = plan.run.train, otherwise or Otherwise(), []
     course = Course(train, _trained(plan, other).images)
@@ -93,18 +93,18 @@ def _trained(plan: Plan, other: Otherwise) -> Workload:
 
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
-    """The steps of each phase that has some, with images of its size; the run alone where it has no phases."""
+    """The steps of each phase that has steps, with images of its size; one entry if the run has no phases."""
     found = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
     return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in found)
 
 
 def _work(size: int | None, trained: Workload) -> float:
-    """What an image of this size takes, by one of the workload's."""
+    """The work of an image of this size, relative to an image of the workload."""
     return 1.0 if size is None or trained.side is None else (size / trained.side) ** 2
 
 
 def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
-    """On a regular network, with the ranks in node order."""
+    """The communication on a regular network, with the ranks in node order."""
     used = links.holding(plan.ranks)
     sync = plan.run.train.sync
     fastest = regular.best(used, trained.gradient_bytes, backend, sync)
@@ -114,7 +114,7 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
 
 
 def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
-    """On given hosts, or on such as the site will probably give."""
+    """The communication on given hosts, or on the hosts that the site will probably allocate."""
     if stand:
         (order, known), placed = stand, "hosts as placed"
     else:
@@ -131,7 +131,7 @@ def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backe
 
 
 def _norms_s(layout: Layout, trained: Workload) -> float:
-    """What the batch norms exchange in a step, in groups of ranks after each other."""
+    """The seconds that the batch norms communicate in a step, in groups of consecutive ranks."""
     if not trained.norms:
         return 0.0
     group = layout.first(trained.norm_ranks)
@@ -139,7 +139,7 @@ def _norms_s(layout: Layout, trained: Workload) -> float:
 
 
 def _links(plan: Plan) -> Network:
-    """What the site's file says, or what was measured there."""
+    """The links by the site's file, or as measured there."""
     node, ranks = plan.site.node, plan.ranks_per_node
     intra_node = Level("node", ranks, node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6)
     if plan.run.nodes == 1:
@@ -149,9 +149,9 @@ def _links(plan: Plan) -> Network:
 
 
 def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:
-    """The plan with its grid, and `hosts` as its ranks would fill them; without a topology all hang on one switch.
+    """The plan with its grid, and `hosts` in the order in which its ranks fill them; without a topology on one switch.
 
-    Asks the topology's source once. Raises UserError for too few hosts.
+    Queries the topology's source once. Raises UserError for too few hosts.
     """
     names = list(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:

@@ -1,4 +1,4 @@
-"""What the all-reduce of a plan sums, and by which library."""
+"""The size of the all-reduce of a plan, and its library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from orchestrator.spec.run import RunSpec
 
 
 def gradient_of(run: RunSpec, named: str | None = None) -> tuple[float, str]:
-    """The bytes that one all-reduce sums, and what they are: of the workload `named`, else of the run.
+    """(the bytes that one all-reduce sums, their description) of the workload `named`, else of the run.
 
-    ResNet-50's where the run's are not known. Raises UserError for a name that is not known.
+    If the run's are unknown, those of ResNet-50. Raises UserError for an unknown name.
     """
     if named:
         return workload(named).gradient_bytes, f"the gradients of {named}"
@@ -34,5 +34,5 @@ def summed(run: RunSpec, named: str | None = None) -> str:
 
 
 def backend_of(plan: Plan) -> Backend:
-    """What sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
     return "nccl" if plan.site.node.gpus else "gloo"

@@ -1,4 +1,4 @@
-"""The hosts of a job in the order of the network, and the grid that is laid on them."""
+"""The hosts of a job in the order of the network, and the grid on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class OrderedHosts:
     """Hosts in the order in which ranks fill them, and their plan with its grid.
 
-    `unordered` says why they keep the scheduler's order although the site has a topology, '' where they do not.
+    `unordered` says why they keep the scheduler's order although the site has a topology; '' if they are ordered.
     """
 
     plan: Plan
@@ -27,10 +27,10 @@ class OrderedHosts:
 
 
 def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
-    """Order the hosts that the scheduler gave, and choose the grid where the run leaves it to the job.
+    """Order the allocated hosts, and choose the grid if the run leaves it to the job.
 
-    Asks the topology's source once. Where it cannot tell, the hosts keep their order: that is no reason to lose an
-    allocation. Raises SiteError for too few hosts.
+    Queries the topology's source once. If that fails, the hosts keep their order: the allocation must not be lost.
+    Raises SiteError for too few hosts.
     """
     names = tuple(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
@@ -50,7 +50,7 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
 def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     from orchestrator.network.placement.arrange import arrange
     from orchestrator.runs.plan.auto_grid import with_grid
-    from orchestrator.schedulers.topology import cluster  # costs most of what starting `status` may cost
+    from orchestrator.schedulers.topology import cluster  # imported late: slow to import
 
     known: Cluster | None = cluster(plan.site, names)
     plan = with_grid(plan, names, known)

@@ -1,4 +1,4 @@
-"""What the job of an attempt asks its scheduler for."""
+"""The request of an attempt's job to its scheduler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from orchestrator.spec.site import Site
 def request(
     planned: AttemptPlan, attempt: Attempt, after: Sequence[str] = (), after_any: Sequence[str] = ()
 ) -> Request:
-    """What the job of an attempt in the folder `attempt` asks for.
+    """The request of the job of an attempt in the folder `attempt`.
 
-    It begins once the jobs `after` ended well and the jobs `after_any` ended. The job's name is the run's id, in the
-    queue with the attempt's number: unique, so it can be found again.
+    The job begins once the jobs `after` ended well and the jobs `after_any` ended. Its name is the run's id, in the
+    queue with the attempt's number: unique, so that it can be found again.
     """
     plan = planned.plan
     node, site = plan.site.node, plan.site
@@ -46,9 +46,9 @@ def request(
 
 
 def in_its_words(site: Site, nodes: int, ranks_per_node: int, account: str | None) -> dict[str, Any]:
-    """What a request says in the site's own words: `ask`, `submit_args`, and the account unless these name it.
+    """The fields of a request in the site's own words: `ask`, `submit_args`, and the account unless these contain it.
 
-    Raises UserError when they name an account and there is none.
+    Raises UserError if they contain {account} and there is no account.
     """
     if names_account(site) and not account:
         raise UserError("the site names {account} in what it asks its scheduler for: write 'account' into its file")

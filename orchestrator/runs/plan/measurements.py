@@ -1,4 +1,4 @@
-"""What a measuring run says of its site, kept beside the site's file: links, and the time of a step and an image."""
+"""The results of a measuring run, kept beside the site's file: links, and the times of a step and an image."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from training.reporting.events import MEASURED
 
 @dataclass(frozen=True)
 class Found:
-    """What a measuring run says."""
+    """The results of a measuring run."""
 
     run: str
     links: tuple[Fit, ...]
     model: str
-    step_us: float  # of a step besides its images
+    step_us: float  # of a step, without its images
     image_us: float
 
     def as_json(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Found:
 
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
-    """Write what was measured beside the site of the run file at `path`; other models' rates there stay."""
+    """Write the results beside the site file of the run file at `path`. The rates of other models there stay."""
     run = load(path, site=site, settings=settings).run
     site_file = find_site(run.site, Path(path).parent, Mark(path))
     found = of(folder)
@@ -46,7 +46,7 @@ def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[s
 
 
 def of(folder: RunFolder) -> Found:
-    """Fit what a measuring run has written. Raises UserError where that is not enough."""
+    """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
     rows = [row for row in metrics.read(folder.metrics) if row.get("event") == MEASURED]
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
     computed = [row for row in newest if "model" in row]
@@ -64,7 +64,7 @@ def of(folder: RunFolder) -> Found:
 
 
 def words(place: Path, found: Found) -> str:
-    """For a terminal."""
+    """The results in words, for a terminal."""
     lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
     for fit in found.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"

@@ -1,7 +1,7 @@
-"""The files that a run names and this machine can see: what lies there is what the ranks will find.
+"""The files that a run names and that this machine sees exactly as the ranks will.
 
-Certain is what lies in the folder of the code, which is copied, on the only machine, or on a file system that the nodes
-share. Lines of `setup` and other runs may make files before the ranks start; an image and a login node have their own.
+Files are certain in the folder of the code (it is copied), on a local site, or on a file system that the nodes share.
+`setup` lines and other runs may make files before the ranks start. An image and a login node have their own files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orchestrator.spec.run import NO_CODE, RunSpec
 from orchestrator.spec.site import Site
 
 PYTHON, SHELL = re.compile(r"python[0-9.]*"), re.compile(r"(ba|da|k|z)?sh")
-# Options without an argument, after which the first other word is the script.
+# Options without an argument. The first other word after them is the script.
 FLAGS = {PYTHON: re.compile(r"-[bBdEIOPqRsSuvx]+"), SHELL: re.compile(r"-[efluvx]+")}
 
 
@@ -37,8 +37,8 @@ class NamedFile:
 def named_files(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[NamedFile]:
     """The program of a command and its script, as far as this machine can see them.
 
-    The run's file lies in `folder`. A run that begins `later` follows other runs, or has the environment of a held
-    allocation: only its code is certain.
+    The run's file is in `folder`. A run that begins `later` follows other runs, or has the environment of a held
+    allocation: then only its code is certain.
     """
     program = run.command[0]
     if "/" in program:
@@ -53,18 +53,18 @@ def named_files(run: RunSpec, site: Site, folder: Path, *, later: bool = False) 
 
 
 def sees(path: Path, run: RunSpec, site: Site, *, later: bool = False) -> bool:
-    """Whether the ranks will find at the absolute `path` what this machine sees there now."""
+    """Whether the ranks will find the same at the absolute `path` as this machine now."""
     if later or site.host or run.image or run.setup or site.setup:
         return False
     if schedulers.get(site.scheduler).traits.one_machine:
         return True
     there = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
     point, kind = file_system(Path(os.path.realpath(there)), MOUNTINFO.read_text(errors="surrogateescape"))
-    return kind in SHARED and point != "/"  # a machine without disks has its own root, and the nodes have theirs
+    return kind in SHARED and point != "/"  # the root of a diskless machine differs from the nodes' roots
 
 
 def is_missing(path: Path) -> bool:
-    """Whether there is nothing at `path` for certain."""
+    """Whether `path` certainly does not exist."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -75,12 +75,12 @@ def is_missing(path: Path) -> bool:
 
 
 def leaves(word: str) -> bool:
-    """Whether a relative path leads out of the folder that it begins in."""
+    """Whether `word` is a relative path to a place outside of its folder."""
     return not os.path.isabs(word) and os.path.normpath(word).split(os.sep)[0] == os.pardir
 
 
 def _scripts(command: tuple[str, ...]) -> Iterator[tuple[int, re.Pattern[str]]]:
-    """The place of the script among the words of an interpreter's command, if it is certain."""
+    """(index of the script in an interpreter's command, the interpreter), if it is certain."""
     for interpreter, flags in FLAGS.items():
         if interpreter.fullmatch(os.path.basename(command[0])):
             others = (at for at, word in enumerate(command) if at and not flags.fullmatch(word))
@@ -97,7 +97,7 @@ def _place(word: str, run: RunSpec, site: Site, folder: Path, later: bool) -> Pa
 
 
 def _has_our_path(run: RunSpec, site: Site) -> bool:
-    """Whether the ranks look for programs in the same folders as this process."""
+    """Whether the ranks search programs in the same folders as this process."""
     changed = run.setup or site.setup or site.modules or site.purge_modules or "PATH" in {**site.env, **run.env}
     ours = all(map(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
     one_machine = schedulers.get(site.scheduler).traits.one_machine

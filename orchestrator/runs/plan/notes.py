@@ -1,4 +1,4 @@
-"""What a plan does that its user may not expect, and that is no mistake."""
+"""Notes on effects of a plan that a user may not expect, but that are no errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from training.recipe.names import SCHEDULES
 
 
 def notes(plan: Plan) -> list[str]:
-    """One line each."""
+    """The notes of a plan, one line each."""
     train = plan.run.train
     keys, peak = train.schedule, train.optimizer.lr
     by_phases = any(phase.lr for phase in train.phases)

@@ -11,7 +11,7 @@ from training.counted import counted
 
 @dataclass(frozen=True)
 class Stretch:
-    """The phases `first` to `last`, counted from 1, on so many nodes, from epoch `begins` until epoch `ends`."""
+    """The phases `first` to `last` (counted from 1) on `nodes` nodes, from epoch `begins` until epoch `ends`."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class Stretch:
 
 
 def stretches(run: RunSpec) -> tuple[Stretch, ...]:
-    """All stretches in order; () where no phase names its nodes, so that every attempt may train the whole run."""
+    """All stretches in order; () if no phase names its nodes: then every attempt may train the whole run."""
     phases = () if run.command else run.train.phases
     if not any(phase.nodes for phase in phases):
         return ()
@@ -48,13 +48,13 @@ def stretches(run: RunSpec) -> tuple[Stretch, ...]:
 
 
 def stretch_at(run: RunSpec, epochs: float) -> Stretch | None:
-    """The stretch of a training that has come so far; None where the run has none."""
+    """The stretch that contains `epochs`, or the last one; None if the run has no stretches."""
     found = stretches(run)
     return next((stretch for stretch in found if epochs < stretch.ends), found[-1] if found else None)
 
 
 def for_first_attempt(run: RunSpec) -> RunSpec:
-    """The run on the nodes of its first stretch. Every phase then names its nodes, whatever the run's become."""
+    """The run on the nodes of its first stretch. Every phase then names its nodes, independent of the run's nodes."""
     found = stretches(run)
     if not found:
         return run
@@ -64,7 +64,7 @@ def for_first_attempt(run: RunSpec) -> RunSpec:
 
 
 def on_fixed_nodes(run: RunSpec, nodes: int) -> RunSpec:
-    """The run on so many nodes, whatever its phases want."""
+    """The run on `nodes` nodes, for all phases."""
     phases = tuple(replace(phase, nodes=None) for phase in run.train.phases)
     return replace(run, nodes=nodes, train=replace(run.train, phases=phases))
 

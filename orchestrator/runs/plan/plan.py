@@ -1,4 +1,4 @@
-"""The plan of a run: everything that is decided before it is submitted, computed from what the user wrote."""
+"""The plan of a run: everything that is decided before its submission, computed from the user's files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HANG_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class ChosenGrid:
-    """The grid of a run with `grid: auto`, and why it is this one."""
+    """The grid of a run with `grid: auto`, and the reason for it."""
 
     grid: Grid
     reason: str
@@ -38,10 +38,10 @@ class ChosenGrid:
 
 @dataclass(frozen=True)
 class Plan:
-    """What every verb looks at: spec, site and grid. `chosen` is there once a grid that is `auto` has been chosen.
+    """The spec, site and grid that every verb uses. `chosen` is the chosen grid of `grid: auto`; None before.
 
-    `stretch` are the epochs from which and until which an attempt trains; None where it may train to the end.
-    The spec has the values of the recipe that it names, and `recipe_changes` tells what the run changes of them.
+    `stretch` is (begin, end) of an attempt's training in epochs; None if it may train to the end. The spec contains the
+    values of the recipe that it names, and `recipe_changes` are the run's changes to them.
     """
 
     run_id: str
@@ -53,7 +53,7 @@ class Plan:
     chosen: ChosenGrid | None = None
     stretch: tuple[float, float] | None = None
     recipe_changes: tuple[Change, ...] = ()
-    sources: tuple[str, ...] = ()  # the files of the run and its site; none for a plan that was kept
+    sources: tuple[str, ...] = ()  # the files of the run and its site; () for a kept plan
 
     @property
     def ranks_per_node(self) -> int:
@@ -69,52 +69,52 @@ class Plan:
 
     @property
     def has_grid(self) -> bool:
-        """Whether the grid is decided. That of `auto` on several nodes is chosen for the hosts (`plans/grid.py`)."""
+        """Whether the grid is decided. `auto` on several nodes is decided for the hosts (auto_grid.py)."""
         return self._decided is not None
 
     @property
     def grid(self) -> Grid:
-        """The grid, once it is decided. Raises UserError before."""
+        """The decided grid. Raises UserError before it is decided."""
         if self._decided is None:
             raise UserError("'grid' is auto: it is chosen once the hosts are known")
         return self._decided
 
     @property
     def code(self) -> Path | None:
-        """The folder whose code is copied at submit; None where there is none."""
+        """The folder of the code that is copied at submit; None if there is none."""
         return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
 
     @property
     def hang_timeout_s(self) -> float:
-        """How long the ranks may make no progress: a command says nothing of its progress unless it is asked to."""
+        """The seconds that the ranks may be without progress. A command has no limit by default: it need not report."""
         limit_s = self.run.hang_timeout_s
         return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
 
     @property
     def stop_before_s(self) -> float:
-        """How long before the time limit the ranks are asked to stop."""
+        """The seconds before the time limit at which the ranks are asked to stop."""
         before_s = self.run.stop.before_s
         return self.site.stop_before_s if before_s is None else before_s
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the ranks' environment gets: the site's variables, then the run's."""
+        """The variables for the ranks: the site's, overridden by the run's."""
         return {**self.site.env, **self.run.env}
 
     @property
     def secret_files(self) -> tuple[str, ...]:
-        """The files that hold values of `env`, if there are any: no copy of them is for others."""
+        """The files that hold values of `env`, if there are any. Copies of them must be private."""
         return self.sources if self.environment else ()
 
     @property
     def recipe(self) -> dict[str, Any] | None:
-        """The recipe that the run names and what it changes of it, as JSON."""
+        """The recipe that the run names and its changes to it, as JSON; None without one."""
         if self.run.train.recipe is None or self.run.command:
             return None
         return {"name": self.run.train.recipe, "changes": [change._asdict() for change in self.recipe_changes]}
 
     def as_json(self) -> dict[str, Any]:
-        """For the run folder; `grid` is "auto" where the job has to choose it."""
+        """The object for the run folder; `grid` is "auto" if the job must choose it."""
         return {
             "schema": SCHEMA,
             "run": self.run_id,
@@ -139,10 +139,10 @@ def plan(
     run_id: str | None = None,
     later: bool = False,
 ) -> Plan:
-    """Compute the plan of the run file at `path`; `run_id` is given where it was chosen elsewhere.
+    """Compute the plan of the run file at `path`; `run_id` is an id chosen elsewhere, if any.
 
-    `later` says that it begins after other runs or in a held allocation: files that are missing now may be there then.
-    Raises SpecError where the run does not fit together.
+    `later` says that it begins after other runs or in a held allocation: missing files may exist then. Raises SpecError
+    if keys of the run do not fit together.
     """
     loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
@@ -156,7 +156,7 @@ def plan(
 
 
 def _with_nodes(loaded: Loaded) -> Loaded:
-    """The run on as many nodes as its grid fills, where it names a grid and no nodes."""
+    """The run, on as many nodes as its grid fills if it names a grid and no nodes."""
     run, site = loaded.run, loaded.site
     several, left = divmod(math.prod(run.grid or ()), run.ranks_per_node or site.node.ranks)
     if "nodes" in loaded.marks or not run.grid or not several or left or family(site.launcher).one_node:
@@ -165,7 +165,7 @@ def _with_nodes(loaded: Loaded) -> Loaded:
 
 
 def _beside(run: RunSpec, folder: Path) -> RunSpec:
-    """The run with the paths of its image and code made absolute: they are written relative to the run's file."""
+    """The run with absolute paths of its image and code: in the run's file they are relative to it."""
     image = source.beside(run.image, folder) if run.image else None
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
     return replace(run, image=image, code=code if run.command or run.train.needs_code else None)

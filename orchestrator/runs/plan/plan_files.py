@@ -1,4 +1,4 @@
-"""Plans in the run folder: how they are written, and read back."""
+"""Writes and reads the plans in the run folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
 
 
 def read_attempt(run: RunFolder, number: int) -> AttemptPlan:
-    """The plan of an attempt. Raises SiteError when it cannot be read."""
+    """The plan of an attempt. Raises SiteError if it cannot be read."""
     path = run.attempt(number).plan
     plan, kept = _read(path, run.folder)
     try:
@@ -46,17 +46,17 @@ def read_attempt(run: RunFolder, number: int) -> AttemptPlan:
 
 
 def read_plan(run: RunFolder, number: int) -> Plan:
-    """The plan that holds for an attempt, or the run's where that cannot be read. Raises SiteError when neither can."""
+    """The plan of an attempt, or the run's if it cannot be read. Raises SiteError if neither can be read."""
     return _first(run, run.attempt(number).plan, run.plan)
 
 
 def read_first(run: RunFolder, number: int) -> Plan:
-    """The run's plan, or that of attempt `number` where it cannot be read. Raises SiteError when neither can."""
+    """The run's plan, or that of attempt `number` if it cannot be read. Raises SiteError if neither can be read."""
     return _first(run, run.plan, run.attempt(number).plan)
 
 
 def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
-    """The ledger's events, with what the plans of attempts say whose submission the ledger has lost."""
+    """The ledger's events. Submissions that the ledger has lost are restored from the plans of their attempts."""
     told = {event.attempt for event in events if isinstance(event, Submitting)}
     lost: list[Event] = []
     for number in attempt_folders.attempts(run):
@@ -67,7 +67,7 @@ def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
 
 
 def _stretch(kept: dict[str, Any]) -> tuple[float, float] | None:
-    """Raises ValueError or TypeError for what no plan says."""
+    """The stretch in a plan's object; None if it has none. Raises ValueError or TypeError if it is invalid."""
     if "stretch" not in kept:
         return None
     begins, ends = map(float, kept["stretch"])

@@ -1,4 +1,4 @@
-"""The published recipe that a run names, filled in before the run is planned."""
+"""Fills the published recipe that a run names into the run, before its plan."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from training.recipe.changes import Change
 
 
 def filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
-    """The run with the values of its recipe where its file says nothing, and what it changes of the recipe."""
+    """(the run with the values of its recipe for keys that its file lacks, its changes to the recipe)."""
     run, site = loaded.run, loaded.site
     if run.command or run.train.recipe is None:
         return loaded, ()
-    from training.recipe.published import resolve  # reads YAML; runs without a recipe need none of it
+    from training.recipe.published import resolve  # imported late: it reads YAML
 
     given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
     ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
