@@ -1,4 +1,4 @@
-"""An image built in a job of the site's scheduler, for sites that forbid long work on the login node."""
+"""Builds an image in a job of the site's scheduler, for sites that forbid long work on the login node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLL_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class BuildImage:
-    """The callable that is submitted: it builds one image and writes how that ended."""
+    """The submitted callable: it builds one image and writes its end."""
 
     prepared: Prepared
     site: Site
@@ -48,9 +48,9 @@ class BuildImage:
 
 
 def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
-    """Submit the build, pass on what it says, and wait for its end. Raises SiteError when it fails.
+    """Submit the build, pass its output to `say`, and wait for its end. Raises SiteError if it fails.
 
-    An interrupted wait leaves the job to finish: the next `build` finds the image, or waits for it.
+    If the wait is interrupted, the job continues: the next `build` finds the image, or waits for it.
     """
     from orchestrator.schedulers.for_submitit.executors import Executor
 
@@ -67,7 +67,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
         environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
     )  # fmt: skip
     executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
-    callers = os.umask(private.UMASK)  # submitit writes its files with the umask that it finds
+    callers = os.umask(private.UMASK)  # submitit uses the umask of this process
     try:
         job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
     finally:
@@ -115,7 +115,7 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
 
 
 def _pass_on(output: Path, told: int, say: Callable[[str], None]) -> int:
-    """Say the lines after the first `told`; how many there are now."""
+    """Pass the lines after the first `told` to `say`; the number of lines now."""
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
     for line in lines[told:]:
         say(line)

@@ -1,4 +1,4 @@
-"""From an image file to a built image in the site's cache."""
+"""Builds images into the site's cache."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def cache(site: Site) -> Cache:
 def prepare(
     source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
 ) -> Prepared:
-    """What a build of an image needs for a site: of an image file, or of an image that is no SIF.
+    """The inputs and options of a build for a site: of an image file, or of an image to convert to a SIF.
 
-    Raises UserError where that cannot be done.
+    Raises UserError if it cannot be built.
     """
     container = site.container
     options = builds.Options(
@@ -62,17 +62,17 @@ def prepare(
 
 
 def definition(source: str, site: Site) -> str:
-    """The definition of the image file at `source`, as a site has it built. Raises UserError for a broken one."""
+    """The definition of the image file at `source`, for a site. Raises UserError if the image file is invalid."""
     return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
 
 
 def lock_of(source: str, named: str) -> Path:
-    """The lock to build the image file at `source` from: the one that is named, else the one beside the image file."""
+    """The lock for a build of the image file at `source`: the named one, else the one beside the image file."""
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
 def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
-    """What converts an image, and what its user is told: which digest a tag names, as that can change."""
+    """(the conversion of an image, advice: the digest that a tag names now, since it can change)."""
     found = convert.conversion(named, compression)
     if named.transport != "docker" or "@" in named.place:
         return found, ()
@@ -89,7 +89,7 @@ def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tup
 
 @dataclass(frozen=True)
 class Prepared:
-    """An image, ready to be built or to be looked up in the cache."""
+    """The inputs and options of a build, whose key finds its image in the cache."""
 
     name: str
     inputs: Inputs
@@ -102,7 +102,7 @@ class Prepared:
 
 
 def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
-    """The image, from the cache or built here and now. Raises BuildFailed with the log's place."""
+    """The image, from the cache or built on this machine. Raises BuildFailed with the log's path."""
 
     @cache_of_calls
     def required() -> runtime.Runtime:
@@ -117,7 +117,7 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
 
 
 def _here(folder: Path | None) -> Path | None:
-    """A folder with the variables filled in that hold where the build runs, which may be in a job."""
+    """A folder with its variables expanded on the machine of the build, which may be in a job."""
     if folder is None:
         return None
     place = os.path.expandvars(expanded(folder))

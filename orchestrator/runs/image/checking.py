@@ -1,4 +1,4 @@
-"""Whether the image of a plan fits the run and its site, before the run is queued."""
+"""Checks that the image of a plan fits the run and its site, before submission."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.paths import expanded
 from training.counted import counted
 
-FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # which programs and libraries are found
+FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are
 
 
 def fitting(plan: Plan) -> Image | None:
-    """The image of a plan, None for a run without one; what only warns is told on standard error.
+    """The image of a plan; None for a run without one. It prints warnings on standard error.
 
-    Raises UserError with all that does not fit.
+    Raises UserError with all errors.
     """
     image = run_image.of_plan(plan)
     if image is None:
@@ -50,9 +50,9 @@ def fitting(plan: Plan) -> Image | None:
 
 
 def findings(plan: Plan, image: Image) -> list[Finding]:
-    """All that was looked at between the run, its image and its site.
+    """The findings of all checks between the run, its image and its site.
 
-    Raises UserError when this machine's runtime cannot start the image as the site says.
+    Raises UserError if this machine's runtime cannot start the image with the site's options.
     """
     here = login.login(plan.site)
     if here.runtime:
@@ -63,7 +63,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
 
 
 def unbuilt(plan: Plan) -> list[Finding] | None:
-    """What is known of a plan's image before it is built; None when it is built, or no image file."""
+    """The findings for a plan's image before it is built; None if it is built, or if it is no image file."""
     own = run_image.file_of(plan)
     if own is None or run_image.newest(source.parse(str(plan.run.image)), plan.site):
         return None
@@ -96,7 +96,7 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
     binds = [Bind.parse(text).host for text in container.bind]
     binds += [container.host_mpi] if container.host_mpi and container.mpi == "host" else []
     host = facts.host(here.runtime, plan.site.launcher, binds, here.environment)
-    machine = architecture.of_program(Path(plan.python))  # the nodes run this Python, wherever the login node is
+    machine = architecture.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
     told = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
     asked = {**host.asked, "runtime": here.asked, "machine": told}
     return replace(host, machine=machine, modules_failed=here.modules_failed, asked=asked)
@@ -113,7 +113,7 @@ def _image(plan: Plan, image: Image, here: login.Login) -> ImageFacts:
 
 
 def _inside(plan: Plan, image: Image, runtime: Runtime, environment: Mapping[str, str]) -> image_facts.Inside:
-    """How the image is asked: with what its ranks get, as far as it is there before the run is."""
+    """How to start the image for checks: like its ranks, as far as possible before the run exists."""
     container = run_image.container(plan, image, runtime)
     program, code = plan.run.command[0] if plan.run.command else "", plan.code
     binds = [bind for bind in container.binds if os.path.exists(bind.host)]
@@ -131,14 +131,14 @@ def _inside(plan: Plan, image: Image, runtime: Runtime, environment: Mapping[str
 
 
 def _mpi_folders(plan: Plan, container: ContainerExec) -> list[str]:
-    """Where in the image the host's MPI may be: at its own place, and where the site binds something."""
+    """The folders in the image where the host's MPI may be: its own folder, and the site's binds."""
     own = [HOST_MPI] if plan.site.container.mpi == "host" else []
     asked = (Bind.parse(text) for text in plan.site.container.bind)
     return [*own, *(bind.inside or bind.host for bind in asked)]
 
 
 def _variables(plan: Plan, image: Image) -> dict[str, str]:
-    """What changes which programs, libraries and packages the ranks find."""
+    """The variables that change which programs, libraries and packages the ranks find."""
     given = {name: value for name, value in plan.environment.items() if name in FOUND_BY}
     if own := plan.environment.get("PYTHONPATH"):
         given["PYTHONPATH"] = os.pathsep.join([*([TRAINING] if image.bound_training else []), own])

@@ -1,4 +1,4 @@
-"""An image with all that is known about it, in a folder or a tar file, to be carried to another site."""
+"""Exports an image with its records, to a folder or a tar file, for another site."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orchestrator.images.definitions.inputs import file_checksum
 def export(cache: Cache, entry: CachedImage, to: Path) -> Path:
     """Write the image, its definition, its lock, its facts and their checksums to `to`, which must not exist.
 
-    A name that ends in .tar gives a tar file, any other a folder. Raises UserError where something is at `to`, and
-    SiteError where the image is not the one that was built, or the disk is full. `to` appears when it is whole.
+    A name that ends in .tar gives a tar file, any other name a folder. Raises UserError if `to` exists, SiteError if
+    the image has changed since its build, or if the disk is full. `to` appears only when it is complete.
     """
     if to.exists() or to.is_symlink():
         raise UserError(f"{to}: this exists; name a folder or .tar file that does not")

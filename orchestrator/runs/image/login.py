@@ -1,6 +1,6 @@
 """The environment of this login node with the site's modules, and the runtime in it.
 
-`setup` of a site is not run: its lines are for a job, on a node.
+`setup` of a site is not run: its lines are for jobs on nodes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ LOADING_S = 60.0
 
 @dataclass(frozen=True)
 class Login:
-    """This machine as the site's modules make it.
+    """This machine with the site's modules loaded.
 
-    `asked` says where the runtime was looked for, `modules_failed` why the modules do not load, '' where they do.
+    `asked` says where the runtime was searched, `modules_failed` why the modules do not load, '' if they do.
     """
 
     environment: Mapping[str, str]
@@ -31,7 +31,7 @@ class Login:
 
 
 def login(site: Site) -> Login:
-    """Load the modules in a shell of their own, and look for the site's runtime there."""
+    """Load the modules in a separate shell, and search the site's runtime there."""
     environment, after, failed = _environment(site)
     names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
     path = which(*names, environment=environment)
@@ -45,7 +45,7 @@ def login(site: Site) -> Login:
 
 
 def _environment(site: Site) -> tuple[dict[str, str], str, str]:
-    """(the environment with the site's modules, what was done for it in words, why that failed)."""
+    """(the environment with the site's modules, the commands that loaded them in words, why they failed or '')."""
     own = {**clean_environment(), **site.env}
     if not site.modules and not site.purge_modules:
         return own, "", ""

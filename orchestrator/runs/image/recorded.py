@@ -1,4 +1,4 @@
-"""What a run folder keeps of its image, and whether the image is still the same."""
+"""The record of a run's image in its folder, and the check that the image is unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.recipe.limits import Pattern
 
 @dataclass(frozen=True)
 class Image:
-    """An image that a run uses, as the run folder keeps it."""
+    """The record of a run's image in the run folder."""
 
     path: str
     sha256: Annotated[str, Pattern("a SHA-256", "[0-9a-f]{64}")]
@@ -28,20 +28,20 @@ class Image:
 
 
 def keep(run: RunFolder, image: Image) -> None:
-    """Write the image's facts and definition into the run folder."""
+    """Write the image's record and definition into the run folder."""
     write_json(run.image, asdict(image))
     if image.definition:
         write_text(run.definition, image.definition)
 
 
 def kept(run: RunFolder) -> Image | None:
-    """The image that a run was submitted with; None for a run without one. Raises SiteError when that is damaged."""
+    """The image at the submission of a run; None for a run without one. Raises SiteError if the record is damaged."""
     return read_record(run.image, Image)
 
 
 def changed(image: Image) -> str | None:
-    """How the file of an image differs from what it was, in words; None when it is the same."""
-    # It comes with all that makes images; jobs without one need not wait for that.
+    """How the file of an image has changed, in words; None if it is the same."""
+    # imported late: it is slow, and jobs without an image do not need it
     from orchestrator.images.definitions.inputs import file_checksum
 
     with explained(f"{image.path}: the image of this run cannot be read"):
@@ -50,7 +50,7 @@ def changed(image: Image) -> str | None:
 
 
 def verify(image: Image) -> None:
-    """Read the file of a run's image to its end. Raises SiteError where it is not the one that was submitted."""
+    """Read a run's whole image and check its SHA-256. Raises SiteError if it has changed since submission."""
     if how := changed(image):
         raise SiteError(
             f"{image.path}: this is not the image that the run was submitted with: {how}; put the old one back, or "

@@ -1,4 +1,4 @@
-"""The image of a plan: whether it is built, whether it fits, and how the ranks run in it."""
+"""The image of a plan: whether it is built, whether the runtime can start it, and how the ranks run in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.spec.site import Site
 
 
 def of_plan(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one. Raises UserError when it is not built or not there."""
+    """The image of a plan; None for a run without one. Raises UserError if it is not built or is missing."""
     return None if plan.run.image is None else _found(plan, plan.run.image)
 
 
@@ -49,12 +49,12 @@ def _found(plan: Plan, text: str) -> Image:
 
 
 def build_command(plan: Plan) -> str:
-    """What a user types to make the image of a plan."""
+    """The command by which a user makes the image of a plan."""
     return shlex.join(["torusrun", "build", str(plan.run.image), "--site", plan.run.site])
 
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
-    """The newest image that was made of an image as it is now: of an image file, from whatever packages."""
+    """The newest image made from a source as it is now; for an image file, with any versions of its packages."""
     compression = site.container.compression or ""
     if named.converted:
         return cache(site).get(convert.conversion(named, compression).key)
@@ -68,7 +68,7 @@ def _own(path: Path) -> Image:
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
-    """How this plan's ranks run in its image; they see the run folder, the training, and what the site binds."""
+    """How this plan's ranks run in its image. They see the run folder, the training, and the site's binds."""
     site = plan.site.container
     binds = (
         Bind(str(plan.folder)),
@@ -90,7 +90,7 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
 
 
 def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
-    """Raise UserError where this runtime lacks what the site asks for, or does not find the image signed."""
+    """Raise UserError if this runtime lacks an option that the site needs, or does not find the image signed."""
     for word in words_needed(container(plan, image, here)):
         if lacking := here.lacks(word):
             raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
@@ -102,7 +102,7 @@ def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
 
 
 def _gpu(plan: Plan) -> str:
-    """What brings the host's GPUs into the image; '' for ranks that use none."""
+    """The runtime's option for the host's GPUs ('nv' or 'rocm'); '' for ranks that use none."""
     node, asked = plan.site.node, plan.site.container.gpu
     if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
         return ""
@@ -110,7 +110,7 @@ def _gpu(plan: Plan) -> str:
 
 
 def file_of(plan: Plan) -> image_file.ImageFile | None:
-    """The image file that a plan's image is built of; None for an image of another form, or no image."""
+    """The image file of a plan's image; None for another kind of image, or no image."""
     if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
         return None
     return image_file.load(image_file.find(plan.run.image))

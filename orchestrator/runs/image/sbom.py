@@ -117,7 +117,7 @@ def _related(one: str, how: str, other: str) -> dict[str, str]:
 
 
 def _identity(image: CachedImage) -> uuid.UUID:
-    """The same for the same image, so that the same document comes out twice."""
+    """A UUID from the image's SHA-256, so that the same image gives the same document."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"sha256:{image.sha256}")
 
 
