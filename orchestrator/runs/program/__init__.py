@@ -1,1 +1,1 @@
-"""What a rank runs: our training, a measurement, or the user's own command."""
+"""The program of a rank: torusrun's training, its measurement, or the user's own command."""

@@ -18,7 +18,7 @@ from orchestrator.spec.program import ExitCodes
 
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
-    """Make the folder that keeps the checkpoints. Raises SiteError when it cannot be made."""
+    """Make the folder of checkpoints. Raises SiteError if it cannot be made."""
     try:
         _keep(plan, checkpoints(plan, run), working_directory(plan, run, attempt))
     except OSError as error:
@@ -28,7 +28,7 @@ def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
 def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
     """The command of a run, in its copy of the code.
 
-    `for_scripts` is where the ranks find what scripts may import (training/for_scripts).
+    `for_scripts` is the folder with modules that scripts may import (training/for_scripts).
     """
     directory = working_directory(plan, run, attempt)
     kept = checkpoints(plan, run)
@@ -38,7 +38,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
         plan.run.command,
         environment={
             **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
-            "PYTHONUNBUFFERED": "1",  # what Python prints is in the log at once
+            "PYTHONUNBUFFERED": "1",  # Python's output is in the log at once
             **plan.environment,
             "PYTHONPATH": _python_path(plan, directory, for_scripts),
             "TORUSRUN_CHECKPOINTS": str(kept),
@@ -57,7 +57,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
 
 
 def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
-    """The user's own PYTHONPATH, its relative entries below the code, or that of the job; then what scripts import."""
+    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `for_scripts`."""
     own = plan.environment.get("PYTHONPATH")
     if own is None:
         inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
@@ -66,7 +66,7 @@ def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
 
 
 def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:
-    """Where the command runs: in the run's copy of its code, or in the attempt's folder where there is none."""
+    """The working directory of the command: the run's copy of its code, or the attempt's folder without code."""
     return attempt.folder if plan.code is None else run.code
 
 
@@ -77,12 +77,12 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
 
 
 def newest_checkpoint(plan: Plan, run: RunFolder) -> Path | None:
-    """The checkpoint that the command's next attempt is handed; None where there is none."""
+    """The checkpoint for the command's next attempt; None if there is none."""
     return newest(checkpoints(plan, run))
 
 
 def _keep(plan: Plan, kept: Path, directory: Path) -> None:
-    """Make the folder that is kept, and lead the command's own name for it there."""
+    """Make the folder of checkpoints, and link the command's own name for it to it."""
     folder = plan.run.checkpoints.folder
     private.make(kept, plan.site.umask)
     if not folder or os.path.isabs(folder):

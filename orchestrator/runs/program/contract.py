@@ -1,7 +1,7 @@
 """The environment that torchrun gives its workers, so that programs written for it run unchanged.
 
-Source of the names: the PyTorch documentation, "torchrun (Elastic Launch)", section "Environment Variables"; the PET_*
-are the defaults that torchrun itself reads for its options, where a rank is a torchrun.
+Source of the names: the PyTorch documentation, "torchrun (Elastic Launch)", section "Environment Variables". torchrun
+itself reads the PET_* as defaults of its options, for ranks that are a torchrun.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from orchestrator.network.placement.mapping import Placement
 
 
 def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:
-    """What says to a program which of all ranks it is."""
+    """The variables with a program's rank, and the number of ranks and nodes."""
     slot = placement.slots[rank]
     hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
     node = hosts.index(slot.host)
@@ -37,7 +37,7 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
 
 
 def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
-    """What says to a program where its ranks meet; a torchrun, one for each node, reads the PET_ ones."""
+    """The variables with the meeting point of the ranks. A torchrun (one per node) reads the PET_ ones."""
     hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
     return {
         "MASTER_ADDR": address,

@@ -1,4 +1,4 @@
-"""The programs that ship with torusrun: the training, and the measurement of what ranks and links can do."""
+"""The programs of torusrun itself: the training, and the measurement of ranks and links."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from training.config import SCHEMA as CONFIG_SCHEMA
 from training.reporting import exits
 
 RENDEZVOUS_TIMEOUT_S = 120.0
-STAGING_TIMEOUT_S = 3600.0  # where nodes first copy shards to their own disks, each in its own time
-TOKEN_BYTES = 32  # what the ranks of an attempt know, and nobody else
+STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
+TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
 MODULES = {"train": "training", "measure": "training.measure"}
 EXIT_CODES = {
     exits.EXIT_DONE: Meaning.DONE,
@@ -29,7 +29,7 @@ EXIT_CODES = {
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
     """Write the configuration that the program reads."""
-    write_json(attempt.config, configuration(plan, run, attempt), secret=True)  # the token is in it
+    write_json(attempt.config, configuration(plan, run, attempt), secret=True)  # it contains the token
 
 
 def program(plan: Plan, attempt: Attempt, python: str) -> Program:
@@ -45,7 +45,7 @@ def program(plan: Plan, attempt: Attempt, python: str) -> Program:
 
 
 def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
-    """All that `python -m training` is told."""
+    """The configuration of `python -m training`."""
     return {
         "schema": CONFIG_SCHEMA,
         "run": plan.run_id,

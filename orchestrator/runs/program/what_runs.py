@@ -1,6 +1,6 @@
-"""What every rank of an attempt runs, as a value: how it is started, stopped and understood.
+"""The program of every rank of an attempt, as a value: how to start and stop it, and the meaning of its exit codes.
 
-The supervisor makes it and writes it into the attempt's launch.json; each rank's wrapper reads it there.
+The supervisor makes it and writes it into the attempt's launch.json. Each rank's wrapper reads it there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from orchestrator.runs.folder.records import Meaning
 class MetricsSource:
     """Where the supervisor reads the progress of a program that does not write the run's metrics itself.
 
-    `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression over rank 0's
-    log; '' for what is not read.
+    `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression for rank 0's
+    log; '' for a source that is not used.
     """
 
     file: str = ""
@@ -28,14 +28,14 @@ class MetricsSource:
 
 @dataclass(frozen=True)
 class Program:
-    """A command with all that the wrapper and the supervisor have to know of it.
+    """A command with all facts that the wrapper and the supervisor need.
 
-    `environment` is what every rank gets alike. `directory` is the working directory, '' for the attempt's folder.
-    `exit_codes` says what an exit code means; a code that is not named means a failure, unless it is 0.
-    `records_done` says that the program writes the attempt's done.json, without which it is not done; otherwise it is
-    done once all ranks ended well. `shows_stack` says that SIGUSR1 makes it write its stack to its log. `rendezvous`
-    says that its ranks meet at MASTER_ADDR and MASTER_PORT, `own_group` that it is started as a process group of its
-    own, which the launcher's signals do not reach. `metrics` is None where it writes the run's metrics itself.
+    `environment` is the same for every rank. `directory` is the working directory, '' for the attempt's folder.
+    `exit_codes` has the meanings of exit codes; another code means a failure, unless it is 0. `records_done` says that
+    the program writes the attempt's done.json, without which it is not done; otherwise it is done once all ranks ended
+    well. `shows_stack` says that it writes its stack to its log on SIGUSR1. `rendezvous` says that its ranks meet at
+    MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own process group, which the launcher's signals
+    do not reach. `metrics` is None if it writes the run's metrics itself.
     """
 
     argv: tuple[str, ...]
@@ -50,7 +50,7 @@ class Program:
     metrics: MetricsSource | None = None
 
     def meaning(self, exit_code: int) -> Meaning:
-        """What an exit code (negative: a signal) says."""
+        """The meaning of an exit code (negative: a signal)."""
         return self.exit_codes.get(exit_code, Meaning.FAILED if exit_code else Meaning.DONE)
 
     def as_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Program:
 
     @property
     def says_later(self) -> bool:
-        """Whether it has an exit code for "go on later"."""
+        """Whether it has an exit code for "continue later"."""
         return Meaning.LATER in self.exit_codes.values()
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Where the progress of any program is read: JSON lines, TensorBoard's event files, or a pattern in a log.
+"""The sources of any program's progress: JSON lines, TensorBoard's event files, or a pattern in a log.
 
-Every source remembers how far it has read, and bad content is passed over.
+Every source remembers how far it has read, and skips bad content.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard"]
 
 
 class Source(Protocol):
-    """One way to read progress. A first call whose rows are dropped passes over what an earlier attempt left."""
+    """One way to read progress. To skip rows of an earlier attempt, drop the rows of a first call."""
 
     def new_rows(self, final: bool = False) -> list[Row]:
-        """The rows written since the last call. `final`: nothing more is written, so half a line is a whole one."""
+        """The rows written since the last call. `final`: nothing more is written, so an open last line is complete."""
         ...

@@ -24,7 +24,7 @@ class TensorBoardEvent:
 
 
 def parse(message: bytes) -> TensorBoardEvent:
-    """The event in a record. Raises ValueError where it is none."""
+    """The event in a record. Raises ValueError if it is not an event."""
     t, step = 0.0, 0
     scalars: dict[str, float] = {}
     for number, kind, value in fields(message):
@@ -78,7 +78,7 @@ def _tensor(message: bytes) -> float | None:
 
 
 def _listed(letter: str, kind: int, value: int | bytes) -> float | None:
-    """The one value of a repeated field, which is packed or not."""
+    """The only value of a repeated field, packed or not."""
     if isinstance(value, bytes) and letter in "fd":
         return _unpacked(letter, value) if len(value) == struct.calcsize(letter) else None
     if isinstance(value, bytes):
@@ -95,6 +95,6 @@ def _unpacked(letter: str, content: bytes) -> float:
     value = float(struct.unpack(f"<{letter}", content)[0])
     if letter != "f" or not abs(value) < 1e30:
         return value
-    # The shortest number that is this one in single precision: 0.1, and not 0.10000000149011612.
+    # The shortest number with this value in single precision: 0.1, not 0.10000000149011612.
     shorter = (float(f"{value:.{digits}g}") for digits in (6, 7, 8))
     return next((number for number in shorter if struct.pack("<f", number) == content), value)

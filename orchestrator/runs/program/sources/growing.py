@@ -1,4 +1,4 @@
-"""A file that a program appends to, read on from where it was left; and its bytes cut into lines."""
+"""Reads the new bytes of a file that a program appends to, and cuts them into lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BREAK = re.compile(rb"[\r\n]")  # a progress bar ends its lines with a carriage 
 
 
 class Growing:
-    """The new bytes of a file. `generation` counts how often it was cut short or replaced, and so begun anew."""
+    """The new bytes of a file. `generation` counts how often the file was truncated or replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,7 +23,7 @@ class Growing:
         self._inode = 0
 
     def blocks(self) -> Iterator[bytes]:
-        """What was appended since the last call, in blocks. A file that cannot be read has nothing new."""
+        """The bytes appended since the last call, in blocks; none if the file cannot be read."""
         try:
             with open(open_regular(self.path), "rb", buffering=0) as file:
                 self._notice_new_file(os.fstat(file.fileno()))
@@ -41,7 +41,7 @@ class Growing:
 
 
 class Lines:
-    """Bytes cut into lines of at most `longest_bytes`; what is longer loses its end. Empty lines are left out."""
+    """Cuts bytes into lines. It truncates lines to `longest_bytes`, and leaves out empty ones."""
 
     def __init__(self, longest_bytes: int) -> None:
         self._longest_bytes = longest_bytes
@@ -58,7 +58,7 @@ class Lines:
         return [line[: self._longest_bytes] for line in whole if line]
 
     def rest(self) -> list[bytes]:
-        """The last line, where nothing ends it, which is then forgotten."""
+        """The open last line, if there is one. It is then forgotten."""
         line, self._begun = self._begun, b""
         return [line] if line else []
 
@@ -73,7 +73,7 @@ class GrowingLines:
         self._generation = 0
 
     def new(self, final: bool) -> Iterator[bytes]:
-        """The lines that were ended since the last call; with `final` also the last one, ended or not."""
+        """The lines that ended since the last call; with `final` also an open last line."""
         for block in self._file.blocks():
             if self._generation != self._file.generation:
                 self._generation, self._lines = self._file.generation, Lines(self._longest_bytes)

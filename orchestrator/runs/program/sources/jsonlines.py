@@ -1,4 +1,4 @@
-"""Progress as JSON lines: one flat object a line, as `{"step": 120, "loss": 0.53}`."""
+"""Progress as JSON lines: one flat object per line, as `{"step": 120, "loss": 0.53}`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LONGEST_BYTES = 64 * 1024
 
 
 class JsonLines:
-    """The file at `path`, which need not be there yet.
+    """The file at `path`, which need not exist yet.
 
-    A row without `step` (or `global_step`) belongs to the step before; one without `t` has the time of reading.
+    A row without `step` (or `global_step`) belongs to the previous step; a row without `t` gets the time of reading.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from orchestrator.runs.program.sources.growing import GrowingLines
 from orchestrator.runs.program.sources.rows import Row, row, whole
 
-LONGEST_BYTES = 4096  # of a line: a pattern can take time that grows with the square of it, and worse
+LONGEST_BYTES = 4096  # of a line: the time of a pattern can grow quadratically with it, or worse
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
 
 
 class PatternSource:
-    """The log at `path`. A match without a step belongs to the step before; matches are not counted as steps."""
+    """The log at `path`. A match without a step belongs to the previous step; matches are not counted as steps."""
 
     def __init__(self, path: Path, pattern: re.Pattern[str], clock: Callable[[], float] = time.time) -> None:
         self._lines = GrowingLines(path, LONGEST_BYTES)
@@ -42,7 +42,7 @@ class PatternSource:
 
 
 def _number(text: str | None) -> int | float | None:
-    """The number that a text begins with: `0.53,` and `10/100` are 0.53 and 10. None where there is none."""
+    """The number at the beginning of a text: 0.53 of `0.53,` and 10 of `10/100`. None if there is none."""
     found = NUMBER.match(text.strip()) if text else None
     if not found:
         return None

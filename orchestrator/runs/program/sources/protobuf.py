@@ -12,9 +12,9 @@ WIDTHS = {FIXED64: 8, FIXED32: 4}
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """(number, wire type, value) of each field; a varint's value is an int from 0, every other's its bytes.
+    """(number, wire type, value) of each field. The value of a varint is an int >= 0, of all others bytes.
 
-    Raises ValueError where the message is none.
+    Raises ValueError if the message is invalid.
     """
     at = 0
     while at < len(message):
@@ -34,7 +34,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """(the number at `at`, the place behind it). Raises ValueError where there is none."""
+    """(the number at `at`, the offset after it). Raises ValueError if there is none."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
@@ -48,5 +48,5 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """A varint as the 64-bit number with a sign that it stands for."""
+    """A varint as a signed 64-bit number."""
     return value - (1 << 64) if value >> 63 else value

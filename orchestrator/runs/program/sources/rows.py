@@ -1,7 +1,7 @@
-"""A row made of what a program wrote: names and numbers within limits, whatever they were.
+"""Makes rows from a program's output, with names and numbers within limits.
 
-A row is {"step": int, "t": float, **numbers}, without "step" where the program has named none yet. `t` is in seconds
-since the epoch; a number that is not finite is None, which JSON writes as null.
+A row is {"step": int, "t": float, **numbers}, without "step" before the program's first step. `t` is in seconds since
+the epoch. A number that is not finite is None, which JSON writes as null.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Row = dict[str, Any]
 MOST_NUMBERS = 100
 LONGEST_NAME = 100
 FOREIGN = re.compile(r"[^A-Za-z0-9_./-]")
-OURS = {"step", "t", "attempt", "event", "self"}  # not to be taken for what torusrun writes itself
+OURS = {"step", "t", "attempt", "event", "self"}  # keys that torusrun itself writes
 STEPS = ("step", "global_step")
 EVALUATED = re.compile(r"(^|[/_.-])(val|valid|validation|eval|evaluation|test)([/_.-]|$)")
 LOSS = re.compile(r"(^|[/_.-])loss$")
 
 
 def row(step: int | None, t: float, values: Mapping[str, object]) -> Row:
-    """A row of the first hundred numbers in `values`; what is no number is left out."""
+    """A row of the first MOST_NUMBERS numbers in `values`, without other values."""
     made: Row = {"t": t} if step is None else {"step": step, "t": t}
     for key, value in values.items():
         name = FOREIGN.sub("_", key)[:LONGEST_NAME]
@@ -39,27 +39,27 @@ def row(step: int | None, t: float, values: Mapping[str, object]) -> Row:
 
 
 def finite(value: object) -> float | int | None:
-    """The number, None where it is none, not finite or too large to be kept."""
+    """The number; None if it is not a number, not finite or too large."""
     return value if type(value) in (int, float) and -LARGEST < value < LARGEST else None  # type: ignore
 
 
 def whole(value: object) -> int | None:
-    """The number as a count from 0; None where it is none."""
+    """The value as an integer >= 0; None if it is not one."""
     number = finite(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
 
 class LossName:
-    """Which of a program's numbers is called its loss: `loss` itself, else the best name that ends in it.
+    """Chooses the number that is a program's loss: `loss` itself, else the best name that ends in it.
 
-    Numbers of an evaluation never are. The choice stays until a better name appears.
+    It never chooses numbers of an evaluation. The choice stays until a better name appears.
     """
 
     def __init__(self) -> None:
         self._chosen: tuple[int, str] | None = None
 
     def add_to(self, found: Row) -> Row:
-        """Put the loss into a row under the name `loss`, where it has one under another."""
+        """Add the chosen number to a row under the name `loss`, if the row has it under another name."""
         ranked = [(rank, name) for name in found if (rank := _rank(name)) is not None]
         self._chosen = min(
             [*([self._chosen] if self._chosen else []), *ranked], key=lambda choice: choice[0], default=None

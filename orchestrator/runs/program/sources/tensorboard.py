@@ -1,7 +1,7 @@
 """Progress from TensorBoard's event files, as PyTorch, Lightning, Keras and TensorFlow write them.
 
-What a program logs of one step lies in several events: a row holds all of them, and waits until the next step begins or
-until nothing more came for some seconds.
+A program logs one step in several events. A row holds all of them: it is complete when the next step begins, or when no
+event came for HELD_S.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from orchestrator.runs.program.sources.tfrecord import Records
 
 MOST_FILES = 16  # the newest ones are read
 MOST_FOLDERS = 200
-DEEPEST = 4  # folders in one another: lightning_logs/version_0/train
+DEEPEST = 4  # levels of folders, as lightning_logs/version_0/train
 HELD_S = 5.0
 OF_EVENT_FILES = "tfevents"
 
 
 class TensorBoard:
-    """All event files below `folder`, which need not be there yet. Rows come file by file, those of the newest last."""
+    """All event files below `folder`, which need not exist yet. Rows are in order of files, the newest file's last."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class _EventFile:
             self._numbers.update((self._prefix + tag, value) for tag, value in event.scalars.items())
             self._told = False
         if final or now_s - self._t > HELD_S:
-            found += self._row()  # what this step still brings comes in another row, with all of it
+            found += self._row()  # later events of this step give another row, with all of its numbers
         return found
 
     def _row(self) -> list[Row]:
@@ -105,7 +105,7 @@ def _found(folder: Path) -> list[Path]:
 
 
 def _prefix(place: Path, top: Path, folders: set[Path]) -> str:
-    """What tells tags apart that a program writes into several folders: Keras' evaluation, PyTorch's `add_scalars`."""
+    """The prefix of a folder's tags, since several folders may have the same: Keras' evaluation, `add_scalars`."""
     above = next((folder for folder in place.parents if folder in folders and folder.is_relative_to(top)), None)
     if above:
         return f"{place.relative_to(above)}/"

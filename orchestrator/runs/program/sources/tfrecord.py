@@ -1,6 +1,6 @@
 """The records of a TFRecord file: length (8 bytes), its checksum (4), content, its checksum (4), all little-endian.
 
-A checksum is a CRC-32C, masked. Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+A checksum is a masked CRC-32C. Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
-LARGEST_BYTES = 64 * 1024  # an event with scalars is far smaller; images and graphs are passed over unread
+LARGEST_BYTES = 64 * 1024  # an event with scalars is far smaller; images and graphs are skipped
 POLYNOMIAL = 0x82F63B78
 
 
@@ -25,7 +25,7 @@ TABLE = _table()
 
 
 def masked_checksum(content: bytes | bytearray) -> int:
-    """The checksum that TFRecord files hold of `content`."""
+    """The checksum of `content` in TFRecord files."""
     crc = 0xFFFF_FFFF
     for byte in content:
         crc = TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -34,7 +34,7 @@ def masked_checksum(content: bytes | bytearray) -> int:
 
 
 class Records:
-    """Bytes of a file cut into records. A damaged record is left out; after a damaged length nothing can be read."""
+    """Cuts bytes into records. A damaged record is left out. After a damaged length nothing more can be read."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
@@ -42,7 +42,7 @@ class Records:
         self.damaged = False
 
     def feed(self, block: bytes) -> list[bytes]:
-        """The records that end in `block`, but none larger than LARGEST_BYTES."""
+        """The records that end in `block`, without those larger than LARGEST_BYTES."""
         if self.damaged:
             return []
         self._begun += block
@@ -53,7 +53,7 @@ class Records:
         return found
 
     def _next(self) -> bytes | None:
-        """The next whole record, empty where it was left out; None where more bytes are needed."""
+        """The next record; b'' if it was left out, None if more bytes are needed."""
         if self._skip_bytes:
             skipped = min(self._skip_bytes, len(self._begun))
             del self._begun[:skipped]
