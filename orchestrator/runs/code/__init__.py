@@ -1,1 +1,1 @@
-"""The user's code: which files belong to it, and the copy that a run keeps."""
+"""The user's code: the selection of its files, and the copy that a run keeps."""

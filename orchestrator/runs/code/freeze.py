@@ -1,4 +1,4 @@
-"""The copy of the user's code that a run keeps, so that what is edited later changes nothing in the run."""
+"""The copy of the user's code that a run keeps, so that later edits do not change the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Frozen:
-    """What was copied, and the state of the checkout that it came from (None where there is none)."""
+    """A copy of code, and the state of its source's checkout (None if there is none)."""
 
     source: Path
     checkout: Checkout | None
@@ -34,7 +34,7 @@ class Frozen:
     notes: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
-        """What provenance.json says of it."""
+        """The object for code.json."""
         return {
             "source": os.fsencode(self.source).decode("utf-8", "replace"),
             "commit": self.checkout.commit if self.checkout else None,
@@ -54,11 +54,11 @@ def freeze(
     leave_out: Sequence[str] = (),
     secret: Sequence[str] = (),
 ) -> Frozen:
-    """Copy the code in `source` to the new folder `into`, whole or not at all.
+    """Copy the code in `source` to the new folder `into`, completely or not at all.
 
-    Who may read a file may read its copy, unless the umask forbids it; copies of the files `secret` are for their owner
-    alone. The folders `leave_out`, relative to the source, hold what the code writes: nothing of them is copied.
-    Raises UserError where the code is too large or cannot be read, SiteError where the copy cannot be written.
+    A copy has the readers of its file, unless the umask forbids it. Copies of the files `secret` are private. The
+    folders `leave_out`, relative to the source, contain the code's output and are not copied.
+    Raises UserError if the code is too large or cannot be read, SiteError if the copy cannot be written.
     """
     selected = _selected(source, into, limit_bytes, limit_files, leave_out)
     found = checkout.describe(selected.source) if selected.tracked else None
@@ -77,7 +77,7 @@ def freeze(
 
 
 def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
-    """What `freeze` would copy. Raises UserError as it does, and copies nothing."""
+    """The files that `freeze` would copy. It copies nothing. Raises UserError like `freeze`."""
     selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
     for entry in selected.entries:
         if entry.kind == "file":
@@ -92,7 +92,7 @@ def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leav
 
 
 def checksum_of(folder: Path) -> str:
-    """The SHA-256 over names, kinds, executable bits and contents of all that lies in a copy. Raises OSError."""
+    """The SHA-256 over names, kinds, executable bits and contents of all entries in a copy. Raises OSError."""
     total = hashlib.sha256()
     for name in sorted(_content(folder, "")):
         path = folder / name
@@ -108,12 +108,12 @@ def checksum_of(folder: Path) -> str:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
-    """What a file and its hard links have in common."""
+    """The identity that a file shares with its hard links."""
     return found.st_dev, found.st_ino
 
 
 def _copy(chosen: SelectedCode, target: Path, limit_bytes: int, secret: Set[tuple[int, int]]) -> int:
-    """Copy the entries and return their bytes. Files that have grown meanwhile stay within the limit."""
+    """Copy the entries; the number of bytes. A file that grows beyond the limit meanwhile raises UserError."""
     folders = {""}
     left_bytes = limit_bytes
     for entry in chosen.entries:
@@ -133,7 +133,7 @@ def _make_folders(target: Path, name: str, made: set[str]) -> None:
 
 
 def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret: Set[tuple[int, int]]) -> int:
-    """Copy one file, without rights to write for others, and return its bytes."""
+    """Copy one file, without write permission for others; the number of bytes."""
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
@@ -160,7 +160,7 @@ def _opened(path: Path) -> int:
 
 
 def _content(folder: Path, below: str) -> list[str]:
-    """The names of all files, links and empty folders in a folder, relative to it."""
+    """The names of all files, links and empty folders in `folder` / `below`, relative to `folder`."""
     found = []
     with os.scandir(folder / below) as listing:
         for entry in sorted(listing, key=lambda entry: entry.name):

@@ -1,4 +1,4 @@
-"""The limits of what a run copies, and what to say where code is larger: which files make it so, and how to mend it."""
+"""The limits of the code that a run copies, and the error for larger code: its largest parts, and advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 3
 
 
 def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
-    """Raise UserError where the code has more bytes or files than a run copies."""
+    """Raise UserError if the code has more bytes or files than a run copies."""
     more = "" if chosen.complete else "more than "
     if chosen.size_bytes > limit_bytes:
         measured, limit = more + _megabytes(chosen.size_bytes), _megabytes(limit_bytes)
@@ -38,7 +38,7 @@ def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES
 
 
 def _biggest(sizes: Counter[str]) -> list[tuple[str, int]]:
-    """The largest children of the source; of each, the deepest folder or file that holds most of it."""
+    """The largest children of the source; for each, the deepest folder or file with at least 90 % of its size."""
     totals: Counter[str] = Counter()
     for name, size in sizes.items():
         parts = name.split(os.sep)

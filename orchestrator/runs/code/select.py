@@ -1,6 +1,6 @@
-"""Which files of a folder are its code: what git tracks or does not ignore, or the whole folder where there is no git.
+"""Selects the code in a folder: the files that git tracks or does not ignore, or the whole folder without git.
 
-Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, and what is no file.
+Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, and special files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.runs.folder import checkout
 
-MOST_LOOKED_AT = 100_000  # names: a folder with more, as a home can be, is not read to its end
+MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, a symbolic link with its new target, or a folder without content."""
+    """A file, a symbolic link with its new target, or an empty folder."""
 
     name: str  # relative to the source
     kind: str  # "file", "link" or "folder"
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass
 class SelectedCode:
-    """The code in a folder. `notes` say in words what is not as the user may think."""
+    """The code in a folder. `notes` are sentences about facts that the user may not expect."""
 
     source: Path
     entries: list[Entry] = field(default_factory=list)
@@ -48,17 +48,17 @@ class SelectedCode:
         return sum(entry.size_bytes for entry in self.entries)
 
     def has(self, name: str) -> bool:
-        """Whether the copy has the file `name`, or a link on the way to it."""
+        """Whether the copy has the file `name`, or a link in its path."""
         names = {name, *_folders_of(name)}
         return any(entry.name == name or (entry.kind == "link" and entry.name in names) for entry in self.entries)
 
 
 def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
-    """The code in the folder `source`, sorted by name. Nothing of the folder that `into` will lie in belongs to it.
+    """The code in the folder `source`, sorted by name.
 
-    Nor does anything of the folders `leave_out`, relative to the source.
+    Without the parent folder of `into`, and without the folders `leave_out` (relative to the source).
 
-    Raises UserError where the folder or a part of it cannot be read.
+    Raises UserError if the folder or a part of it cannot be read.
     """
     try:
         real = source.resolve(strict=True)
@@ -77,7 +77,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
 
 
 def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
-    """Every name that may be code, with what lstat says of it."""
+    """Every name that may be code, with its lstat."""
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
     for name in names if names is not None else _walk(chosen.source, chosen.source):
@@ -85,7 +85,7 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
         try:
             found[name] = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
-            continue  # deleted, and git not told yet
+            continue  # deleted, but still in git's index
         except OSError as error:
             raise _unreadable(path, error.strerror or "") from None
         if len(found) > MOST_LOOKED_AT:
@@ -95,7 +95,7 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
 
 
 def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
-    """The names that git lists below the source; None where git has no answer."""
+    """The names that git lists below the source; None if git is not used or fails."""
     source = chosen.source
     if checkout.nearest(source) is None:
         return None
@@ -115,7 +115,7 @@ def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
 
 
 def _expanded(source: Path, folder: Path, listed: list[str]) -> Iterator[str]:
-    """The names that git listed in `folder`, relative to the source, with the files of the checkouts inside."""
+    """The names that git listed in `folder`, relative to the source, with the files of checkouts inside it."""
     for name in listed:
         path = folder / name
         if path.is_symlink() or not path.is_dir():
@@ -154,7 +154,7 @@ def _without_what_is_no_code(
     @cache
     def never(folder: str) -> bool:
         path = os.path.join(source, folder)
-        # git may still list files behind a new link
+        # git may still list files below a folder that became a link
         return path == written or folder in without or folder in links or _never_code(path)
 
     return {
@@ -170,7 +170,7 @@ def _folders_of(name: str) -> list[str]:
 
 
 def _never_code(folder: str) -> bool:
-    """Whether a folder is git's or Python's own, a virtual environment or a run folder."""
+    """Whether a folder is git's or Python's own folder, a virtual environment or a run folder."""
     return (
         os.path.basename(folder) in LEFT_OUT
         or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
@@ -190,7 +190,7 @@ def _entry(chosen: SelectedCode, name: str, status: os.stat_result, copied: Set[
 
 
 def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
-    """A link to what is copied leads to the copy; any other keeps its target."""
+    """The entry of a link: a link to copied code points to the copy, any other keeps its target."""
     path = chosen.source / name
     real = os.path.realpath(path)
     if not os.path.exists(real):
