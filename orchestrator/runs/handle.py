@@ -1,4 +1,4 @@
-"""A run as Python has it: its state, its metrics, and the verbs that act on it."""
+"""The Python interface of a run: its state, its metrics, and its verbs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from training.checkpoint.manifest import Checkpoint, newest_complete
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was submitted: a handle on its folder, which is the truth about it."""
+    """A submitted run: a handle on its folder, which holds all facts about it."""
 
     folder: RunFolder
 
@@ -41,11 +41,11 @@ class Run:
         return read_plan(self.folder, read_record(self.folder).attempt)
 
     def status(self) -> View:
-        """How the run stands now, the scheduler asked where need be."""
+        """The current view of the run. It queries the scheduler if necessary."""
         return views([self.folder])[0]
 
     def wait(self, timeout_s: float | None = None) -> View:
-        """Wait until the run is over; its last view. Raises TimeoutError when that takes longer than `timeout_s`."""
+        """Wait until the run is over; its last view. Raises TimeoutError if that takes longer than `timeout_s`."""
         until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
         with closing(self._follow()) as followed:
             for view in followed:
@@ -57,15 +57,15 @@ class Run:
         yield from follow(self.folder)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Everything rank 0 measured, in order, over all attempts."""
+        """All metrics of rank 0, in order, over all attempts."""
         return metrics.read(self.folder.metrics)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest complete checkpoint of a training."""
+        """The newest complete checkpoint of a training; None if there is none."""
         return newest_complete(self.folder.checkpoints)
 
     def cancel(self) -> None:
-        """End the run, after a checkpoint if its ranks are at work. Raises UserError when it is over already."""
+        """End the run. Running ranks save a checkpoint first. Raises UserError if the run is over already."""
         cancel(self.folder)
 
     def resume(
@@ -79,20 +79,20 @@ class Run:
         new_image: bool = False,
         held: str = "",
     ) -> Path | None:
-        """Submit the next attempt; the checkpoint from which it goes on, None for the beginning.
+        """Submit the next attempt; the checkpoint from which it continues, None for the beginning.
 
-        `time` ('2h'), `nodes` and `grid` ('4x2') hold for this attempt and those after it; these are not given the
-        hosts in `exclude` ('n3', 'n[3-5]'). It runs in the held allocation `held`, or in a job of its
-        own. Raises UserError as `attempts.resume.resume` does.
+        `time` ('2h'), `nodes`, `grid` ('4x2') and `exclude` (hosts to avoid: 'n3', 'n[3-5]') hold for this attempt and
+        all later ones. It runs in the held allocation `held`, or in its own job. Raises the errors of
+        `attempts.resume.resume`.
         """
         made = changes(time, nodes, grid, exclude)
         into = find_held(held) if held else None
         return resume(self.folder, made, force=force, new_image=new_image, into=into)
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        """Run a command, or a shell, beside a rank at work, in its image; its exit code.
+        """Run a command, or a shell, beside a running rank, in its image; its exit code.
 
-        What it reads and writes is this process's own. Raises UserError when the run is not at work.
+        It uses this process's own input and output. Raises UserError if the run is not running.
         """
         return shell(self.folder, rank, command, terminal=terminal)
 
@@ -101,5 +101,5 @@ class Run:
         return once_held(self.folder)
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
-        """Copy what is worth keeping into a new folder; see `torusrun collect --help`."""
+        """Copy the results of the run into a new folder; see `torusrun collect --help`."""
         return collect(self.folder, Path(into), checkpoints)
