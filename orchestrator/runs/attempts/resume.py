@@ -37,7 +37,7 @@ def resume(
     """Submit the next attempt, with these changes; the checkpoint from which it continues, None for the beginning.
 
     Raises UserError if the run is COMPLETED, if the changes do not fit, or if it is not certain that its newest attempt
-    is over. `force` skips the last check: if that attempt is still running, it ends when the new one begins, and the
+    is over. `force` skips this last check: if that attempt still runs, it ends when the new one begins, and the
     two never train at once (runs/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)

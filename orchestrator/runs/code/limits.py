@@ -38,7 +38,7 @@ def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES
 
 
 def _biggest(sizes: Counter[str]) -> list[tuple[str, int]]:
-    """The largest children of the source; for each, the deepest folder or file with at least 90 % of its size."""
+    """The largest children of the source; for each, the deepest folder or file that holds most of it."""
     totals: Counter[str] = Counter()
     for name, size in sizes.items():
         parts = name.split(os.sep)

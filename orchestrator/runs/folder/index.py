@@ -52,7 +52,7 @@ def forget(run: RunFolder) -> None:
 
 
 def runs() -> list[RunFolder]:
-    """This user's runs, oldest first, with damaged ones. A run whose folder is gone is removed from the index.
+    """This user's runs, oldest first, with damaged ones. Runs whose folders are gone are left out, and cleaned up.
 
     For runs that are known to be over (settled.py), it does not check whether the folder exists.
     """

@@ -50,7 +50,7 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
 def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     from orchestrator.network.placement.arrange import arrange
     from orchestrator.runs.plan.auto_grid import with_grid
-    from orchestrator.schedulers.topology import cluster  # imported late: slow to import
+    from orchestrator.schedulers.topology import cluster  # imported late: it takes most of the start time of `status`
 
     known: Cluster | None = cluster(plan.site, names)
     plan = with_grid(plan, names, known)

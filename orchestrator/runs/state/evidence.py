@@ -39,7 +39,7 @@ def _suspicion(attempt: Attempt, now_s: float) -> str:
     ended, told = recorded(attempt)
     if pulse_age_s is None and not ended:
         return ""
-    from orchestrator.runs.state import suspect  # imported late: rarely needed
+    from orchestrator.runs.state import suspect  # imported late: needed only if a run is running
 
     ends = _ends(attempt, sorted(ended))
     placement = placed(attempt) if any(not end.good for end in ends) else {}

@@ -72,7 +72,7 @@ def _completed(status: Status) -> Status:
 
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
-    """The end of an attempt whose job is over by the scheduler."""
+    """The end of an attempt whose job is over according to the scheduler."""
     if end and job.state not in SCHEDULER_KNOWS:
         return _as_asked(events, attempt, end.status)
     cause = Cause.of(job.state)

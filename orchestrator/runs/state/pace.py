@@ -12,7 +12,7 @@ from training.reporting import events
 # A pause is reported if it is longer than both. An evaluation or a checkpoint can be such a pause.
 LEAST_PAUSE_S = 10.0
 TIMES_USUAL = 10
-# The time allowed for the first step of an attempt, and for the second: before it, no usual time is known.
+# The time allowed for the first and for the second step of an attempt: until the second, no usual time is known.
 FIRST_STEP_S = 60.0
 
 

@@ -16,7 +16,7 @@ __all__ = ["JsonLines", "PatternSource", "Row", "Source", "TensorBoard"]
 
 
 class Source(Protocol):
-    """One way to read progress. To skip rows of an earlier attempt, drop the rows of a first call."""
+    """One way to read progress. To skip the rows of an earlier attempt, drop the rows of the first call."""
 
     def new_rows(self, final: bool = False) -> list[Row]:
         """The rows written since the last call. `final`: nothing more is written, so an open last line is complete."""
