@@ -1,4 +1,4 @@
-"""Slurm's srun. Its words: launch.c and step_launch.c; seen from 22.05.8."""
+"""Slurm's srun. Its messages: launch.c and step_launch.c; seen from 22.05.8."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Srun(Launcher):
     pmi = Pmi.SLURM
 
     def command(self, launch: Launch) -> list[str]:
-        # Slurm lists hosts alphabetically; only a host file with arbitrary distribution keeps an order.
+        # Slurm sorts hosts alphabetically; only a host file with arbitrary distribution keeps an order.
         return [
             self.program,
             f"--nodes={launch.nodes}",
