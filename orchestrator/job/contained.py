@@ -30,7 +30,7 @@ def contained(
 
     If the site asks for one mount per node, the mount stays until `held` is closed.
 
-    Values that the runtime cannot carry are written beside the rank's records, and read from there inside.
+    Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
     Raises SiteError if the image cannot be staged, or a variable cannot be passed in.
     """
     image = Path(kept["image"])

@@ -201,7 +201,7 @@ class Keeper:
                 environment=environment,
                 own_group=True,
                 cwd=request.attempt.folder,
-                parent_death=signal.SIGKILL,  # of the script; its supervisor then ends what it started
+                parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
             )
         except SiteError as error:
             return self._end_unstarted(request, ended(How.LAUNCHER_ERROR, why=error))

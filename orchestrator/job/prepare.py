@@ -35,7 +35,7 @@ def prepare(
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     found = runtime.required(plan.site.container.runtime) if image else None
-    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # with values of env
+    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # it has values of env
     return program
 
 

@@ -106,7 +106,7 @@ def _run(
     with contextlib.ExitStack() as held:
         own = _environment(program, launch, attempt, placement, rank, held)
         command, environment = _command(program, launch["container"], own, attempt, rank, held)
-        if not program.own_group:  # mpirun sends these to the program too, which they would kill
+        if not program.own_group:  # mpirun also sends these to the program, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
         log = held.enter_context(open(attempt.rank_log(rank), "ab"))
@@ -201,7 +201,7 @@ def _command(
     rank: int,
     held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
-    """(the command that this rank starts, on the host or in its image, its environment)."""
+    """(command, environment) by which this rank starts its program, on the host or in its image."""
     inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
     if not container:
         return list(program.argv), {**inherited, **own}

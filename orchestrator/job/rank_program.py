@@ -22,7 +22,7 @@ from orchestrator.runs.program.what_runs import Program
 
 POLL_S = 0.2
 HOST_PULSE_S = 10.0  # between the signs of life that one rank of each host gives
-NEWER_S = 15.0  # between looks for a newer attempt; the supervisor looks too, but may be gone
+NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
 
 
 class RankProgram:

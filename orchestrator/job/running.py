@@ -150,7 +150,7 @@ class Running:
         until_s = time.monotonic() + ANSWER_S
         while time.monotonic() < until_s and len(self.ranks.answered()) < self.placement.grid.ranks:
             time.sleep(POLL_S)
-        time.sleep(POLL_S)  # a stack is written in many pieces
+        time.sleep(POLL_S)  # a stack is written in several pieces
         where = self.ranks.where(range(self.placement.grid.ranks))
         return hung(self.placement, where, idle_s, self._step())
 

@@ -53,7 +53,7 @@ EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to 
 
 
 def supervise(run: RunFolder, number: int, job: str) -> End:
-    """Run one attempt to its end and record it, whatever happens."""
+    """Run one attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job))
@@ -70,7 +70,7 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
 
 
 class Supervisor:
-    """One attempt from its hosts to its end."""
+    """Runs one attempt: places and launches its ranks, and determines its end."""
 
     def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
@@ -92,7 +92,7 @@ class Supervisor:
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
-        """The attempt's end. If it is a bad one, its reason also names the cores that the scheduler did not give."""
+        """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
         try:
             end = self._run(job)
         except TorusrunError as error:

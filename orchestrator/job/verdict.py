@@ -187,7 +187,7 @@ def _killed_launcher(evidence: Evidence) -> End | None:
 
 
 def _failed_launcher(evidence: Evidence) -> End | None:
-    """The end by a launcher that failed before any rank left a record: its last message is the only evidence."""
+    """The end by a launcher that failed before any rank left a record: its last message is the best evidence."""
     if evidence.ends or evidence.told or not evidence.launcher_code:
         return None
     if evidence.launcher.unreached:

@@ -94,7 +94,7 @@ def optional(ask: Ask, argv: Sequence[str]) -> str:
 
 
 def duration_s(text: str) -> float | None:
-    """Slurm's [DAYS-]HH:MM:SS, MM:SS or minutes, and HH:MM:SS of the others, as seconds; None for no limit."""
+    """The seconds of Slurm's [DAYS-]HH:MM:SS, MM:SS or minutes, or HH:MM:SS of the others; None for no limit."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
     if not match:
         return None

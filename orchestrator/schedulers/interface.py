@@ -19,7 +19,7 @@ class Request:
     """The request of a job to its scheduler.
 
     `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
-    command itself. `after` are jobs that must end well before this job starts, `after_any` jobs that must end before.
+    command itself. `after` are jobs that must succeed before this job starts, `after_any` jobs that must end before.
     `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
     once, 0 for as many as have room. `token` is a unique name for the job in the queue, by which it can be found again;
     '' for `name` alone.
@@ -54,7 +54,7 @@ class Request:
 
 
 class Scheduler(ABC):
-    """A scheduler. No function here starts a process or reads the clock, and only `hosts` reads a file."""
+    """A scheduler. No method starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
     variables: ClassVar[Variables]
@@ -83,7 +83,7 @@ class Scheduler(ABC):
         """The command that submits `script`."""
 
     def ask_command(self, request: Request) -> list[str] | None:
-        """The command that reports whether the job of a script could run, and submits nothing; None without one."""
+        """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
         return None
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Scheduler(ABC):
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         """Inside a job: its allocated hosts, in the scheduler's order, each once or once per rank.
 
-        Raises SiteError if the job's environment does not have them.
+        Raises SiteError if they cannot be determined.
         """
 
     def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:

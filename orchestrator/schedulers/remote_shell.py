@@ -40,7 +40,7 @@ def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
 
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
-    """The words of the remote shell that goes through `scheduler`."""
+    """The words of the remote shell that uses `scheduler`."""
     # Launchers split these words at every blank, so this names the file and does not use `process.module`.
     return tuple(process.script(python, __file__, schedulers.reference(scheduler)))
 

@@ -1,4 +1,4 @@
-"""How a scheduler differs from others, as values: its traits, its variables, its part of a script, its queries."""
+"""The differences between schedulers, as values: traits, variables, parts of the job script, queries."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Variables:
     """The environment variables of a job."""
 
     job: str  # has the job's id
-    scratch: tuple[str, ...] = ()  # any of these may have the job's own folder on a node; before TMPDIR
+    scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
     first_host: tuple[str, ...] = ()  # are set on the first host only, but all tasks need them
-    cluster: tuple[str, ...] = ()  # on a login node: say with which cluster the commands communicate
+    cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use
 
 
 @dataclass(frozen=True)

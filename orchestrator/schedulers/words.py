@@ -1,4 +1,4 @@
-"""The words of a job's request: a site's own with their numbers, directives, times, and lists of hosts."""
+"""The words of a job's request: a site's own words with their numbers, directives, times, and lists of hosts."""
 
 from __future__ import annotations
 

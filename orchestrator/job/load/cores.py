@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user has the time of guests in it
+WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user includes the time of guests
 IDLE = (3, 4)  # idle, iowait
 
 

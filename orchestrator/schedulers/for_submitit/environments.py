@@ -40,7 +40,7 @@ class ClusterEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> Sequence[str]:
-        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file of the first node
+        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file on the first node
             return passed_on.split()
         return list(dict.fromkeys(schedulers.get(self.scheduler).hosts(os.environ, socket.gethostname())))
 

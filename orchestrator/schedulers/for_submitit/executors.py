@@ -34,14 +34,14 @@ class Watcher(core.InfoWatcher):
         self._unseen_since_s: dict[str, float] = {}
 
     def stands_for(self, successor: str, job_id: str) -> None:
-        """From now on the state of `job_id` is that of the scheduler's job `successor`."""
+        """Use the state of the scheduler's job `successor` for `job_id` from now on."""
         if self._standing.get(job_id) != successor:
             self._standing[job_id] = successor
             self._finished.discard(job_id)
             self._last_status_check = float("-inf")
 
     def known_as(self, job_id: str) -> str:
-        """The scheduler's id for submitit's."""
+        """The scheduler's id of the job with this id of submitit."""
         array, _, index = job_id.rpartition("_")
         if job_id in self._standing:
             return self._standing[job_id]

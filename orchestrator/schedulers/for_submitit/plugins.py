@@ -42,7 +42,7 @@ OWN: dict[str, Any] = {
     "ask": (),  # the site's own request, as in ["-l rt_F={nodes}"] or ["-pe mpi {ranks}"]
     "directives": (),  # further directives, as in ["-m e"]
     "submit_args": (),  # further words of qsub, as in ["-g", "{account}"]
-    "after": (),  # ids of jobs that must end well (Grid Engine: end) before
+    "after": (),  # ids of jobs that must succeed (Grid Engine: end) first
     "env": ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),  # variables that the job gets
     "setup": (),  # shell lines before the function
     "teardown": (),  # shell lines after it

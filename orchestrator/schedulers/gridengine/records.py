@@ -15,7 +15,7 @@ from orchestrator.base.states import State, Status
 PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
 # The codes of `failed` of a job that ran to its end all the same: its exit status counts.
 RAN = {0, 12, 13, 14, 15, 16}
-AFTER = 100  # assumedly after job: it was ended by a signal
+AFTER = 100  # "assumedly after job": a signal ended it
 LIMIT = 37
 QDEL = ", from qdel or for want of memory: the record does not say which"
 # The meaning of the other codes, with the state if it is not just a failure. {host} is the record's host.

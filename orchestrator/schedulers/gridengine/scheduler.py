@@ -40,7 +40,7 @@ class GridEngine(Scheduler):
         cluster=("SGE_ROOT", "SGE_CELL"),
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, cannot_exclude="")
-    script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
+    script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
     reach = Reach(remote_command=_remote)

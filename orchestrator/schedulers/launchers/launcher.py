@@ -18,9 +18,9 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
 class Pmi(Enum):
     """The software that connects the ranks of an MPI program."""
 
-    NOBODY = "nobody"  # each would be rank 0 of 1
+    NOBODY = "nobody"  # each rank would be rank 0 of 1
     MPI = "mpi"  # the MPI that the launcher belongs to
-    SLURM = "slurm"  # a plug-in of Slurm's, one of those that `srun --mpi=list` lists
+    SLURM = "slurm"  # a plug-in of Slurm, one of the list of `srun --mpi=list`
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Launcher(ABC):
     kills: ClassVar[re.Pattern[str] | None] = None  # finds a rank that a signal ended, and the signal's number
     numbers: ClassVar[tuple[str, str]]  # the variables with a rank's number, and with its number on its host
     needs_shell: ClassVar[bool] = False  # whether it reaches other hosts by a remote shell only
-    stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # it passes this on to the ranks, and must pass SIGUSR1 on
+    stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # it passes this on to the ranks, and must pass SIGUSR1 too
     pmi: ClassVar[Pmi] = Pmi.MPI
     one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
     built_in: ClassVar[bool] = False  # whether it is a part of torusrun, not a program on PATH

@@ -47,7 +47,7 @@ class Srun(Launcher):
 
 
 def _numbers(text: str) -> list[int]:
-    """'0-2,5' as 0, 1, 2, 5."""
+    """The numbers in a list such as '0-2,5': 0, 1, 2, 5."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -115,7 +115,7 @@ def _who(name: str, owner: str) -> str:
 
 
 def _hosts(exec_host: str) -> tuple[str, ...]:
-    """'n1/0*4+n2/0*4' as n1, n2."""
+    """The hosts in exec_host, as n1, n2 for 'n1/0*4+n2/0*4'."""
     return tuple(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
 
 

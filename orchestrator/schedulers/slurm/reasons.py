@@ -159,7 +159,7 @@ def ended(word: str, reason: str, hosts: Sequence[str]) -> str:
 
 
 def accounted(words: str, exit_code: str, hosts: Sequence[str]) -> str:
-    """How a job ended, from sacct's state, as 'CANCELLED by 1001', and exit code, as '7:0' or, of a signal, '0:11'."""
+    """How a job ended, from sacct's state, as 'CANCELLED by 1001', and exit code, as '7:0', or '0:11' for a signal."""
     word, _, by = words.partition(" by ")
     code, _, number = exit_code.partition(":")
     if word == "CANCELLED":

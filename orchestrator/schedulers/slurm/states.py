@@ -25,7 +25,7 @@ def queued(said: Finished) -> dict[str, Status]:
     """The states of the jobs in squeue's output."""
     said.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
-    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may hold anything
+    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
 
 
 def recorded(said: Finished) -> dict[str, Status]:
