@@ -1,6 +1,6 @@
 """Reads the end of a Grid Engine job from its records in qacct: its state, and in words the event and the host.
 
-Sources: sge_status(5) and accounting(5) of Son of Grid Engine 8.1.9; records of a real cluster (in the tests);
+Sources: sge_status(5) and accounting(5) of Son of Grid Engine 8.1.9; records of a real Grid Engine (its tests);
 Univa's and Altair's `deleted_by` from their manuals.
 """
 
@@ -76,7 +76,7 @@ def _end(record: Record) -> tuple[State, str]:
 
 
 def _limit(record: Record) -> tuple[State, str]:
-    """(the state by the limit that a job reached, in words). The code is the same for time and memory; use decides."""
+    """The limit that a job reached, as (state, words). Time and memory have the same code: request and use decide."""
     asked = dict(re.findall(r"\b(h_rt|h_vmem)=([\w.]+)", record.get("category", "")))
     ran_s = _number(record, "ru_wallclock")
     if "h_vmem" in asked and ran_s + PROLOG_S < float(asked.get("h_rt", "inf")):

@@ -1,4 +1,4 @@
-"""Grid Engine: Son of Grid Engine 8.1.9, and the further records of Univa's and Altair's."""
+"""Grid Engine: Son of Grid Engine 8.1.9, and the additional record fields of Univa's and Altair's."""
 
 from __future__ import annotations
 
