@@ -1,1 +1,1 @@
-"""What runs inside the allocation: the supervisor on the first node, one small wrapper beside every rank."""
+"""The programs that run inside the allocation: the supervisor on the first node, and a wrapper beside every rank."""

@@ -1,4 +1,4 @@
-"""A job that its scheduler begins again, as by `scontrol requeue`: it works for the same attempt."""
+"""Handles a job that its scheduler starts again, as by `scontrol requeue`: it continues the same attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDED_S = 10.0
 
 
 def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
-    """The end of the attempt by an earlier start, if it is settled: its user may have resumed the run since."""
+    """The attempt's end from an earlier start of its job, if that end is certain: the run may be resumed since."""
     with contextlib.suppress(SiteError):  # a damaged record
         if (end := End.read(attempt.end)) and end.certain:
             return end
@@ -27,9 +27,9 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
 
 
 def forget_first(run: RunFolder, attempt: Attempt) -> None:
-    """Remove what an earlier start left, or it would be read as this one's. Its ranks have ended.
+    """Remove the records of an earlier start, whose ranks have ended: they would be read as this start's.
 
-    Its supervisor may still be about to record that, if its job was put back while it was at work.
+    If the job was requeued while it ran, the earlier supervisor may still write its end. This waits for that.
     """
     if ledger.last(ledger.events(run.ledger), Started, attempt.number):
         until_s = time.monotonic() + RECORDED_S

@@ -1,6 +1,6 @@
-"""What a job's script starts: one attempt of a run, named by its folder and nothing else.
+"""The program that a job's script starts for one attempt of a run. Its only argument is the attempt's folder.
 
-`orchestrator.job.attempt ATTEMPT_FOLDER`. It ends with a failure unless the run completed.
+`orchestrator.job.attempt ATTEMPT_FOLDER`. It exits with a failure unless the run completed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A command, or a shell, beside a rank: on its host, in its image, with its variables and in its folder.
+"""Runs a command, or a shell, beside a rank: on its host, in its image, with its variables and in its folder.
 
-`orchestrator.job.beside_rank ATTEMPT_FOLDER RANK [COMMAND...]`, started on the rank's host. The program's arguments and
-variables are computed again by the function that computed them first. Inherited variables are read from the rank's
-wrapper or, in a held allocation, from the keeper.
+`orchestrator.job.beside_rank ATTEMPT_FOLDER RANK [COMMAND...]`, started on the rank's host. The rank's variables are
+computed again, by the function that the wrapper uses. Inherited variables are read from the rank's wrapper or, in a
+held allocation, from the keeper.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def main() -> None:
 
 
 def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], dict[str, str], str]:
-    """(arguments, environment, folder) of `command` beside a rank. Raises SiteError where the rank has ended."""
+    """(arguments, environment, folder) of `command` beside a rank. Raises SiteError if the rank has ended."""
     launch: dict[str, Any] = json.loads(attempt.launch.read_text())
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))
     inherited = _inherited(attempt, rank)
     program = Program.from_json(launch["program"])
     own = given(launch, placement, rank, attempt.number, _meets(attempt), inherited)
-    own["TERM"] = os.environ.get("TERM", "dumb")  # of the terminal here; a job has none
+    own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
     container = launch["container"]
     if not container:
         return command, safe({**inherited, **own}), program.directory or str(attempt.folder)
@@ -63,7 +63,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
 
 
 def _meets(attempt: Attempt) -> tuple[str, int] | None:
-    """Where the ranks of a command meet, as rank 0 told them; None for our training."""
+    """The address and port at which the ranks of a command meet, as rank 0 recorded them; None for our training."""
     told = read_object(attempt.rendezvous) or {}
     if type(told.get("address")) is str and type(told.get("port")) is int:
         return told["address"], told["port"]
@@ -71,7 +71,7 @@ def _meets(attempt: Attempt) -> tuple[str, int] | None:
 
 
 def _inherited(attempt: Attempt, rank: int) -> dict[str, str]:
-    """The environment of the rank's wrapper, or of the keeper of its attempt."""
+    """The environment of the rank's wrapper, or of the keeper if this is the attempt of a held allocation."""
     if keeper := allocation.keeper_state(attempt):
         here = keeper.host == socket.gethostname()
         return _environment_of(keeper.pid, "the keeper of the held allocation") if here else dict(os.environ)

@@ -1,4 +1,4 @@
-"""A rank's command, put into its image."""
+"""Builds the command that runs a rank's program in its image."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def contained(
     rank: int,
     held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
-    """(arguments, environment) that run `command` as the launch order says, from this node's own copy if it is staged.
+    """(arguments, environment) that run `command` by the launch order `kept`, from the node's own copy if it is staged.
 
-    Until `held` is closed, the node's one mount of the image stays, where the site asks for one.
+    If the site asks for one mount per node, the mount stays until `held` is closed.
 
-    Values that the runtime cannot carry are written beside the rank's records, and read from there inside.
-    Raises SiteError when the image cannot be staged, or a variable cannot be handed in.
+    Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
+    Raises SiteError if the image cannot be staged, or a variable cannot be passed in.
     """
     image = Path(kept["image"])
     if kept["stage"]:
@@ -56,9 +56,9 @@ def start(
     inherited: Mapping[str, str],
     file: Path,
 ) -> ContainerLaunch:
-    """What runs `command` in `image` as the launch order `kept` says; `file` is for values that need one.
+    """The launch of `command` in `image` by the launch order `kept`; `file` is for values that need a file.
 
-    Raises SiteError when a variable or a bind cannot be handed in.
+    Raises SiteError if a variable or a bind cannot be passed in.
     """
     try:
         return inside(_container(kept, image), command, given, inherited, str(file))

@@ -1,4 +1,4 @@
-"""The scheduler's daemon on this host, which started the job. If it ends, some schedulers lose the other nodes."""
+"""The scheduler's daemon that started the job on this host. If it ends, some schedulers lose the other nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.runs.folder.records import End
 
 
 class Daemon:
-    """The process that started the session `leader`, by default our own; it is looked at when this is made."""
+    """The process that started the session `leader` (by default our own), as found when this object is made."""
 
     def __init__(self, leader: int | None = None) -> None:
         self.leader = os.getsid(0) if leader is None else leader
@@ -21,11 +21,11 @@ class Daemon:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended, though the session that it started has not."""
+        """Whether the daemon has ended, though the session that it started has not."""
         return self.pid not in (None, 0, 1) and proc.parent_of(self.leader) not in (None, self.pid)
 
     def blamed(self, end: End) -> End:
-        """The end; that of a lost node, if the daemon is gone and no other cause is certain."""
+        """`end`, or the end by the lost daemon if the daemon is gone and no other cause is certain."""
         known = end.certain and end.state is not State.NODE_FAIL
         if known or end.state is State.COMPLETED or not self.gone:
             return end

@@ -1,4 +1,4 @@
-"""What the folder of an attempt says of its ranks: ends, logs, progress, and what their launcher wrote."""
+"""Reads the records of ranks in an attempt's folder: ends, logs, progress, and their launcher's messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
 LAST_LINES = 40
-MOST_LOGS = 256  # read where many ranks have failed: those that failed first
+MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
 
 class RankRecords:
@@ -32,32 +32,32 @@ class RankRecords:
         self.ends: dict[int, RankEnd] = {}
 
     def read(self) -> None:
-        """Take up the ends that were recorded since."""
+        """Read the ends that are new since the last call."""
         for rank in self._recorded("end"):
             if rank not in self.ends:
                 self.ends[rank] = RankEnd.read(self.attempt.rank_end(rank))
 
     @property
     def told(self) -> set[int]:
-        """The ranks that were told to end."""
+        """The ranks that were asked to stop."""
         return {*self._recorded("told"), *(end.rank for end in self.ends.values() if end.told)}
 
     def said(self) -> dict[int, list[str]]:
-        """The last lines of the ranks that ended badly."""
+        """The last log lines of the ranks that ended badly, of at most MOST_LOGS of them."""
         bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
         return {end.rank: self.lines(end.rank) for end in bad[:MOST_LOGS]}
 
     def lines(self, rank: int) -> list[str]:
-        """The last lines of a rank's log, each cut to a length that can be quoted."""
+        """The last lines of a rank's log, each cut to LARGEST_QUOTE characters."""
         lines = tail(self.attempt.rank_log(rank))
         return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-LAST_LINES:]
 
     def answered(self) -> set[int]:
-        """The ranks whose wrappers have said where they are."""
+        """The ranks whose wrappers have answered where they are."""
         return set(self._recorded("seen"))
 
     def where(self, ranks: Iterable[int]) -> dict[int, Where]:
-        """Where the ranks were when they were asked, of those that answered or have not begun."""
+        """Where the ranks were at the query, for those that answered or have not begun."""
         found = {}
         for rank in ranks:
             with contextlib.suppress(SiteError):
@@ -68,7 +68,7 @@ class RankRecords:
         return found
 
     def launcher_said(self) -> Words:
-        """What the launcher wrote to the job's standard error."""
+        """The launcher's messages in the job's standard error."""
         return words(b"\n".join(tail(self.attempt.stderr)).decode(errors="replace"))
 
     def _recorded(self, kind: str) -> list[int]:
@@ -78,9 +78,9 @@ class RankRecords:
 
 
 def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
-    """How many seconds longer than the host last heard of each other host is silent.
+    """For each host, how many seconds longer it is silent than the host that was heard last.
 
-    The file system's clock counts, which all hosts share. A host whose first rank has not begun is left out.
+    Times are of the file system's clock, which all hosts share. A host whose first rank has not begun is left out.
     """
     heard: dict[str, float] = {}
     for slot in placement.slots:
@@ -92,7 +92,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
 
 
 def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
-    """The newest step of an attempt, None before the first."""
+    """The newest step of an attempt, or None before the first."""
     row = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), STEP)
     return row.get("step") if row and row["attempt"] == attempt.number else None
 
@@ -103,7 +103,7 @@ def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:
 
 
 def size(path: Path) -> int:
-    """The bytes in a file, 0 where there is none."""
+    """The bytes in a file, 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:
@@ -111,6 +111,6 @@ def size(path: Path) -> int:
 
 
 def _written_s(path: Path) -> float:
-    """When a file was last written or touched. It is opened, since over NFS a stat alone may be a minute old."""
+    """When a file was last written or touched. It is opened, since over NFS a stat alone may be a minute late."""
     with open(private.open_regular(path), "rb") as file:
         return os.fstat(file.fileno()).st_mtime

@@ -1,4 +1,4 @@
-"""The end of an attempt whose training goes on with another number of nodes, in an attempt that its job submits."""
+"""Ends an attempt whose training continues with another number of nodes: its job submits the next attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.runs.state.decide import Resume, Stop
 
 
 def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
-    """Submit the next attempt of a training that is at the end of its stretch; how this one ended."""
+    """Submit the next attempt of a training that has reached the end of its stretch; return the end of this attempt."""
     following = stretch_at(plan.run, plan.stretch[1]) if plan.stretch else None
     wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
     try:

@@ -1,4 +1,4 @@
-"""A run that makes no progress: which rank holds it up, from what the wrappers and the stacks of the ranks say."""
+"""Finds the rank that holds up a run without progress, from the wrappers' answers and the ranks' stacks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|trainin
 
 @dataclass(frozen=True)
 class Where:
-    """Where a rank was when it was asked: the state of its process as in proc(5), and its stack, innermost frame first.
+    """A rank's answer to a query: the state of its process as in proc(5), and its stack, innermost frame first.
 
-    `state` is None where its wrapper did not answer, NOT_BEGUN where the rank left no record of its start.
+    `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start.
     """
 
     state: str | None = None
@@ -38,12 +38,12 @@ class Where:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether its innermost frames, as far as they are known, belong to an exchange with other ranks."""
+        """Whether one of its known frames belongs to an exchange with other ranks."""
         return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack)
 
 
 def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, step: int | None) -> End:
-    """The end of an attempt without progress for `idle_s` seconds after `step`, None before the first."""
+    """The end of an attempt without progress for `idle_s` seconds after `step`, which is None before the first."""
 
     def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
         return ended(how, placement, ranks=ranks, step=step, idle_s=idle_s, **evidence)
@@ -65,9 +65,9 @@ def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, step: 
 
 
 def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, step: int | None) -> End | None:
-    """The end of an attempt that waits for hosts of which nothing is heard, None while all are heard of.
+    """The end of an attempt with hosts that are silent for more than `limit_s`; None if there are none.
 
-    `silences_s` says how many seconds longer each host is silent than the one last heard of.
+    `silences_s` has for each host how many seconds longer it is silent than the host that was heard last.
     """
     hosts = [host for host, silent_s in silences_s.items() if silent_s > limit_s]
     if not hosts:
@@ -77,16 +77,16 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
 
 
 def _whole_host(placement: Placement, mute: Sequence[int]) -> list[int]:
-    """The ranks of the first host, if it has several and the wrapper of none answers: the host itself does not then."""
+    """The ranks of the first mute rank's host, if it has several and all are mute: then the host does not answer."""
     host = placement.slots[mute[0]].host
     there = [n for n, slot in enumerate(placement.slots) if slot.host == host]
     return there if len(there) > 1 and set(there) <= set(mute) else []
 
 
 def stack(log: Sequence[str]) -> list[str]:
-    """The frames of the main thread in the last stack that faulthandler wrote, as 'file:line function'; [] without one.
+    """The frames of the main thread in faulthandler's last stack, as 'file:line function'; [] without a stack.
 
-    It writes the thread that runs, or else the main thread, last of all threads.
+    faulthandler writes the running thread, or else the main thread, last.
     """
     begins = [number for number, line in enumerate(log) if STACK.match(line)]
     if not begins:

@@ -1,4 +1,4 @@
-"""What an attempt's supervisor knows of the held allocation that its keeper started it in."""
+"""The held allocation in which a keeper started an attempt, as the attempt's supervisor sees it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from orchestrator.runs.image.recorded import Image
 
 @dataclass(frozen=True)
 class InAllocation:
-    """The attempt that holds the allocation, and how many seconds of it are left."""
+    """The attempt that holds the allocation, and the seconds left in it."""
 
     attempt: Attempt
     left_s: float
 
     def staged(self, image: Image) -> bool:
-        """Whether this image was sent to the nodes when the allocation was made; the ranks still verify their copy."""
+        """Whether this image was sent to the nodes when the allocation began; the ranks still verify their copy."""
         kept = image_kept.kept(RunFolder(self.attempt.folder.parents[1]))
         return kept is not None and kept.sha256 == image.sha256
 
 
 def in_allocation(environment: Mapping[str, str]) -> InAllocation | None:
-    """The held allocation around this process, None where the attempt has a job of its own. Raises SiteError."""
+    """The held allocation around this process, None if the attempt has its own job. Raises SiteError."""
     folder = environment.get(allocation.VARIABLE)
     if not folder:
         return None

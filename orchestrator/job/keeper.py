@@ -1,6 +1,6 @@
-"""What the job of a held allocation starts: it shows that ranks start, and then starts attempts of runs as they come.
+"""The keeper, which the job of a held allocation starts: it checks that ranks start, then starts attempts of runs.
 
-`orchestrator.job.keeper ATTEMPT_FOLDER`. One attempt is at work at a time, by the script that would be its job's. The
+`orchestrator.job.keeper ATTEMPT_FOLDER`. One attempt runs at a time, by the script that its own job would run. The
 keeper ends when its user asks for it, when its time is over, or when no attempt has come for the idle limit.
 """
 
@@ -38,8 +38,8 @@ from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, 
 from training.counted import counted
 
 LOOK_S = 0.1
-WAITING_LOOK_S = 1.0  # between looks whether attempts that wait are cancelled
-LONGER_S = 20.0  # than kill_after: how long an attempt may take to end before it is killed
+WAITING_LOOK_S = 1.0  # between looks for cancellations of waiting attempts
+LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 
 
 def main() -> None:
@@ -81,14 +81,14 @@ class Keeper:
         self.since_s = time.time()
         self.attempts = 0
         self.told: End | None = None
-        self.closing = ""  # why nothing more is taken; what came before still runs, if there is time
+        self.closing = ""  # why no more requests are taken; earlier ones still run, if there is time
         self.pulse_s = self.looked_s = 0.0
         self.ledger_bytes = 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
 
     def keep(self) -> End:
-        """Start what is asked for until the end, which is returned."""
+        """Start the requested attempts until the allocation ends; return its end."""
         print(f"torusrun: held; {self.idle_s:g} s without an attempt end it", flush=True)
         self._tell()
         while True:
@@ -112,7 +112,7 @@ class Keeper:
             time.sleep(LOOK_S)
 
     def _over(self) -> str:
-        """Why an allocation without an attempt at work is given back now; '' to go on."""
+        """Why an allocation without a running attempt is given back now; '' if it is not."""
         if not self._left():
             return "its time is over"
         if time.time() - self.since_s > self.idle_s:
@@ -120,7 +120,7 @@ class Keeper:
         return ""
 
     def _left(self) -> bool:
-        """Whether an attempt that began now would have time before it is asked to stop."""
+        """Whether an attempt that began now would have time to run before it has to stop."""
         return time.time() < self.until_s - self.plan.site.stop_before_s
 
     def _given_back(self) -> End:
@@ -128,11 +128,11 @@ class Keeper:
         return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
 
     def _stop(self, stop: End) -> End:
-        """End the attempt at work, and those that wait, and then the allocation."""
+        """End the running attempt, the waiting ones, and then the allocation."""
         self._close()
         self._refuse_waiting(stop.reason)
         if self.busy and self.child:
-            if stop.certain:  # its user's wish: the attempt hears it as a cancellation of its own
+            if stop.certain:  # cancelled by its user: so is the attempt
                 ledger.append(self.busy.run.ledger, CancelRequested(self.busy.attempt.number))
             else:
                 self._signal(signal.SIGTERM)
@@ -157,7 +157,7 @@ class Keeper:
                 self._signal(signal.SIGKILL)
 
     def _note_job(self, request: AskedOf) -> None:
-        """Write the job of an attempt into its ledger if its client did not, as when it was killed."""
+        """Write the job of an attempt into its ledger if its client did not, for example since it was killed."""
         number, job = request.attempt.number, allocation.job(self.folder)
         with contextlib.suppress(SiteError):
             if job and not ledger.last(ledger.events(request.run.ledger), Submitted, number):
@@ -165,7 +165,7 @@ class Keeper:
                 ledger.append(request.run.ledger, noted)
 
     def _look_at_waiting(self) -> None:
-        """End attempts that were cancelled while they waited."""
+        """End attempts that were cancelled while they waited, and start one if it can start now."""
         if not self.waiting or time.monotonic() < self.looked_s + WAITING_LOOK_S:
             return
         self.looked_s = time.monotonic()
@@ -173,7 +173,7 @@ class Keeper:
             self._follow(request)
 
     def _decide(self, request: AskedOf) -> Step:
-        """Whether an attempt that waits is the next to work."""
+        """The next step for a waiting attempt: start it, end it, or let it wait."""
         number = request.attempt.number
         cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
         at_work, left = self.child is not None, self._left()
@@ -181,7 +181,7 @@ class Keeper:
         return decide(known, Policy.KEEPER)
 
     def _follow(self, request: AskedOf) -> None:
-        """Start an attempt that waits, or end it, if that follows now."""
+        """Start a waiting attempt, or end it, if that is its next step."""
         step = self._decide(request)
         if isinstance(step, Resume):
             self.waiting.remove(request)
@@ -191,7 +191,7 @@ class Keeper:
             self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
 
     def _start(self, request: AskedOf) -> None:
-        """Start an attempt as its job's script would be started."""
+        """Start an attempt by the script that its own job would run."""
         own = {name: value for name, value in os.environ.items() if name not in self.plan.run.env}
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()
@@ -201,7 +201,7 @@ class Keeper:
                 environment=environment,
                 own_group=True,
                 cwd=request.attempt.folder,
-                parent_death=signal.SIGKILL,  # of the script; its supervisor then ends what it started
+                parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
             )
         except SiteError as error:
             return self._end_unstarted(request, ended(How.LAUNCHER_ERROR, why=error))
@@ -210,7 +210,7 @@ class Keeper:
         return None
 
     def _finish(self, *, certain: bool = True) -> None:
-        """Note the end of the attempt that was at work. The scheduler, whose job goes on, cannot know more of it."""
+        """Record the end of the attempt that ran. The scheduler knows no more of it: its own job continues."""
         request, self.child, self.busy = self.busy, None, None
         self.since_s, self.attempts = time.time(), self.attempts + 1
         self._tell()
@@ -226,7 +226,7 @@ class Keeper:
                 ledger.append(request.run.ledger, Ended.by(request.attempt.number, end))
 
     def _close(self) -> None:
-        """Take no more requests; those that were dropped before are taken."""
+        """Take no more requests; those already in the inbox are taken."""
         with contextlib.suppress(OSError):
             self.attempt.inbox.rename(self.attempt.closed_inbox)
             self._take(self.attempt.closed_inbox)
@@ -260,7 +260,7 @@ class Keeper:
         self.told = self.told or ended(How.SIGNALLED, signal=signal.Signals(number).name, certain=False)
 
     def _asked(self) -> End | None:
-        """How the allocation ends if it is to end now: its user cancelled it, or somebody ends its job."""
+        """The allocation's end if it has to end now, by its user's cancellation or a signal to its job; else None."""
         with contextlib.suppress(OSError):
             if (size := self.folder.ledger.stat().st_size) != self.ledger_bytes:
                 self.ledger_bytes = size

@@ -16,7 +16,7 @@ VERSION_S = 30.0
 
 
 def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
-    """The site's launcher; which MPI's it is, its version says. Raises SiteError where nothing usable is there."""
+    """The site's launcher; its version shows to which MPI it belongs. Raises SiteError if there is no usable one."""
     program = plan.site.launcher
     if program not in launchers.ASKED:
         return launchers.named(program)
@@ -26,18 +26,18 @@ def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
 
 
 def command(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str] = os.environ) -> list[str]:
-    """The launcher's arguments, to be started in the attempt's folder; each rank runs `orchestrator.job.rank` on it."""
+    """The launcher's command, for the attempt's folder as working directory; each rank runs `orchestrator.job.rank`."""
     rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder)
     return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
 def environment(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment: the job's own, and what the launcher needs."""
+    """The launcher's environment: the job's variables, the plan's, and the launcher's."""
     return {**inherited, **plan.environment, **launcher.environment(launch(plan, attempt, launcher, inherited))}
 
 
 def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> Launch:
-    """What the launcher is told of a run, in a job with the environment `inherited`."""
+    """The launcher's description of a run, in a job with the environment `inherited`."""
     return Launch(
         python=plan.python,
         nodes=plan.run.nodes,
@@ -51,7 +51,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
 
 
 def _remote_shell(plan: Plan, launcher: Launcher) -> tuple[str, ...] | None:
-    """How the launcher reaches other hosts: by ssh, through the scheduler, or None where it knows a way itself."""
+    """How the launcher reaches other hosts: by ssh, through the scheduler, or None if it needs neither."""
     scheduler, asked = schedulers.get(plan.site.scheduler), plan.site.remote_shell
     if asked == "ssh":
         return ("ssh",)

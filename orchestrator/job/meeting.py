@@ -1,8 +1,8 @@
-"""Where the ranks of a user's program meet: an address and a free port of rank 0's host, told through the attempt.
+"""The meeting point of a user's program: an address and a free port of rank 0's host, recorded in the attempt.
 
-Rank 0's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to nobody
-who takes any port, and the program's own store, which binds with SO_REUSEADDR as all of PyTorch's do, may listen on it.
-So may another user of the host who names this port with that option: docs/concepts/security.md.
+Rank 0's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to no
+process that asks for any free port. The program's own store can listen on it, since all of PyTorch's bind with
+SO_REUSEADDR. So can another user of the host who names this port with that option: docs/concepts/security.md.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LOOK_S = 0.1
 
 
 def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
-    """As rank 0: choose the address and the port, and tell them. The socket holds the port until it is closed.
+    """As rank 0, choose and record the address and the port. The returned socket holds the port until it is closed.
 
-    Raises SiteError where the interface has no address.
+    Raises SiteError if the interface has no address, or no port is free.
     """
     try:
         family, address = address_of_host(interface)
@@ -40,7 +40,7 @@ def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
 
 
 def meeting(attempt: Attempt) -> tuple[str, int]:
-    """(address, port) as rank 0 told them, waiting until it has. Raises SiteError when it does not."""
+    """(address, port) that rank 0 recorded, for which this waits. Raises SiteError if it waits in vain."""
     until_s = time.monotonic() + LONGEST_S
     while (told := read_object(attempt.rendezvous)) is None:
         if time.monotonic() > until_s:

@@ -1,12 +1,12 @@
-"""An image mounted once per node, as an instance of the runtime, which the ranks of the node join.
+"""Mounts an image once per node, as an instance of the runtime, which the ranks of the node join.
 
-FOLDER/torusrun-UID/NAME.used    locked (shared) by every rank that is in the instance; empty where none runs
-FOLDER/torusrun-UID/NAME.turn    locked by the rank that starts or stops it
+FOLDER/torusrun-UID/NAME.used    locked (shared) by every rank in the instance; empty if no instance runs
+FOLDER/torusrun-UID/NAME.turn    locked by the rank that starts or stops the instance
 
-Otherwise each rank has a mount of its own, with a process that unpacks and pages in memory that no other rank shares.
-The last rank of a node stops the instance. One whose ranks were all killed is stopped by the next that starts there.
-Apptainer's --sharens is not used: it tells the ranks of a node by their parent, which here is a wrapper per rank, and
-fails when the first of them ends before another begins.
+Without an instance, each rank has its own mount, with its own process that unpacks and its own pages in memory.
+The last rank of a node stops the instance. If all its ranks were killed, the next rank that starts one here stops it.
+Apptainer's --sharens is not used. It groups the ranks of a node by their parent process, but here each rank has its own
+wrapper as parent. It also fails if the first rank ends before another begins.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTED = b"1"  # in NAME.used while the instance runs
 
 @contextmanager
 def mounted(container: ContainerExec, inherited: Mapping[str, str]) -> Iterator[None]:
-    """Be in the instance of `container`, as one of the ranks of this node. Raises SiteError where it cannot start."""
+    """Join the instance of `container` on this node, as one of its ranks. Raises SiteError if it cannot start."""
     folder = own_folder.own(tempfile.gettempdir())
     node_folder.make(folder, "container.mount")
     name = container.instance
@@ -79,7 +79,7 @@ def _stop(container: ContainerExec, name: str) -> None:
 
 
 def _stop_left(container: ContainerExec, folder: Path) -> None:
-    """Stop what ranks that were killed left on this node: the instances that nobody is in."""
+    """Stop the instances on this node that have no rank: those of killed ranks."""
     for path in folder.glob(f"torusrun-*{USED}"):
         if path.stem == container.instance:
             if path.stat().st_size:
@@ -90,6 +90,6 @@ def _stop_left(container: ContainerExec, folder: Path) -> None:
                 lock.held(path.with_suffix(TURN), wait_s=0.0) as turn,
                 lock.held(path, wait_s=0.0) as left,
             ):
-                if turn and left:  # else ranks of another run are in it, or about to be
+                if turn and left:  # else ranks of another run are in it, or are joining it
                     _stop(container, path.stem)
                     os.truncate(path, 0)

@@ -1,6 +1,6 @@
-"""The network that NCCL chose, by what it wrote to rank 0's log, told once in the run's ledger.
+"""Reads from rank 0's log which network NCCL chose, and records it once in the run's ledger.
 
-NCCL says it when the first ranks meet, with NCCL_DEBUG=INFO, which the wrapper sets where the site has adapters.
+NCCL logs it when the first ranks meet, with NCCL_DEBUG=INFO, which the wrapper sets if the site has adapters.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 HEAD_BYTES = 256 * 1024  # more of the log is not read
 SAID = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")
-# Versions before 2.5 say only what they found. They name the sockets of their first contact in any case.
+# Versions before 2.5 log only the devices they found, and always the sockets of their first contact.
 ADAPTERS = re.compile(r"NCCL INFO NET/IB : Using \[")
 NO_ADAPTERS = re.compile(r"NCCL WARN Failed to open libibverbs|NCCL INFO NET/IB : No device found")
 SOCKETS = re.compile(r"NCCL INFO NET/Socket : Using \[")
 
 
 def chosen(text: str) -> str | None:
-    """The network that NCCL chose by its words in a log, as in IB, Socket or a plug-in's name; None before it did."""
+    """The network that NCCL chose, as a log shows: IB, Socket or a plug-in's name; None if the log has none yet."""
     if said := SAID.search(text):
         return said[1].strip()
     if ADAPTERS.search(text):
@@ -32,7 +32,7 @@ def chosen(text: str) -> str | None:
 
 
 class NetworkWatch:
-    """Reads the head of rank 0's log as it grows, until NCCL has said its network or the head is over."""
+    """Reads the head of rank 0's log as it grows, until it names NCCL's network or the head is complete."""
 
     def __init__(self, run: RunFolder, attempt: Attempt, *, wanted: bool) -> None:
         self._run, self._attempt = run, attempt
@@ -40,7 +40,7 @@ class NetworkWatch:
         self._over = not wanted
 
     def look(self) -> None:
-        """Read what has come since the last call, and tell the network in the ledger once it is known."""
+        """Read the text that is new since the last call; record the network in the ledger once it is known."""
         if self._over:
             return
         try:
@@ -52,7 +52,7 @@ class NetworkWatch:
         if not new:
             return
         self._head += new
-        # The last line may be half written.
+        # The last line may be incomplete.
         if network := chosen(self._head.rpartition(b"\n")[0].decode(errors="replace")):
             ledger.append(self._run.ledger, NetworkChosen(self._attempt.number, network))
         self._over = network is not None or len(self._head) >= HEAD_BYTES

@@ -1,4 +1,4 @@
-"""The folder on a node's own disk for what a user keeps there: made for its user alone, or refused."""
+"""A user's folder on a node's own disk. It belongs to its user alone, or it is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAGE, WRITABLE = "container.stage", "container.writable"  # the keys that name 
 
 
 def expanded(folder: str, key: str) -> str:
-    """A site's folder with the variables of this node filled in. Raises SiteError where one is not set."""
+    """A site's folder with the variables of this node filled in. Raises SiteError if one is not set."""
     place = os.path.expandvars(os.path.expanduser(folder))
     if "$" in place:
         raise SiteError(f"'{key}' {folder!r} names a variable that is not set on this node")
@@ -26,7 +26,7 @@ def expanded(folder: str, key: str) -> str:
 
 
 def of_rank(folder: str, attempt: Attempt, rank: int) -> Path:
-    """The folder that keeps what a rank of a run writes beside its image, over all attempts. Raises SiteError."""
+    """The folder for the files that a rank of a run writes beside its image, over all attempts. Raises SiteError."""
     mine = own_folder.own(expanded(folder, WRITABLE))
     make(mine, WRITABLE)
     place = mine / attempt.folder.parents[1].name / f"{rank:04d}"
@@ -35,7 +35,7 @@ def of_rank(folder: str, attempt: Attempt, rank: int) -> Path:
 
 
 def make(folder: Path, key: str = STAGE) -> None:
-    """Make `folder`, or check the one that is there. Raises SiteError that says whose it is and what to do."""
+    """Make `folder`, or check the existing one. Raises SiteError that names its owner and says what to do."""
     mend = MEND.format(key=key)
     try:
         private.make(folder.parent)

@@ -1,4 +1,4 @@
-"""The files that the ranks of an attempt read, written once the hosts are known."""
+"""Writes the files that the ranks of an attempt read, once the hosts are known."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from orchestrator.runs.program.what_runs import Program
 from orchestrator.schedulers.launchers.launcher import Launcher
 from orchestrator.schedulers.topology import node_type
 
-FOR_SCRIPTS = "for_scripts"  # below our training: what the scripts of users may import
+FOR_SCRIPTS = "for_scripts"  # the folder below our training that users' scripts may import from
 
 
 def prepare(
     plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None, launcher: Launcher
 ) -> Program:
-    """Write the placement, also as the launcher reads it, and the program that every rank starts; the program."""
+    """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
@@ -35,14 +35,14 @@ def prepare(
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     found = runtime.required(plan.site.container.runtime) if image else None
-    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # with values of env
+    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # it has values of env
     return program
 
 
 def launch_order(
     plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
 ) -> dict[str, Any]:
-    """What launch.json says to every rank's wrapper; `found` is the runtime that starts the image, where there is one.
+    """The content of launch.json, for every rank's wrapper; `found` is the runtime that starts the image, if any.
 
     Its values are those of JSON, and tuples.
     """
@@ -61,7 +61,7 @@ def launch_order(
 
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
-    """What the ranks run: the user's command, or what ships with torusrun."""
+    """The program of the ranks: the user's command, or the one that ships with torusrun."""
     if plan.run.command:
         for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
         program = command.program(plan, run, attempt, for_scripts)
@@ -73,7 +73,7 @@ def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None
 
 
 def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
-    """The path to our training, to what the user names and to the copy of the user's code; '' to change nothing."""
+    """PYTHONPATH with our training, the user's own entries and the copy of the user's code; '' to change nothing."""
     own = plan.environment.get("PYTHONPATH")
     entries = [TRAINING] if image and image.bound_training else []
     if own or (plan.code and not image):
@@ -88,8 +88,8 @@ def _threads(plan: Plan) -> dict[str, str]:
 
 
 def _container(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> dict[str, object]:
-    """What every rank needs to start in the image."""
-    from orchestrator.runs.image import run_image  # half of what a start costs
+    """The values that every rank needs to start in the image."""
+    from orchestrator.runs.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, found)
     directory = program.directory or container.directory

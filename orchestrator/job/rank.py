@@ -1,8 +1,8 @@
-"""The wrapper of a rank: proves the rank's place, starts the program, passes signals on, records the end.
+"""The wrapper of a rank: checks the rank's placement, starts the program, passes signals on, records the end.
 
-`orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs nothing but the standard
-library, costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
-attempt (runs/claim.py), and so does the program.
+`orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs only the standard library,
+costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
+attempt (runs/folder/claim.py), and so does the program.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.program.contract import master_environment, ranks_environment
 from orchestrator.runs.program.what_runs import Program
 
-OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # of one that torusrun itself was started by: it would mislead the program
+OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
 MISPLACED = 64
 
 
 def main() -> int:
     try:
         return _stand_by(Attempt(Path(sys.argv[1])))
-    except TorusrunError as error:  # a full disk, most likely: the launcher must hear of it all the same
+    except TorusrunError as error:  # a full disk, most likely: the launcher must see the failure all the same
         print(f"torusrun: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     except Exception as error:
@@ -50,12 +50,12 @@ def main() -> int:
 
 
 def _stand_by(attempt: Attempt) -> int:
-    """Prove the place of this rank, run its program and record its end; the exit code for the launcher."""
-    # "Where are you?" must not kill a wrapper that copies an image. A handler, for what is ignored would stay so in the
-    # program that is started.
+    """Check the placement of this rank, run its program and record its end; the exit code for the launcher."""
+    # The query where a rank is must not kill a wrapper that copies an image. A handler is used, since the program would
+    # inherit an ignored signal.
     signal.signal(signal.SIGUSR1, lambda number, frame: None)
     launch = json.loads(attempt.launch.read_text())
-    os.umask(launch["umask"])  # not every launcher hands on its own
+    os.umask(launch["umask"])  # not every launcher passes its own on
     rank, local_rank = identity(launch["numbers"], os.environ)
     host = socket.gethostname()
     placement = Placement.from_json(json.loads(attempt.placement.read_text()))
@@ -71,7 +71,7 @@ def _stand_by(attempt: Attempt) -> int:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
         code, told = _run(program, launch, attempt, placement, rank, lock, cores)
-    except TorusrunError as error:  # an image that cannot be staged, or is not the run's; a newer attempt
+    except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
         of_image = launch["container"] and not isinstance(error, claim.Superseded)
         meaning = Meaning.NO_IMAGE if of_image else Meaning.FAILED
         RankEnd(rank, host, local_rank, time.time(), error=str(error), meaning=meaning).write(attempt.rank_end(rank))
@@ -83,7 +83,7 @@ def _stand_by(attempt: Attempt) -> int:
 
 
 def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
-    """(rank, local rank) by the variables in which the launcher tells them. Raises SystemExit where one is missing."""
+    """(rank, local rank) from the variables `numbers` of the launcher. Raises SystemExit if one is missing."""
     if missing := [name for name in numbers if name not in environment]:
         raise SystemExit(f"torusrun: this process was given no rank: its launcher did not set {' and '.join(missing)}")
     rank, local_rank = (int(environment[name]) for name in numbers)
@@ -99,14 +99,14 @@ def _run(
     lock: int,
     cores: Collection[int],
 ) -> tuple[int, bool]:
-    """Run the program of this rank to its end: (its exit code, negative for a signal; whether it was told to end).
+    """Run the program of this rank: (its exit code, negative for a signal; whether it had been asked to stop).
 
-    `cores` are those that the job has on this node.
+    `cores` are the job's cores on this node.
     """
     with contextlib.ExitStack() as held:
         own = _environment(program, launch, attempt, placement, rank, held)
         command, environment = _command(program, launch["container"], own, attempt, rank, held)
-        if not program.own_group:  # mpirun sends these to the program too, which they would kill
+        if not program.own_group:  # mpirun also sends these to the program, which they would kill
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
         log = held.enter_context(open(attempt.rank_log(rank), "ab"))
@@ -148,7 +148,7 @@ def _environment(
     rank: int,
     held: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """What this rank's program is given; as rank 0 of a program that has a meeting point, that is opened first."""
+    """The variables for this rank's program. Rank 0 first opens the meeting point, if the program has one."""
     if not program.rendezvous:
         return given(launch, placement, rank, attempt.number, inherited=os.environ)
     from orchestrator.job.meeting import meeting, open_meeting
@@ -166,7 +166,7 @@ def given(
     meets: tuple[str, int | str] | None = None,
     inherited: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """What a rank's program gets beside what it inherits; `meets` is the address and the port where its ranks meet."""
+    """A rank program's variables beside those it inherits; `meets` is the address and port where its ranks meet."""
     slot = placement.slots[rank]
     here = sum(other.host == slot.host for other in placement.slots)
     return {
@@ -179,7 +179,7 @@ def given(
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:
-    """The variables that give a rank the adapter beside it: UCX that one, NCCL all, as it knows distances itself."""
+    """The variables that give UCX the adapter beside the rank, and NCCL all adapters, as it knows distances itself."""
     if not hcas:
         return {}
     beside = hcas[local_rank * len(hcas) // ranks_here]
@@ -187,7 +187,7 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
 
 
 def told_network(hcas: Sequence[str], *given: Mapping[str, str]) -> dict[str, str]:
-    """The variables that make NCCL write to the log which network it chose, unless one of `given` asks it for words."""
+    """The variables that make NCCL log which network it chose, unless one of `given` sets NCCL_DEBUG."""
     if not hcas or any("NCCL_DEBUG" in variables for variables in given):
         return {}
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
@@ -201,7 +201,7 @@ def _command(
     rank: int,
     held: contextlib.ExitStack,
 ) -> tuple[list[str], dict[str, str]]:
-    """What this rank starts, on the host or in its image, and the environment it starts it in."""
+    """(command, environment) by which this rank starts its program, on the host or in its image."""
     inherited = {k: v for k, v in os.environ.items() if not (program.rendezvous and k.startswith(OF_TORCHRUN))}
     if not container:
         return list(program.argv), {**inherited, **own}
@@ -211,7 +211,7 @@ def _command(
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:
-    """The descriptor by which a program of MPICH talks to Hydra, which started this wrapper with it."""
+    """The descriptor by which an MPICH program communicates with Hydra, which passed it to this wrapper."""
     number = environment.get("PMI_FD", "")
     return [int(number)] if number.isdigit() else []
 

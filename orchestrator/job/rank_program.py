@@ -1,4 +1,4 @@
-"""The program of a rank from its start to its end, and what its wrapper is asked meanwhile."""
+"""Follows the program of a rank to its end, and handles the requests to its wrapper meanwhile."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.program.what_runs import Program
 
 POLL_S = 0.2
-HOST_PULSE_S = 10.0  # one rank of each host shows that often that the host lives
-NEWER_S = 15.0  # between looks for a newer attempt; the supervisor looks too, but may be gone
+HOST_PULSE_S = 10.0  # between the signs of life that one rank of each host gives
+NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
 
 
 class RankProgram:
-    """The program of a rank from its start to its end, and what the wrapper is asked meanwhile."""
+    """The program of a rank from its start to its end, and the requests to its wrapper meanwhile."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RankProgram:
         signal.signal(signal.SIGUSR1, self._ask_where)
 
     def wait(self) -> tuple[int, bool]:
-        """(the exit code, negative for a signal; whether the program was told to end before)."""
+        """(the exit code, negative for a signal; whether the program had been asked to stop)."""
         noted = False
         while True:
             try:
@@ -69,7 +69,7 @@ class RankProgram:
                     self._kill()
                 if time.monotonic() > self.pulse_s + HOST_PULSE_S:
                     self.pulse_s = time.monotonic()
-                    with contextlib.suppress(OSError):  # the time of the record says that this host lives
+                    with contextlib.suppress(OSError):  # the record's time is the host's sign of life
                         os.utime(self.attempt.rank_start(self.rank))
                 if time.monotonic() > self.newer_s + NEWER_S:
                     self.newer_s = time.monotonic()
@@ -80,7 +80,7 @@ class RankProgram:
                     self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(self._program()))
 
     def _is_superseded(self) -> bool:
-        """Whether a newer attempt has begun. This rank may wait for ever for one whose host went silent."""
+        """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""
         try:
             claim.check(RunFolder(self.attempt.folder.parents[1]), self.attempt.number)
         except claim.Superseded as error:
@@ -89,14 +89,14 @@ class RankProgram:
         return False
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        """Any request to end reaches the program once, as the signal it knows: it stops after a checkpoint."""
+        """Pass a request to stop on to the program, once, as the signal after which it checkpoints and stops."""
         if self.told_s is None:
             self._send(self.program.stop_signal)
-            self._send(signal.SIGCONT)  # one that is stopped would hear nothing, and show no stack
+            self._send(signal.SIGCONT)  # a stopped program handles no signal, and shows no stack
             self.told_s = time.monotonic()
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:
-        """The supervisor asks where the ranks are: the program writes its stack to its log, if it knows how."""
+        """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
         if self.program.shows_stack:
             self._send(signal.SIGUSR1)
         self.asked_where = True
@@ -107,17 +107,17 @@ class RankProgram:
                 os.kill(self._program(), number)
 
     def _program(self) -> int:
-        """The process of the program: a runtime passes signals on to it, but not to one that joined an instance."""
+        """The process that gets the program's signals. A runtime passes them on, unless the rank joined an instance."""
         return proc.child_of(self.child.pid) if self.joined else self.child.pid
 
     def _kill(self) -> None:
-        """End the program and, where it has a group of its own, what it started."""
+        """End the program and, if it has its own process group, the processes that it started."""
         self.child.kill()
         if self.program.own_group:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, signal.SIGKILL)
 
     def _note(self, path: Path, **values: Any) -> None:
-        """Something that the supervisor may want to know; that the disk is full, it knows already."""
+        """Write a record for the supervisor. Errors are ignored: the supervisor notices a full disk itself."""
         with contextlib.suppress(TorusrunError):
             write_json(path, {"t": time.time(), **values})

@@ -1,4 +1,4 @@
-"""The end of an attempt, written down whatever happens."""
+"""Records the end of an attempt, whatever happens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
-    """The end that `work` comes to, or that it failed, written down for the attempt; a settled end stays."""
+    """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays."""
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
         return end
@@ -40,5 +40,5 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
 
 
 def failed(error: TorusrunError) -> End:
-    """The end of an attempt that could not be carried out."""
+    """The end of an attempt that failed with this error."""
     return ended(How.USER_ERROR if isinstance(error, UserError) else How.ERROR, why=error)

@@ -1,4 +1,4 @@
-"""The progress of a program that does not write the run's metrics: read where it leaves it, and written there."""
+"""Copies the progress of a program that does not write the run's metrics from the program's own files or log."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.runs.program.what_runs import Program
 from training.reporting import events
 from training.reporting.metrics import Metrics
 
-LONGEST_S = 2.0  # for one source, once; the supervisor has other things to do
+LONGEST_S = 2.0  # for one read of one source; the supervisor waits meanwhile
 
 
 class Relay:
-    """Reads what a program says of its progress, and appends it to the metrics of its run."""
+    """Reads the progress that a program reports, and appends it to the metrics of its run."""
 
     def __init__(self, program: Program, run: RunFolder, attempt: Attempt) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
@@ -33,15 +33,15 @@ class Relay:
             self._sources.append(JsonLines(Path(where.file)))
         if where and where.tensorboard:
             events = TensorBoard(Path(where.tensorboard))
-            events.new_rows()  # what earlier attempts left is in the run's metrics already
+            events.new_rows()  # rows of earlier attempts are in the run's metrics already
             self._sources.append(events)
         if where and where.pattern:
             self._sources.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern)))
 
     def pass_on(self, *, final: bool = False) -> None:
-        """Pass on what has come since the last call; `final` when no more will come.
+        """Append the rows that are new since the last call; `final` if no more will come.
 
-        A source that takes too long, as some patterns do on some lines, is not asked again.
+        A source that takes too long, as some patterns do on some lines, is not read again.
         """
         for source in list(self._sources):
             try:
@@ -58,7 +58,7 @@ class Relay:
 
 @contextlib.contextmanager
 def _at_most(limit_s: float) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer; Python's regular expressions look for signals while they search."""
+    """Raise TimeoutError if the body takes longer. Python's regular expressions check for signals while they search."""
 
     def over(number: int, frame: FrameType | None) -> None:
         raise TimeoutError

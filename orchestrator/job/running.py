@@ -1,4 +1,4 @@
-"""The launcher and its ranks from start to end: what they are told, when they are given up, and when they are ended."""
+"""Follows the launcher and its ranks to their end: sends them requests, detects hangs, and ends them if necessary."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.shells.starting import starter
 
 POLL_S = 0.25
-LOOK_S = 1.0  # between looks at what costs a stat or more on a file system that many share
-FOLLOW_S = 5.0  # how long the other ranks may take to notice that one has failed, and a launcher to end what it started
-ANSWER_S = 5.0  # how long the wrappers may take to say where their ranks are
-RECORDED_S = 3.0  # how long the records of other hosts' ranks may take to be seen here
+LOOK_S = 1.0  # between looks that cost a stat or more on a shared file system
+FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed one, and a launcher to end its processes
+ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
+RECORDED_S = 3.0  # how long the records of ranks on other hosts may take to appear here
 STARTING_S = 300.0
-LISTEN_S = 10.0  # between looks at what every host last wrote
-SILENT_S = 60.0  # without a step, and without a sign of life of a host: it is gone, or its link is cut
+LISTEN_S = 10.0  # between looks at the newest sign of life of every host
+SILENT_S = 60.0  # without a step and without a sign of life of a host: the host or its link is lost
 NEVER = float("inf")
 
 
 class Running:
-    """A launcher at work. `asked` says how the attempt ends if it is to stop, and is called often."""
+    """A running launcher. `asked` returns the attempt's end if it has to stop, else None; it is called often."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class Running:
         self.shells = starter(attempt.shells, plan.site, plan.python)
         self.stop: End | None = None
         self.hang: End | None = None
-        self.over_s = NEVER  # when the launcher is ended, whatever it does
+        self.over_s = NEVER  # when the launcher is ended if it still runs
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.signs: tuple[int, ...] = ()
         self.moved_s = time.monotonic()
-        self.longest_s = 0.0  # the longest pause that came to an end
-        self.asked_early = False  # whether the ranks were asked where they are in this pause
+        self.longest_s = 0.0  # the longest pause that is over
+        self.asked_early = False  # whether the ranks were queried in this pause
         self.listened_s = 0.0
         self.metrics_bytes = gather.size(run.metrics)
 
     def watch(self) -> int | None:
-        """Wait for the launcher until it ends or has to be ended; its exit code, None if it had to be."""
+        """Wait until the launcher ends, or end it; its exit code, None if it was ended."""
         looked_s = 0.0
         while self.launcher.poll() is None:
             now_s = time.monotonic()
@@ -85,7 +85,7 @@ class Running:
         return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
-        """Give up a launcher that stays although the training is done, and a program that makes no progress."""
+        """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
         self.network.look()
         if self.shells:
@@ -106,7 +106,7 @@ class Running:
             self.hang = self.hang or (asked if asked.cause is Cause.HOST_LOST else None)
         if not self.hang and idle_s > self._patience_s():
             self.hang = self._hung(idle_s)
-        if self.hang:  # ranks that can still hear it show their stacks, and may leave a checkpoint
+        if self.hang:  # ranks that still handle signals show their stacks, and may leave a checkpoint
             self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + FOLLOW_S)
 
@@ -114,17 +114,17 @@ class Running:
         return gather.newest_step(self.folder, self.attempt)
 
     def _patience_s(self) -> float:
-        """How long nothing may move: before the first metrics, while Python and data are loaded, STARTING_S or more."""
+        """The longest pause allowed: before the first metrics, while Python and data load, at least STARTING_S."""
         limit_s = self.plan.hang_timeout_s
         return limit_s if self._begun() else max(limit_s, STARTING_S)
 
     def _begun(self) -> bool:
-        """Whether the training has written metrics, and so all ranks have met."""
+        """Whether the training has written metrics, which means that all ranks have met."""
         return self.signs[0] != self.metrics_bytes
 
     def _pass_on(self, now_s: float) -> None:
-        """Tell the ranks once that they are to stop after a checkpoint."""
-        stop = self.asked()  # also once it is told: it shows that the supervisor lives, too
+        """Pass a request to stop after a checkpoint on to the ranks, once."""
+        stop = self.asked()  # called after the request too, since it also writes the supervisor's sign of life
         if stop and not self.stop:
             self.stop = stop
             self.launcher.send_signal(self.stop_signal)
@@ -134,7 +134,7 @@ class Running:
         self.over_s = min(self.over_s, at_s)
 
     def _end(self, now_s: float) -> None:
-        """End a launcher that is given up: by SIGTERM, so that it ends what it started elsewhere, then by SIGKILL."""
+        """End a launcher that is given up: by SIGTERM, so that it ends its processes elsewhere, then by SIGKILL."""
         if now_s > self.over_s and not self.ending:
             self.ending = True
             self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]
@@ -143,19 +143,19 @@ class Running:
             os.killpg(self.launcher.pid, signal.SIGKILL)
 
     def _hung(self, idle_s: float) -> End:
-        """Ask every rank where it is, and say from the answers what holds the training up."""
-        for rank in self.ranks.answered():  # to what was asked in an earlier pause
+        """Query every rank where it is; the end that follows from the answers."""
+        for rank in self.ranks.answered():  # to a query in an earlier pause
             self.attempt.rank_seen(rank).unlink(missing_ok=True)
         self.launcher.send_signal(signal.SIGUSR1)
         until_s = time.monotonic() + ANSWER_S
         while time.monotonic() < until_s and len(self.ranks.answered()) < self.placement.grid.ranks:
             time.sleep(POLL_S)
-        time.sleep(POLL_S)  # a stack is written in many pieces
+        time.sleep(POLL_S)  # a stack is written in several pieces
         where = self.ranks.where(range(self.placement.grid.ranks))
         return hung(self.placement, where, idle_s, self._step())
 
     def _gather(self) -> None:
-        """Wait a moment for the records of ranks on other hosts, and until no rank is at work any more."""
+        """Wait a moment for the records of ranks on other hosts, and until no rank runs any more."""
         until_s = time.monotonic() + RECORDED_S
         while self._incomplete() and time.monotonic() < until_s:
             time.sleep(POLL_S)

@@ -1,14 +1,14 @@
-"""The image copied once to every node's own disk before its ranks start, so that a shared file system is read once.
+"""Copies the image to every node's own disk before its ranks start, so that a shared file system is read once.
 
-FOLDER/torusrun-UID/SUM.sif    the copy, SUM being the beginning of the image's SHA-256
-FOLDER/torusrun-UID/SUM.json   which file it was when its SHA-256 was last found to be right, and in which attempt
-FOLDER/torusrun-UID/SUM.lock   one rank of the node at a time
-FOLDER/torusrun-UID/.SUM.sif.* what is being copied, or was sent and not looked at yet
+FOLDER/torusrun-UID/SUM.sif    the copy; SUM is the beginning of the image's SHA-256
+FOLDER/torusrun-UID/SUM.json   the identity of the copy when its SHA-256 was last right, and the attempt
+FOLDER/torusrun-UID/SUM.lock   held by one rank of the node at a time
+FOLDER/torusrun-UID/.SUM.sif.* a copy in progress, or one that was sent and is not verified yet
 
-Nothing is started from a copy before its SHA-256 is found to be the one that the run keeps. That is done once on a
-node in an attempt; the ranks after the first only see that the file has not changed since.
+A copy is used only after its SHA-256 is found equal to the one that the run keeps. The first rank of a node checks
+that once in an attempt; the other ranks only check that the file has not changed since.
 
-`orchestrator.job.stage FOLDER SHA256 ATTEMPT_FOLDER` makes a node ready for an image that is sent to it.
+`orchestrator.job.stage FOLDER SHA256 ATTEMPT_FOLDER` prepares a node for an image that is sent to it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 BROADCAST_S = 1800.0
 LARGEST_RECORD_BYTES = 64 * 1024
-COPIES = 2  # a copy that comes out wrong is made once more
+COPIES = 2  # a copy with a wrong checksum is made once more
 
 
 def broadcast(scheduler: Scheduler, image: Image, folder: str, python: str, attempt: Path) -> None:
-    """Send the image to all nodes of the job, where the scheduler has a way. Raises SiteError when that fails.
+    """Send the image to all nodes of the job, if the scheduler has a way to do so. Raises SiteError if that fails.
 
-    The ranks take what was sent by `copied`, with the same `folder` and `attempt`. The folder's variables have to be
-    the same on all nodes; where one differs, its ranks copy the image themselves.
+    The ranks take the sent file by `copied`, with the same `folder` and `attempt`. The folder's variables must be the
+    same on all nodes; on a node with other values, the ranks copy the image themselves.
     """
     ready = process.module(python, "orchestrator.job.stage", folder, image.sha256, attempt)
     destination = sent(place(folder, image.sha256), attempt)
@@ -56,7 +56,7 @@ def main() -> int:
     try:
         copy = place(folder, sha256)
         node_folder.make(copy.parent)
-        sent(copy, Path(attempt)).unlink(missing_ok=True)  # of the same attempt, before its job was put back
+        sent(copy, Path(attempt)).unlink(missing_ok=True)  # of the same attempt, before its job was requeued
     except (TorusrunError, OSError) as error:
         print(f"torusrun: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
         return SiteError.exit_code
@@ -64,9 +64,9 @@ def main() -> int:
 
 
 def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
-    """The image's copy below this node's `folder`, with the right checksum, seen to by whichever rank comes first.
+    """The image's copy below this node's `folder`, with the right checksum; the first rank here makes or verifies it.
 
-    Raises SiteError where the folder is not this user's alone, the copy cannot be made, or it comes out wrong.
+    Raises SiteError if the folder is not this user's alone, the copy cannot be made, or its checksum is wrong.
     """
     copy = place(folder, sha256)
     node_folder.make(copy.parent)
@@ -82,22 +82,22 @@ def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
 
 
 def place(folder: str, sha256: str) -> Path:
-    """Where the copy of an image lies on a node. Raises SiteError where the folder's variables are not set."""
+    """The path of an image's copy on a node. Raises SiteError if the folder's variables are not set."""
     return below(node_folder.expanded(folder, node_folder.STAGE), sha256)
 
 
 def below(folder: str, sha256: str) -> Path:
-    """Where the copy of an image lies below a folder, whose variables may still stand in it."""
+    """The path of an image's copy below a folder, which may still contain variables."""
     return own_folder.own(folder) / f"{sha256[:16]}.sif"
 
 
 def sent(copy: Path, attempt: Path) -> Path:
-    """Where an image lies that was sent to a node for an attempt, until its checksum is known."""
+    """The path of an image that was sent to a node for an attempt, until its checksum is verified."""
     return copy.with_name(f".{copy.name}.{hashlib.sha256(str(attempt).encode()).hexdigest()[:16]}")
 
 
 def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
-    """Put a file with the right checksum at `copy`: the one that was sent, the one that is there, or a new one."""
+    """Put a file with the right checksum at `copy`: the sent one, the existing one, or a new one."""
     for found in (sent(copy, attempt), copy):
         if _sum(found) == sha256:
             found.replace(copy)
@@ -117,7 +117,7 @@ def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
 
 
 def _copy(image: Path, copy: Path) -> tuple[Path, str]:
-    """(a new file beside `copy` with what `image` holds, the SHA-256 of it)."""
+    """(a new file beside `copy` with the content of `image`, its SHA-256)."""
     partial = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
     try:
         with open(private.open_regular(Path(os.path.realpath(image))), "rb") as reading:
@@ -130,7 +130,7 @@ def _copy(image: Path, copy: Path) -> tuple[Path, str]:
 
 
 def _sum(path: Path) -> str:
-    """SHA-256 of a regular file; '' where there is none, or none that can be read."""
+    """SHA-256 of a regular file; '' if there is none, or it cannot be read."""
     try:
         return sha256_of(path)
     except OSError:
@@ -142,7 +142,7 @@ def _record(copy: Path) -> Path:
 
 
 def _is_known(copy: Path, attempt: Path) -> bool:
-    """Whether the copy is the very file whose checksum was found to be right in this attempt."""
+    """Whether the copy is the same file whose checksum was verified in this attempt, and unchanged."""
     try:
         known = json.loads(private.read_bytes(_record(copy), LARGEST_RECORD_BYTES))
         return bool(known == _identity(copy, attempt))
@@ -151,7 +151,7 @@ def _is_known(copy: Path, attempt: Path) -> bool:
 
 
 def _identity(copy: Path, attempt: Path) -> dict[str, Any]:
-    """What changes when a file does: nobody can set its ctime."""
+    """Values that change if the file changes: no program can set its ctime."""
     found = copy.lstat()
     return {
         "attempt": str(attempt),
@@ -163,7 +163,7 @@ def _identity(copy: Path, attempt: Path) -> dict[str, Any]:
 
 
 def _clear_old(copy: Path) -> None:
-    """Remove what killed jobs left. What is being sent or copied was written to just now."""
+    """Remove the files of killed jobs. A file that is being sent or copied has a recent mtime, and so stays."""
     for path in copy.parent.glob(f".{copy.name}.*"):
         try:
             if time.time() - path.lstat().st_mtime > BROADCAST_S:

@@ -1,4 +1,4 @@
-"""The supervisor of an attempt, on the first node: places the ranks, launches them, watches, and says how it ended."""
+"""The supervisor of an attempt, on the first node: places, launches and watches the ranks, and records the end."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from orchestrator.runs.state.decide import History, Policy, Resume, decide
 
 PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt
-EARLIER_S = 60.0  # how long an earlier attempt may take to end, beyond what its ranks may
+EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
 
 
 def supervise(run: RunFolder, number: int, job: str) -> End:
-    """Run one attempt to its end and record it, whatever happens."""
+    """Run one attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job))
@@ -70,7 +70,7 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
 
 
 class Supervisor:
-    """One attempt from its hosts to its end."""
+    """Runs one attempt: places and launches its ranks, and determines its end."""
 
     def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
@@ -82,17 +82,17 @@ class Supervisor:
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.told: End | None = None
-        self.held = in_allocation(os.environ)  # what holds the allocation that this is one of many attempts in
+        self.held = in_allocation(os.environ)  # the held allocation around this attempt, or None
         self.limit_s = self.held.left_s if self.held else self.plan.run.time_s
-        self.short = ""  # what the scheduler did not give, in words
+        self.short = ""  # the cores that the scheduler did not give, in words
         self.ledger_size = 0
         self.looked_s = self.pulse_s = 0.0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told_to_end)
-        process.die_with_parent(signal.SIGTERM)  # the shell of the job: then nobody would wait for the supervisor
+        process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
-        """The attempt's end. Where the scheduler gave less than the ranks use, that may be why it ended badly."""
+        """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
         try:
             end = self._run(job)
         except TorusrunError as error:
@@ -137,17 +137,17 @@ class Supervisor:
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang
-        # The ranks may have been told, and have ended, before the supervisor was.
+        # The ranks may have been asked to stop, and have ended, before the supervisor was asked.
         evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
         if self._is_followed(evidence, stop):
-            from orchestrator.job.handover import hand_over  # with all that submits: half of what a start costs
+            from orchestrator.job.handover import hand_over  # imports all code for submitting: half of a start's time
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
         return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
 
     def _is_followed(self, evidence: Evidence, stop: End | None) -> bool:
-        """Whether another attempt is to follow, with other nodes."""
+        """Whether another attempt follows, with another number of nodes."""
         stopped, other_nodes = stop.cause if stop else None, evidence.wants_other_nodes
         history = History(self.attempt.number, State.RUNNING, stopped=stopped, other_nodes=other_nodes)
         return isinstance(decide(history, Policy.JOB), Resume)
@@ -170,9 +170,9 @@ class Supervisor:
         )
 
     def _wait_for_earlier(self) -> End | None:
-        """Wait until no rank of an earlier attempt is at work: each ends once it sees this one. None when all have.
+        """Wait until no rank of an earlier attempt runs: each ends once it sees this attempt. None if all have ended.
 
-        Nor may a rank of an earlier start of this attempt be, if its scheduler began its job again.
+        The same holds for ranks of an earlier start of this attempt, if the scheduler started its job again.
         """
         until_s = time.monotonic() + self.plan.site.kill_after_s + EARLIER_S
         for number in range(1, self.attempt.number + 1):
@@ -186,9 +186,9 @@ class Supervisor:
         return None
 
     def _ready(self, image: Image) -> End | None:
-        """Verify the image that the ranks start, or send it to the nodes; how the attempt ends if it is told to.
+        """Verify the ranks' image, or send it to the nodes; the attempt's end if that fails or it has to stop.
 
-        Both can take minutes. So they run in a thread, while this one hears of requests to stop.
+        Both can take minutes. So they run in a thread, while this one checks for requests to stop.
         """
         wrong: list[Exception] = []
         thread = threading.Thread(target=_caught, args=(lambda: self._verify(image), wrong), daemon=True)
@@ -204,7 +204,7 @@ class Supervisor:
         return None
 
     def _verify(self, image: Image) -> None:
-        """Verify the image where all ranks start the same file. Each node verifies the copy that it is sent."""
+        """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
         site = self.plan.site.container
         if site.verify == "signature":
             runtime.check_signature(runtime.required(site.runtime), Path(image.path))
@@ -239,7 +239,7 @@ class Supervisor:
         self.told = self.told or self._cancelled() or outside
 
     def _asked(self) -> End | None:
-        """How the attempt ends if it is to stop now: it was told to, its time is over, or a newer attempt has begun."""
+        """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""
         now_s = time.monotonic()
         if now_s >= self.pulse_s + PULSE_S:
             self.pulse_s = now_s
@@ -262,15 +262,15 @@ class Supervisor:
         return None
 
     def _cancelled(self) -> End | None:
-        """The end of an attempt that its user cancels, None if nobody has asked for it."""
+        """The end of an attempt that its user cancelled, None if it is not cancelled."""
         asked = ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number)
         return ended(How.CANCELLED) if asked else None
 
     def _cancelled_meanwhile(self) -> End | None:
-        """As `_cancelled`, at the price of a stat while nobody writes to the ledger.
+        """As `_cancelled`, but costs only a stat while the ledger does not grow.
 
-        Some schedulers give the processes of a job that they end little time or none, so a cancellation is first asked
-        for here.
+        Some schedulers give a job's processes little or no time when they end it. So a cancellation is written to the
+        ledger first.
         """
         size = self.folder.ledger.stat().st_size
         if size == self.ledger_size:

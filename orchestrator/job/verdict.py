@@ -1,9 +1,9 @@
-"""Why an attempt ended, from all evidence: which rank or host was the cause, and which only followed.
+"""Decides from all evidence why an attempt ended: which rank or host was the cause, and which only followed.
 
-In order: hosts that the launcher lost; ranks that were not allowed to begin; ranks that a signal ended; wrappers that
-the launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks
-left no record; other ranks without a record; ranks that lost their connection to another. A rank that was told to end
-is never the cause.
+In order: hosts that the launcher lost; ranks that could not start; ranks that a signal ended; wrappers that the
+launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks left
+no record; other ranks without a record; ranks that lost their connection to another. A rank that was asked to stop is
+never the cause.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
 from training.reporting.exits import EXIT_BAD_CONFIG
 
-FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know who sent them: a limit, the memory's end
-# What programs that have no exit code for it write when another rank is gone.
+FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
+# Messages for a lost rank, of programs that have no exit code for it.
 LOST_PEER = re.compile(
     r"connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out",
     re.IGNORECASE,
@@ -36,14 +36,14 @@ OF_A_STACK = re.compile(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an attempt's ranks once its launcher has ended.
+    """The evidence about an attempt's ranks once its launcher has ended.
 
-    `ends` are the records of ranks that could write one, `told` the ranks that were asked to end, `stayed` those that
-    had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` what the launcher
-    wrote, `launcher_code` its exit code (negative: a signal; None where the supervisor ended it), `here` the host of
-    the supervisor, `step` the last of this attempt, `done` whether the program recorded that it is done.
-    `needs_record` says that it is not done without that record, `says_later` that it has an exit code for "go on
-    later", so that exit code 0 means done even after a request to stop.
+    `ends` are the records of the ranks that wrote one, `told` the ranks that were asked to stop, `stayed` those that
+    had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` the messages of
+    the launcher, `launcher_code` its exit code (negative: a signal; None if the supervisor ended it), `here` the host
+    of the supervisor, `step` the last step of this attempt, `done` whether the program recorded that it is done.
+    `needs_record`: without that record it is not done. `says_later`: it has an exit code for "continue later", so
+    exit code 0 means done even after a request to stop.
     """
 
     placement: Placement
@@ -66,42 +66,42 @@ class Evidence:
 
     @property
     def wants_other_nodes(self) -> bool:
-        """Whether the training ended after a checkpoint, for the next attempt to have another number of nodes.
+        """Whether the training ended after a checkpoint so that the next attempt has another number of nodes.
 
-        One rank that says so is enough: all agreed on it, and a launcher may end the others once the first is gone.
+        One rank that reports it is enough: all agreed on it, and a launcher may end the others once the first ends.
         """
         return any(end.meaning is Meaning.OTHER_NODES for end in self.ends.values())
 
     @property
     def silent(self) -> list[int]:
-        """The ranks that left no record and were not told to end either, so that nobody else ended them."""
+        """The ranks that left no record of an end and were not asked to stop."""
         return [n for n in range(self.placement.grid.ranks) if n not in self.ends and n not in self.told]
 
     @property
     def silent_hosts(self) -> list[str]:
-        """The hosts none of whose ranks said anything, while ranks elsewhere did; never the supervisor's own."""
+        """The hosts whose ranks left no record at all while ranks elsewhere did; never the supervisor's own."""
         heard = {self.placement.slots[n].host for n in (*self.ends, *self.told)}
         hosts = dict.fromkeys(self.placement.slots[n].host for n in self.silent)
         return [host for host in hosts if host not in heard and not same_host(host, self.here)] if heard else []
 
     @property
     def lost_hosts(self) -> list[str]:
-        """The hosts that the launcher lost, by the placement's names for them."""
+        """The hosts that the launcher lost, by their names in the placement; never the supervisor's own."""
         lost = self.launcher.lost
         known = [host for host in self.placement.hosts if any(same_host(host, other) for other in lost)]
         return [host for host in known if not same_host(host, self.here)]
 
     def last_line(self, rank: int) -> str:
-        """The last line that a rank said of itself, '' where there is none."""
+        """The last line of a rank's log that is not of a stack; '' without one."""
         lines = [line for line in self.said.get(rank, ()) if not OF_A_STACK.match(line)]
         return lines[-1].strip() if lines else ""
 
     def end(self, how: How, **more: Any) -> End:
-        """The end that concerns some of these ranks or hosts."""
+        """An end with this attempt's placement and last step."""
         return ended(how, self.placement, step=self.step, **more)
 
     def cut_off(self, end: RankEnd) -> bool:
-        """Whether a rank ended since another one was gone: by its exit code, or by what it said last."""
+        """Whether a rank ended because another rank was lost: by its exit code, or by its last log lines."""
         if end.cut_off:
             return True
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
@@ -109,7 +109,7 @@ class Evidence:
 
 
 def verdict(evidence: Evidence, stop: End | None) -> End:
-    """The attempt's end; `stop` is the end of one that was asked to stop before it was done."""
+    """The attempt's end; `stop` is the end to record if the attempt was asked to stop before it was done."""
     unproven = evidence.well and not evidence.needs_record
     if evidence.done or (unproven and (evidence.says_later or not stop)):
         well = evidence.well and not evidence.stayed
@@ -132,7 +132,7 @@ def verdict(evidence: Evidence, stop: End | None) -> End:
 
 
 def _lost_host(evidence: Evidence) -> End | None:
-    """A host that the launcher has lost, by its own words."""
+    """The end by a host that the launcher reports as lost."""
     if not (hosts := evidence.lost_hosts):
         return None
     said = next(iter(evidence.launcher.lost.values()))
@@ -140,7 +140,7 @@ def _lost_host(evidence: Evidence) -> End | None:
 
 
 def _recorded(evidence: Evidence) -> End | None:
-    """A rank that says itself what ended it, or whose wrapper the launcher saw killed."""
+    """The end by a rank that recorded its own cause, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
     own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
     culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
@@ -153,12 +153,12 @@ def _recorded(evidence: Evidence) -> End | None:
 
 
 def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
-    """The end by a rank that failed by itself, was killed, or did not start."""
+    """The end by a rank that failed on its own, was killed, or did not start."""
     if culprit.error:
         return evidence.end(UNSTARTED.get(culprit.meaning, How.NOT_STARTED), by=culprit)
     if culprit.signal is not None:
         return evidence.end(How.KILLED, by=culprit, certain=culprit.signal not in FROM_OUTSIDE)
-    if culprit.meaning is Meaning.UNSAVED:  # rank 0 knows why, though others may end first and have it told to end
+    if culprit.meaning is Meaning.UNSAVED:  # rank 0 logs why, but others may end first, and then it is asked to stop
         return evidence.end(How.UNSAVED, ranks=[0], said=evidence.last_line(0))
     said, again = evidence.last_line(culprit.rank), culprit.meaning is not Meaning.NEVER
     return evidence.end(_own_error(evidence, culprit), by=culprit, said=said, again=again)
@@ -172,7 +172,7 @@ def _own_error(evidence: Evidence, culprit: RankEnd) -> How:
 
 
 def _later(evidence: Evidence) -> End | None:
-    """A program that stopped by itself, to go on in another attempt: not our training, which stops only when told."""
+    """The end of a program that stopped by itself, to continue in another attempt; our training only stops if asked."""
     stopped = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
     if evidence.needs_record or not stopped:
         return None
@@ -180,14 +180,14 @@ def _later(evidence: Evidence) -> End | None:
 
 
 def _killed_launcher(evidence: Evidence) -> End | None:
-    """The launcher itself, ended by a signal: what became of its ranks follows from that."""
+    """The end by a signal to the launcher itself: the ends of its ranks follow from that."""
     if evidence.launcher_code is None or evidence.launcher_code >= 0:
         return None
     return evidence.end(How.LAUNCHER_KILLED, signal=signal_name(-evidence.launcher_code), certain=False)
 
 
 def _failed_launcher(evidence: Evidence) -> End | None:
-    """A launcher that failed before any rank left a record: its last words say more than anybody else can."""
+    """The end by a launcher that failed before any rank left a record: its last message is the best evidence."""
     if evidence.ends or evidence.told or not evidence.launcher_code:
         return None
     if evidence.launcher.unreached:
@@ -198,19 +198,19 @@ def _failed_launcher(evidence: Evidence) -> End | None:
 
 
 def _silent_host(evidence: Evidence) -> End | None:
-    """A host that fell silent as a whole: the scheduler may know more of it, and may take minutes to know it."""
+    """The end by a host of which no rank left a record: the scheduler may know more, maybe only minutes later."""
     if not (hosts := evidence.silent_hosts):
         return None
     return evidence.end(How.HOST_NO_RECORD, hosts=hosts, witness=_witness(evidence), certain=False)
 
 
 def _silent_ranks(evidence: Evidence) -> End | None:
-    """Ranks that left no record on hosts that live: their wrappers were ended by what leaves no time for one."""
+    """The end by ranks without a record on hosts that live: their wrappers ended too fast to write one."""
     return evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False) if evidence.silent else None
 
 
 def _only_cut_off(evidence: Evidence) -> End | None:
-    """Ranks that lost one another, and none of them knows why."""
+    """The end by ranks that lost their connections to each other, for an unknown reason."""
     if not (first := _first_cut_off(evidence)):
         return None
     return evidence.end(How.CUT_OFF, by=first, said=evidence.last_line(first.rank), certain=False)
@@ -228,7 +228,7 @@ def _first_cut_off(evidence: Evidence) -> RankEnd | None:
 
 
 def _rest(evidence: Evidence) -> str:
-    """Why a training that is done has not ended well as a process."""
+    """Why the processes of a training that is done did not all end well."""
     if evidence.stayed:
         return f"the wrappers of {listed(evidence.stayed)} did not end by themselves"
     for end in sorted(evidence.ends.values(), key=lambda end: end.ended_s):

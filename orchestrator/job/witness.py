@@ -1,6 +1,6 @@
-"""What the launcher wrote: hosts that were lost, ranks that were killed, and its last words.
+"""Reads the launcher's messages: lost hosts, killed ranks, and its last message.
 
-Those who were lost or killed could not say so themselves. Messages tell by their form whose they are.
+Lost hosts and killed ranks leave no records of their own. The form of a message shows which launcher wrote it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OURS = "torusrun: "
 
 
 def words(text: str) -> Words:
-    """What a launcher's standard error says."""
+    """The content of a launcher's standard error."""
     lost: dict[str, str] = {}
     killed: dict[int, int] = {}
     for launcher in FAMILIES:

@@ -1,4 +1,4 @@
-"""One file of pure functions for each scheduler behind one interface; `client` alone runs its commands."""
+"""The schedulers: pure functions for each, behind one interface. Only `client` runs a scheduler's commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.schedulers.interface import Scheduler
 from training.recipe.near import did_you_mean
 
-# The names of the schedulers that come with torusrun. A site may name any other class as package.module:Class, see
+# The schedulers that come with torusrun, by name. A site may name another class as package.module:Class, see
 # docs/guides/add-a-scheduler.md.
 KNOWN = {
     "slurm": "orchestrator.schedulers.slurm.scheduler:Slurm",
@@ -20,7 +20,7 @@ KNOWN = {
 
 
 def get(name: str) -> Scheduler:
-    """The scheduler that a site calls `name`. Raises UserError when there is none."""
+    """The scheduler that a site calls `name`. Raises UserError if there is none."""
     module, _, cls = KNOWN.get(name, name).partition(":")
     if not cls:
         raise UserError(unknown(name))
@@ -37,12 +37,12 @@ def get(name: str) -> Scheduler:
 
 
 def reference(scheduler: Scheduler) -> str:
-    """What `get` finds the scheduler by."""
+    """The name by which `get` finds the scheduler."""
     cls = type(scheduler)
     return scheduler.name if scheduler.name in KNOWN else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def unknown(name: str) -> str:
-    """What to say of a name that is no scheduler's."""
+    """The error message for a name that is not a scheduler's."""
     known = f"known: {', '.join(KNOWN)}; one of your own is written package.module:Class"
     return f"there is no scheduler {name!r}{did_you_mean(name, list(KNOWN))} ({known})"

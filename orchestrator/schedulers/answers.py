@@ -1,9 +1,9 @@
-"""What a scheduler said of its user's jobs, shared by all processes of this user on this machine.
+"""Shares a scheduler's answers about its user's jobs among all processes of this user on this machine.
 
-The scheduler is asked once per interval, however many terminals watch however many runs: the first process that finds
-the newest answer too old asks anew, under a lock, about all jobs that anybody has asked about lately. A job that the
-user submits or cancels makes what was said before it too old. Where the scheduler does not answer, jobs are UNKNOWN,
-with what it said last. The files are safe to delete.
+The scheduler is queried once per interval, for any number of terminals and runs: the first process that finds the
+newest answer too old sends a new query, under a lock, about all jobs that any process has asked about recently. After
+the user submits or cancels a job, earlier answers are too old. If the scheduler does not answer, jobs are UNKNOWN, with
+their last known state. The files are safe to delete.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from training.files import lock
 
 SCHEMA = 2
 LARGEST_BYTES = 64_000_000
-KEPT_S = 600.0  # how long a job is remembered that nobody asked about
-OPEN_S = 86_400.0  # and one that was not over when the scheduler told of it last
-LONGER = 1.5  # times as long as a client waited in vain: then another one asks again
+KEPT_S = 600.0  # how long a job is remembered after the last question about it
+OPEN_S = 86_400.0  # the same for a job that was not over in the scheduler's last answer
+LONGER = 1.5  # a client that can wait this many times longer than one that got no answer asks again
 MINUTES_FROM_S = 120.0  # ages are shown in minutes
-LOCK_S = 1.0  # between looks whether who holds the lock was stopped
+LOCK_S = 1.0  # between looks whether the process that holds the lock is stopped
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the scheduler said at `asked_s` (of time.time()), by job."""
+    """The scheduler's answer at `asked_s` (of time.time()), by job."""
 
     asked_s: float
     jobs: dict[str, Status]
@@ -48,7 +48,7 @@ class Answer:
 class Kept:
     """The newest answer as its file has it; `wanted_s` is when each job was last asked about or seen in the queue.
 
-    `told_s` is when the scheduler last answered. `failed` is '', or why it did not answer after that, in `waited_s`.
+    `told_s` is when the scheduler last answered. `failed` is '', or why it did not answer later, within `waited_s`.
     `named` has the jobs that were found by a name, and when.
     """
 
@@ -62,9 +62,9 @@ class Kept:
 
 
 def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
-    """The states of these jobs, as the scheduler told them to any process less than `interval_s` ago, or tells now.
+    """The states of these jobs, from an answer to any process less than `interval_s` ago, or from a new query.
 
-    A scheduler that is this machine is asked each time: that costs nobody else anything.
+    If the scheduler is this machine, it is queried each time: that costs no other user anything.
     """
     if not jobs:
         return Answer(time.time(), {})
@@ -85,12 +85,12 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
 
 
 def _answer(kept: Kept, jobs: Sequence[str], failed: str) -> Answer:
-    """What is kept of these jobs; `failed` says why the scheduler said nothing newer, '' if it did not fail."""
+    """The kept states of these jobs; `failed` says why the scheduler has no newer answer, '' if it did not fail."""
     return Answer(kept.asked_s, {job: _as_known(kept.jobs.get(job), kept.told_s, failed) for job in jobs})
 
 
 def _as_known(status: Status | None, told_s: float, failed: str) -> Status:
-    """What is known of a job: if the scheduler did not answer, it is UNKNOWN with what it was, unless it is over."""
+    """A job's state: if the scheduler did not answer, UNKNOWN with the last known state, unless the job is over."""
     if status is None or (status.state is State.UNKNOWN and failed):
         return Status(State.UNKNOWN, failed)
     if status.state.over or not failed:
@@ -101,9 +101,9 @@ def _as_known(status: Status | None, told_s: float, failed: str) -> Status:
 
 
 def named(client: Client, token: str, interval_s: float) -> list[str] | None:
-    """The jobs that were submitted with `token`, as `Client.find` tells them, asked once per interval.
+    """The jobs that were submitted with `token`, as `Client.find` returns them, by one query per interval.
 
-    Raises SiteError when the scheduler did not answer.
+    Raises SiteError if the scheduler did not answer.
     """
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return client.find(token)
@@ -120,10 +120,10 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
 
 
 def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> Kept:
-    """The answer with what the scheduler says now.
+    """The kept answer, updated by a new query.
 
-    Of a queue that was seen just now as a whole only the records are asked: a job that it does not have has left it. A
-    scheduler that did not answer just now is not asked again.
+    If the whole queue was listed just now, a job that is not in it has left it, and only the records are queried. A
+    scheduler that did not answer just now is not queried again.
     """
     now_s = time.time()
     missing = [job for job in jobs if job not in kept.jobs]
@@ -149,7 +149,7 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
 
 
 def _failed(kept: Kept, jobs: Sequence[str], why: str, now_s: float) -> Kept:
-    """The answer that was kept, for a scheduler that did not answer: jobs that are not in it are UNKNOWN."""
+    """The kept answer, for a scheduler that did not answer: jobs that are not in it are UNKNOWN."""
     unknown = {job: Status(State.UNKNOWN, why) for job in jobs if job not in kept.jobs}
     return replace(_with(kept, unknown, jobs, now_s, kept.asked_s), failed=why)
 
@@ -167,7 +167,7 @@ def _is_remembered(status: Status, wanted_s: float, now_s: float) -> bool:
 
 
 def _is_final(status: Status) -> bool:
-    """Whether the scheduler will say nothing else of a job. Its records may come late: LOST is not final."""
+    """Whether the state of a job will not change. LOST is not final, since the scheduler's records may come late."""
     return status.state.over and status.state is not State.LOST
 
 
@@ -176,21 +176,21 @@ def _answers(place: Path, kept: Kept, jobs: Sequence[str], client: Client, inter
 
 
 def _holds(place: Path, kept: Kept, client: Client, interval_s: float) -> bool:
-    """Whether what was said still holds. That nothing was said does not for a client that can wait longer."""
+    """Whether the kept answer still holds. A missing answer does not hold for a client that can wait longer."""
     return _is_fresh(place, kept.asked_s, interval_s) and not (kept.failed and client.left_s > LONGER * kept.waited_s)
 
 
 def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
-    """Whether what was said then still holds: it is not too old, and the user has done nothing since.
+    """Whether an answer of that time still holds: it is not too old, and the user has done nothing since.
 
-    A clock that was set back makes what was done seem to lie ahead; that ages nothing.
+    If the clock was set back, the user's last action seems to be in the future; it then makes no answer too old.
     """
     now_s = time.time()
     return 0 <= now_s - asked_s < interval_s and not asked_s <= last_action.last_s(place) <= now_s
 
 
 def _read(place: Path) -> Kept:
-    """The newest answer; an empty one where there is none, or where it cannot be read."""
+    """The newest answer; an empty one if there is none, or it cannot be read."""
     try:
         content = json.loads(private.read_bytes(place, LARGEST_BYTES))
         if content["schema"] != SCHEMA:
@@ -215,15 +215,15 @@ def _write(place: Path, kept: Kept) -> None:
     }
     newest = {"asked_s": kept.asked_s, "told_s": kept.told_s, "failed": kept.failed, "waited_s": kept.waited_s}
     content = {"schema": SCHEMA, **newest, "jobs": rows, "named": kept.named}
-    with contextlib.suppress(OSError):  # a full disk: the next process asks for itself
+    with contextlib.suppress(OSError):  # a full disk: the next process sends its own query
         private.write_bytes(place, json.dumps(content).encode())
 
 
 @contextmanager
 def _locked(place: Path, wait_s: float) -> Iterator[None]:
-    """Hold the lock of a cluster's answers, where there can be one; its file says which process has it.
+    """Hold the lock of a cluster's answers, if there can be one; its file names the process that has it.
 
-    After `wait_s`, or where that process was stopped, one goes on without.
+    After `wait_s`, or if that process is stopped, the caller continues without the lock.
     """
     try:
         private.make(place.parent)
@@ -245,6 +245,6 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
 
 
 def _is_stopped(descriptor: int) -> bool:
-    """Whether the process that the file of a lock names was stopped, as by Ctrl-Z."""
+    """Whether the process that a lock's file names is stopped, as by Ctrl-Z."""
     pid = os.pread(descriptor, 20, 0)
     return pid.isdigit() and proc.state_of(int(pid)) == "T"

@@ -1,4 +1,4 @@
-"""The client of a site's scheduler. Nothing else runs a scheduler's commands."""
+"""The client of a site's scheduler: the only code that runs a scheduler's commands."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def of(site: Site) -> Client:
 
 
 def asking(timeout_s: float) -> Ask:
-    """What runs a command that describes a cluster."""
+    """A function that runs a command that describes a cluster, and returns its output."""
     return lambda argv: process.run(argv, timeout_s=timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
 
 
 @dataclass(frozen=True)
 class Client:
-    """One scheduler, how long each of its commands may take, and whether its hosts are reached by ssh.
+    """One scheduler, the time limit of each of its commands, and whether its hosts are reached by ssh.
 
-    Questions about jobs are not waited for beyond `until_s` (of time.monotonic()), all of them together.
+    All queries about jobs together end by `until_s` (of time.monotonic()).
     """
 
     scheduler: Scheduler
@@ -50,20 +50,20 @@ class Client:
 
     @property
     def left_s(self) -> float:
-        """How long a question may take now; 0 if its time is over."""
+        """How long a query may take now; 0 if the time is over."""
         return max(min(self.timeout_s, self.until_s - monotonic()), 0.0)
 
     def _ask(self, query: Query[T]) -> T:
         if not self.left_s:
             raise NoAnswer(f"there was no time left to ask {self.scheduler.name}")
-        half_seconds = math.ceil(2 * self.left_s)  # so that an error can name the time
+        half_seconds = math.ceil(2 * self.left_s)  # rounded, since an error may name the time
         return query.read(process.run(query.command, timeout_s=min(half_seconds / 2, self.timeout_s)))
 
     def submit(self, script: Path, request: Request, cwd: Path | None = None) -> str:
         """Submit `script` from the folder `cwd`; the job's id.
 
-        Raises SiteError when the scheduler refuses, and NoAnswer when there may be a job all the same: `find` then
-        tells, by the request's token.
+        Raises SiteError if the scheduler refuses, and NoAnswer if there may be a job all the same: then `find` looks
+        for it by the request's token.
         """
         command, job = self.submit_argv(script, request), ""
         try:
@@ -84,9 +84,9 @@ class Client:
         return self.scheduler.submit_command(script, request)
 
     def ask(self, text: str, request: Request) -> str:
-        """What the scheduler says of the job of a script with this text; nothing is submitted.
+        """The scheduler's answer whether the job of a script with this text could run; nothing is submitted.
 
-        Raises UserError where the scheduler cannot be asked that, SiteError where it would refuse the job.
+        Raises UserError if the scheduler has no such query, SiteError if it would refuse the job.
         """
         command = self.scheduler.ask_command(request)
         if command is None:
@@ -96,14 +96,14 @@ class Client:
         return said.stderr.strip() or said.stdout.strip()
 
     def submit_words(self, request: Request) -> str:
-        """The shell words that submit the script named after them, for a job that submits its successor."""
+        """The shell words that, before the path of a script, submit it; for a job that submits its successor."""
         return shlex.join(self.scheduler.submit_command(Path(), request)[:-1])
 
     def poll(self, job_ids: Sequence[str]) -> dict[str, Status]:
-        """The states of all these jobs, by one command, and a second one for those that it did not tell of.
+        """The states of all these jobs, by one command, and a second one for jobs that the first did not report.
 
-        A job that nobody knows any more is LOST with the reason. A scheduler that did not answer makes jobs UNKNOWN,
-        since a failed poll is not a failed job.
+        A job that neither reports is LOST, with the reason. If the scheduler did not answer, jobs are UNKNOWN, since a
+        failed poll is not a failed job.
         """
         try:
             found = self.survey(job_ids) if job_ids else {}
@@ -112,12 +112,12 @@ class Client:
         return {job_id: found[job_id] for job_id in job_ids}
 
     def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
-        """As `poll`, with all other jobs of the same command's output. Raises SiteError if it did not answer."""
+        """As `poll`, with all other jobs in the command's output. Raises SiteError if the scheduler did not answer."""
         found = self._ask(self.scheduler.status_query(job_ids))
         return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
 
     def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
-        """What the scheduler's records say of jobs that its queue knows nothing of."""
+        """The states of jobs that are not in the queue, from the scheduler's records."""
         query = self.scheduler.accounting_query(job_ids) if job_ids else None
         if query is None:
             return {job_id: Status(State.LOST, "it has left the queue") for job_id in job_ids}
@@ -130,15 +130,15 @@ class Client:
         return {job_id: records.get(job_id, nowhere) for job_id in job_ids}
 
     def find(self, token: str) -> list[str] | None:
-        """The jobs of this user that were submitted with `token`; None where the scheduler cannot be asked that.
+        """The jobs of this user that were submitted with `token`; None if the scheduler has no such query.
 
-        Raises SiteError when it did not answer.
+        Raises SiteError if it did not answer.
         """
         query = self.scheduler.find_query(token)
         return self._ask(query) if query else None
 
     def cancel(self, job_id: str, *others: str) -> None:
-        """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError when it could not be asked to."""
+        """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
         command = [*self.scheduler.cancel_command(job_id), *others]
         jobs = f"{1 + len(others)} jobs" if others else f"job {job_id}"
         try:
@@ -148,11 +148,11 @@ class Client:
 
     @property
     def can_describe(self) -> bool:
-        """Whether the scheduler can be asked about its cluster at all."""
+        """Whether the scheduler has a query about its cluster."""
         return self.scheduler.cluster.query_facts is not None
 
     def describe(self) -> ClusterFacts:
-        """What the scheduler's commands report of its cluster. Raises SiteError if they do not."""
+        """The cluster as the scheduler's commands report it. Raises SiteError if they do not."""
         if query := self.scheduler.cluster.query_facts:
             return query(asking(self.timeout_s))
         raise SiteError(f"torusrun has no query for the cluster of {self.scheduler.name}")
@@ -160,7 +160,7 @@ class Client:
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.
 
-        Raises SiteError if the scheduler has no way there.
+        Raises SiteError if the scheduler has no way to reach the host.
         """
         if self.by_ssh and not self.scheduler.traits.one_machine:
             return process.interact(ssh(host, argv, terminal=terminal))
@@ -172,5 +172,5 @@ class Client:
 
     @property
     def shell_from_inside(self) -> bool:
-        """Whether the job has to start the program of a shell (orchestrator.runs.shells), and `shell` cannot."""
+        """Whether the job must start the program of a shell (orchestrator.runs.shells), since `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh

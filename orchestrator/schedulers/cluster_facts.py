@@ -1,4 +1,4 @@
-"""What a scheduler tells of its cluster: queues with their limits, kinds of nodes, ways to ask for them, accounts."""
+"""A cluster as its scheduler reports it: queues with limits, kinds of nodes, ways to ask for nodes, accounts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from orchestrator.base.errors import SiteError
 
-# Runs one of the scheduler's commands; what it printed. Raises SiteError where it failed or did not answer.
+# Runs one of the scheduler's commands and returns its output. Raises SiteError if it failed or did not answer.
 Ask = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True)
 class NodeKind:
-    """Nodes that are alike, as the scheduler counts them. None is what it does not tell."""
+    """Nodes that are alike, as the scheduler counts them. None: the scheduler does not report it."""
 
     nodes: int
     cpus: int | None = None
@@ -27,9 +27,9 @@ class NodeKind:
 
 @dataclass(frozen=True)
 class Queue:
-    """A partition or queue. `time_s` and `nodes` are the limits of a job, None without one or where nobody tells.
+    """A partition or queue. `time_s` and `nodes` are the limits of a job, None if there is none or it is unknown.
 
-    `closed` says why it takes no jobs, '' where it does. `environments` are the names of its ways to ask for nodes.
+    `closed` says why it takes no jobs, '' if it does. `environments` are the names of its ways to ask for nodes.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Queue:
 
     @property
     def kind(self) -> NodeKind | None:
-        """The kind that most of its nodes are of; of those with GPUs where there are any."""
+        """The kind of most of its nodes; if some nodes have GPUs, of most of those."""
         with_gpus = [kind for kind in self.kinds if kind.gpus]
         return max(with_gpus or self.kinds, key=lambda kind: kind.nodes, default=None)
 
@@ -54,9 +54,9 @@ class Queue:
 
 @dataclass(frozen=True)
 class Environment:
-    """A way to ask for nodes that has a name, as Grid Engine's parallel environments; `slots` is what a host gives.
+    """A named way to ask for nodes, as Grid Engine's parallel environments; `slots` is the number of slots per host.
 
-    `slots` is None where a job's slots are not the same number on each of its hosts.
+    `slots` is None if the number is not the same on each of a job's hosts.
     """
 
     name: str
@@ -65,11 +65,11 @@ class Environment:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What one scheduler tells. `commands` names the command that told each part: queues, nodes, topology, accounts.
+    """One scheduler's report. `commands` names the command for each part: queues, nodes, topology, accounts.
 
-    `topology` are the keys of a site's topology, None where the scheduler knows no switches. `launcher` is what starts
-    ranks there, None where it is the MPI of the machine. `asks_memory` says that a job has to ask for memory, since its
-    default may be too little.
+    `topology` are the keys of a site's topology, None if the scheduler knows no switches. `launcher` starts the ranks
+    there, None if it is the MPI of the machine. `asks_memory`: a job must ask for memory, since the default may be too
+    little.
     """
 
     version: str
@@ -86,7 +86,7 @@ class ClusterFacts:
 
 
 def optional(ask: Ask, argv: Sequence[str]) -> str:
-    """What a command printed; '' where it failed, since a site may forbid it."""
+    """The output of a command; '' if it failed, since a site may forbid it."""
     try:
         return ask(argv)
     except SiteError:
@@ -94,7 +94,7 @@ def optional(ask: Ask, argv: Sequence[str]) -> str:
 
 
 def duration_s(text: str) -> float | None:
-    """Slurm's [DAYS-]HH:MM:SS, MM:SS or minutes, and HH:MM:SS of the others, as seconds; None for no limit."""
+    """The seconds of Slurm's [DAYS-]HH:MM:SS, MM:SS or minutes, or HH:MM:SS of the others; None for no limit."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
     if not match:
         return None
@@ -107,7 +107,7 @@ def duration_s(text: str) -> float | None:
 
 
 def counted(kinds: Iterable[NodeKind]) -> tuple[NodeKind, ...]:
-    """Kinds of one node each, put together where they are alike."""
+    """The kinds of single nodes, with equal ones merged and counted."""
     count = Counter(kinds)
     return tuple(
         NodeKind(number, kind.cpus, kind.memory_bytes, kind.gpus, kind.gpu_type) for kind, number in count.items()

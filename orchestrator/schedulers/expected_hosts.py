@@ -1,4 +1,4 @@
-"""The hosts that a job may expect of a site, while nobody knows those that it will be given."""
+"""The hosts that a job can expect of a site, before its allocation is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.counted import counted
 
 @dataclass(frozen=True)
 class ExpectedHosts:
-    """Names of hosts, the cluster that has them, and in words what is assumed of them."""
+    """Names of hosts, the cluster that has them, and the assumption about them in words."""
 
     names: tuple[str, ...]
     cluster: Cluster
@@ -23,15 +23,15 @@ class ExpectedHosts:
 
 
 def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
-    """These hosts below a single switch; `why` says why no more is known."""
+    """These hosts below a single switch; `why` says why their switches are not known."""
     found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, Faults(), "one switch")
     return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
 
 
 def expected(site: Site, nodes: int) -> ExpectedHosts:
-    """So many hosts of the largest racks that the site's topology tells of; below one switch where it tells of none.
+    """`nodes` hosts of the largest racks in the site's topology; below one switch if it has no racks.
 
-    Asks the topology's source once.
+    Queries the topology's source once.
     """
     made_up = tuple(f"<host {number}>" for number in range(1, nodes + 1))
     topology = site.topology

@@ -1,4 +1,4 @@
-"""What a scheduler is to torusrun: a handful of pure functions from values to text and from text to values."""
+"""The interface of a scheduler: a few pure functions from values to text and from text to values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Tra
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks its scheduler for.
+    """The request of a job to its scheduler.
 
     `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
-    command itself. `after` are jobs that must have ended well before, `after_any` jobs that must have ended. `exclude`
-    are hosts that the job must not be given. An `array` of N tasks numbers them from 0; `parallel` of them run at once,
-    0 for as many as there is room for. `token` is what the job is called in the queue when it has to be found there
-    again, and unique then; '' for the name alone.
+    command itself. `after` are jobs that must succeed before this job starts, `after_any` jobs that must end before.
+    `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
+    once, 0 for as many as have room. `token` is a unique name for the job in the queue, by which it can be found again;
+    '' for `name` alone.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Request:
 
     @property
     def called(self) -> str:
-        """The job's name in the queue, which every scheduler shows and can be asked for."""
+        """The job's name in the queue. Every scheduler shows it, and can find jobs by it."""
         return self.token or self.name
 
 
 class Scheduler(ABC):
-    """A scheduler. No function here starts a process or reads the clock, and only `hosts` reads a file."""
+    """A scheduler. No method starts a process or reads the clock, and only `hosts` reads a file."""
 
     name: ClassVar[str]
     variables: ClassVar[Variables]
@@ -64,11 +64,11 @@ class Scheduler(ABC):
     reach: ClassVar[Reach] = Reach()
 
     def refuses(self, value: str) -> str | None:
-        """Why no directive can carry `value` as one word, naming the character; None where one can."""
+        """Why no directive can carry `value` as one word, naming the character; None if one can."""
         return None
 
     def word(self, key: str, value: str) -> str:
-        """`value`, which is that of `key`. Raises UserError where a directive cannot carry it as one word."""
+        """`value`, which is that of `key`. Raises UserError if no directive can carry it as one word."""
         reason = "begins with '-', as an option does" if value.startswith("-") else self.refuses(value)
         if reason:
             raise UserError(f"'{key}': {value!r} {reason}")
@@ -76,34 +76,34 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, request: Request) -> list[str]:
-        """The lines at the head of the script that ask for what the job needs."""
+        """The lines at the head of the script that make the request."""
 
     @abstractmethod
     def submit_command(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""
 
     def ask_command(self, request: Request) -> list[str] | None:
-        """The command that reads a script and says whether its job could run, and submits nothing; None without one."""
+        """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
         return None
 
     @abstractmethod
     def job_id(self, stdout: str) -> str:
-        """The job's id, from what the submit command printed. Raises SiteError when there is none."""
+        """The job's id, from the output of the submit command. Raises SiteError if there is none."""
 
     def task_id(self, job_id: str, index: int) -> str:
-        """The id, in what the status command says, of task `index` (from 0) of the array `job_id`."""
+        """The id of task `index` (from 0) of the array `job_id` in the status command's output."""
         raise SiteError(f"{self.name} has no job arrays")
 
     @abstractmethod
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        """One query for the states of all these jobs; absent jobs are absent from its answer."""
+        """One query for the states of all these jobs; its answer lacks the jobs that are not in the queue."""
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]] | None:
         """One query for the ends of jobs that the status query did not report; None if there are no records."""
         return None
 
     def find_query(self, token: str) -> Query[list[str]] | None:
-        """The ids of the user's jobs with this token, for a submission whose answer was lost; None if nobody knows."""
+        """One query for the ids of the user's jobs with this token, after a lost answer; None without such a query."""
         return None
 
     @abstractmethod
@@ -112,11 +112,11 @@ class Scheduler(ABC):
 
     @abstractmethod
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
-        """Inside a job: the hosts it was given, in the scheduler's order, each once or once per rank.
+        """Inside a job: its allocated hosts, in the scheduler's order, each once or once per rank.
 
-        Raises SiteError when they are not told.
+        Raises SiteError if they cannot be determined.
         """
 
     def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
-        """Inside a job: what seems to be missing of the `cpus` cores that its ranks use together; '' for nothing."""
+        """Inside a job: how many of the `cpus` cores for all its ranks seem to be missing, in words; '' if none."""
         return ""

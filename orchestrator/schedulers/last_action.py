@@ -1,4 +1,4 @@
-"""When this user last submitted or cancelled a job, or had to know the state of now: earlier answers are too old."""
+"""Records when this user last submitted or cancelled a job, or needed the current state; older answers do not count."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from orchestrator.spec.paths import state_folder
 
 
 def place(scheduler: Scheduler) -> Path:
-    """The file of a cluster's answers. Login nodes of several clusters may share a home folder: each has its own."""
+    """The file of a cluster's answers. Each login node has its own, since clusters may share a home folder."""
     told = [socket.gethostname(), *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
     name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
     return state_folder() / "answers" / f"{name}-{key}.json"
 
 
-MOST_BYTES = 1_000_000  # of the ids of jobs that nobody has asked about yet
+MOST_BYTES = 1_000_000  # of the ids of new jobs, before the first query about them
 
 
 def note(scheduler: Scheduler, job: str = "") -> None:
-    """From now on, what the scheduler said before is too old. Where that cannot be written down, it ages by itself.
+    """Make the scheduler's earlier answers too old. If this cannot be recorded, they become too old with time.
 
-    A `job` that was submitted is asked about with the next jobs, where the scheduler tells only of those named.
+    If the scheduler reports only the jobs that a query names, the next query also names the new `job`.
     """
     if scheduler.traits.one_machine:
         return
@@ -42,7 +42,7 @@ def note(scheduler: Scheduler, job: str = "") -> None:
 
 
 def last_s(place: Path) -> float:
-    """When that was (of time.time()), 0 where nobody knows."""
+    """The time of the last action (of time.time()), 0 if unknown."""
     try:
         return float(private.read_bytes(_path(place), 100))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A name that qsub takes, made from any name that a user gave."""
+"""Makes a name that qsub accepts from any name that a user gave."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST = 200  # OpenPBS takes 230 characters, Grid Engine 511
 
 
 def fitting(name: str) -> str:
-    """`name` with what schedulers refuse in it replaced by `_`; a name that they take stays as it is.
+    """`name` with `_` in place of the characters that schedulers refuse; an acceptable name stays as it is.
 
     PBS refuses blanks, slashes and letters beyond ASCII, Grid Engine `:`, `@`, `\\`, `*`, `?` and a first digit.
     """

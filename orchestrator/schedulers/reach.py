@@ -1,4 +1,4 @@
-"""How programs get to the hosts of a job."""
+"""How programs reach the hosts of a job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Reach:
-    """The scheduler's own ways to the hosts of a job; None for one that it does not have.
+    """The scheduler's own ways to reach the hosts of a job; None for one that it lacks.
 
-    `shell_command(job_id, host, argv, terminal)` is for a login node: it runs `argv` on a host of a running job,
-    `terminal` says whether on the user's terminal. The others are for the job itself. `remote_command(host, command)`
-    runs the shell `command` on another of its hosts, and lasts as long. `broadcast_commands(environment, ready,
-    source, destination)` copy a file to all its nodes after `ready` has run once on each.
+    `shell_command(job_id, host, argv, terminal)` is for a login node: it runs `argv` on a host of a running job, on
+    the user's terminal if `terminal`. The others are for the job itself. `remote_command(host, command)` runs the
+    shell `command` on another of its hosts, and ends with it. `broadcast_commands(environment, ready, source,
+    destination)` copy a file to all its nodes after `ready` has run once on each.
     """
 
     shell_command: Callable[[str, str, Sequence[str], bool], list[str]] | None = None
@@ -25,10 +25,10 @@ class Reach:
 
     @property
     def from_inside(self) -> bool:
-        """Whether the job itself has to start a user's shell (orchestrator.runs.shells)."""
+        """Whether the job itself must start a user's shell (orchestrator.runs.shells)."""
         return self.shell_command is None and self.remote_command is not None
 
 
 def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
-    """What runs `argv` on another host where there is ssh, whose shell over there reads one line."""
+    """The command that runs `argv` on another host by ssh, as one line for the shell of that host."""
     return ["ssh", *(["-t"] if terminal else []), "--", host, shlex.join(argv)]

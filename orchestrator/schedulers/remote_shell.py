@@ -1,7 +1,7 @@
-"""How an MPI reaches the other hosts of a job through the scheduler, where it has no support for it of its own.
+"""Lets an MPI without its own support for the scheduler reach the other hosts of a job through it.
 
 This file, run with SCHEDULER HOST COMMAND..., is the launcher's remote shell: as with ssh, the words of COMMAND are
-one command for the shell over there.
+one command for the shell of the other host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.schedulers.interface import Scheduler
 
-FAILED = "torusrun: the launcher cannot start its daemon on "  # what follows is the cause of all that the launcher says
+FAILED = "torusrun: the launcher cannot start its daemon on "  # the rest is the cause of the launcher's own errors
 
 
 def main() -> None:
@@ -33,15 +33,15 @@ def main() -> None:
 
 
 def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
-    """Inside a job: what runs the shell command `line` on another of its hosts. Raises SiteError without such a way."""
+    """Inside a job: the command that runs `line` in a shell of another host. Raises SiteError if there is no way."""
     if scheduler.reach.remote_command is None:
         raise SiteError(f"{scheduler.name} has no remote shell of its own")
     return scheduler.reach.remote_command(host, line)
 
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
-    """The words of the remote shell that goes through `scheduler`."""
-    # Launchers cut these words at every blank, so this is the file and not `process.module`.
+    """The words of the remote shell that uses `scheduler`."""
+    # Launchers split these words at every blank, so this names the file and does not use `process.module`.
     return tuple(process.script(python, __file__, schedulers.reference(scheduler)))
 
 

@@ -1,4 +1,4 @@
-"""The job script of an attempt: the scheduler's directives over one body that all schedulers share."""
+"""The job script of an attempt: the scheduler's directives, then one body that all schedulers share."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def job_script(
 ) -> str:
     """The script's text: it runs `entry` in the folder `attempt`, where it records its end.
 
-    One that a keeper starts in a `held` allocation asks for nothing, and its job is the keeper's.
+    If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's.
 
-    Before that it loads `modules` and runs the lines of `setup`; the first one that fails ends it, and is named.
+    First it loads `modules` and runs the lines of `setup`. A line that fails ends the script, and the record names it.
     """
     return render(
         "job/script.sh.j2",
@@ -53,7 +53,7 @@ def job_script(
 
 
 def _steps(modules: Sequence[str], purge_modules: bool, setup: Sequence[str]) -> list[dict[str, str]]:
-    """The lines that are run before the entry, and how the record of a failure names them, within a JSON string."""
+    """The lines that run before the entry, and their names for the record of a failure, within a JSON string."""
     lines = [*loading(modules, purge_modules), *setup]
     return [{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines]
 
@@ -64,7 +64,7 @@ def loading(modules: Sequence[str], purge_modules: bool) -> list[str]:
 
 
 def scratch(scheduler: Scheduler) -> str:
-    """The shell's words for a folder of the job's own on each node, where the site has one."""
+    """The shell's words for the job's own folder on each node, if the site has one, or else TMPDIR or /tmp."""
     found = "${TMPDIR:-/tmp}"
     for name in reversed(scheduler.variables.scratch):
         found = f"${{{name}:-{found}}}"

@@ -1,4 +1,4 @@
-"""The switches above a site's nodes, from the source that the site names."""
+"""The tree of switches above a site's nodes, from the source that the site names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.fabric(text).tree
 
 
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
-    """The tree of the source; one that knows names only has no hosts but `hosts`. Raises SiteError."""
+    """The tree of the source; from a source that reads only names of hosts, it has only `hosts`. Raises SiteError."""
     if topology.source in DESCRIBED:
         return DESCRIBED[topology.source](topology, hosts)
     source = FILES.get(topology.source) or schedulers.get(topology.source).cluster.switches

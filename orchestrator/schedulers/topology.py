@@ -14,10 +14,10 @@ from orchestrator.spec.topology import Topology
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
-    """The cluster of `site`, or None when the site has no topology.
+    """The cluster of `site`, or None if the site has no topology.
 
-    `hosts` are those that are needed: a source that knows names only knows no others. Raises SiteError when the
-    topology cannot be had.
+    `hosts` are those that are needed: a source that reads only names knows no others. Raises SiteError if the topology
+    is not available.
     """
     if not site.topology:
         return None
@@ -39,12 +39,12 @@ def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
 
 
 def _matters(name: str, topology: Topology, wanted: dict[str, None]) -> bool:
-    """By names alone only the hosts of this allocation are known; faults of others are none of its business."""
+    """Whether a host's faults count: if only names of hosts are read, those of hosts outside the allocation do not."""
     return not topology.by_name or name in wanted
 
 
 def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluster:
-    """The racks that a few hosts are in: their uplinks are those of all nodes of the rack, not of these alone."""
+    """The racks of a few hosts, with uplinks sized for all nodes of a rack, not for these hosts alone."""
     assert site.topology and site.topology.rack_nodes
     made = cluster_of(tree, node_type(site.node), share, faults, "the topology (names)")
     whole = site.node.inter_node_bytes_per_s * site.topology.rack_nodes * share
@@ -59,7 +59,7 @@ def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluste
 
 
 def node_type(node: Node) -> NodeType:
-    """The node that the site describes; adapters are shared out among the GPUs in order, as ranks use them."""
+    """The node that the site describes; its adapters are divided among the GPUs in order, as among the ranks."""
     gpus = node.gpus or node.ranks
     nics = tuple(
         Nic(name, rail, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))

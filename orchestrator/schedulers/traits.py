@@ -1,4 +1,4 @@
-"""How a scheduler differs from others, as values: its traits, its variables, its part of a script, its queries."""
+"""The differences between schedulers, as values: traits, variables, parts of the job script, queries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Traits:
-    """What a scheduler can do, and what it cannot."""
+    """The abilities and limits of a scheduler."""
 
     one_machine: bool = False  # whether there are no other nodes
-    reports_all_jobs: bool = False  # whether `status_query` reports the user's jobs that were not named, too
-    cancels_many: bool = False  # whether the ids of more jobs may follow in `cancel_command`
-    cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude some
-    silent: str = ""  # a pattern of what the submit command writes if its server did not answer: there may be a job
+    reports_all_jobs: bool = False  # whether `status_query` also reports the user's jobs that were not named
+    cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
+    cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
+    silent: str = ""  # matches the submit command's error if its server did not answer, and so a job may exist
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Variables:
     """The environment variables of a job."""
 
     job: str  # has the job's id
-    scratch: tuple[str, ...] = ()  # any of these may have the job's own folder on a node; before TMPDIR
-    first_host: tuple[str, ...] = ()  # are set on the first host only, and all tasks need them
-    cluster: tuple[str, ...] = ()  # on a login node: say with which cluster the commands communicate
+    scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
+    first_host: tuple[str, ...] = ()  # are set on the first host only, but all tasks need them
+    cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use
 
 
 @dataclass(frozen=True)
 class JobScript:
-    """The part of a job's script that is the scheduler's own."""
+    """The scheduler's own part of a job's script."""
 
     head: tuple[str, ...] = ()  # shell lines below the directives
-    sends_output: bool = False  # whether the script itself has to send its output to the request's files
+    sends_output: bool = False  # whether the script itself must redirect its output to the request's files
 
 
 @dataclass(frozen=True)
 class Query(Generic[T]):
-    """A command, and what reads its answer. `read` raises SiteError if it failed: that says nothing about any job."""
+    """A command, and the reader of its answer. `read` raises SiteError if it failed, which says nothing about a job."""
 
     command: Sequence[str]
     read: Callable[[Finished], T]
@@ -64,8 +64,8 @@ class SwitchSource:
 
 @dataclass(frozen=True)
 class ClusterQueries:
-    """What `init` and `doctor` ask about the cluster, and the order of hosts is made from."""
+    """The queries about the cluster, for `init`, `doctor` and the order of hosts."""
 
-    programs: tuple[str, ...] = ()  # any of these on PATH says that the scheduler may be there
+    programs: tuple[str, ...] = ()  # any of these on PATH means that the scheduler may be there
     query_facts: Callable[[Ask], ClusterFacts] | None = None  # raises SiteError if the scheduler does not answer
     switches: SwitchSource | None = None

@@ -1,4 +1,4 @@
-"""The words of a job's request: a site's own with their numbers, directives, times, and lists of hosts."""
+"""The words of a job's request: a site's own words with their numbers, directives, times, and lists of hosts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.spec.problems import shown
 def filled(
     texts: Sequence[str], *, nodes: int, ranks_per_node: int, cpus_per_rank: int, gpus: int, account: str | None
 ) -> tuple[str, ...]:
-    """A site's own words with the numbers of a job in the places that `spec.kinds.PLACEHOLDERS` names.
+    """A site's own words with a job's numbers in place of the `spec.kinds.PLACEHOLDERS`.
 
-    Raises UserError for an account that would not stay one word there.
+    Raises UserError for an account that would not remain one word there.
     """
     if account and any("{account}" in text for text in texts) and (reason := not_plain(account)):
         raise UserError(f"'account': {account!r} {reason}")
@@ -34,7 +34,7 @@ def filled(
 
 
 def not_plain(account: str) -> str | None:
-    """Why `account` cannot be filled into a site's own words, whose quotes and commas nobody knows; None if it can."""
+    """Why `account` cannot be filled into a site's own words, whose quoting is unknown; None if it can."""
     if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]*", account):
         return None
     return (
@@ -44,7 +44,7 @@ def not_plain(account: str) -> str | None:
 
 
 def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[str]:
-    """The lines of a script that ask for `options`. Raises UserError for one that would not be one whole line."""
+    """The lines of a script that give `options`. Raises UserError for one that is not one line or is too long."""
     for option in options:
         if re.search(f"[{CONTROL}]", option):
             raise UserError(f"{option!r}: a directive is one line, without line breaks and control characters")
@@ -60,7 +60,7 @@ def clock(seconds: float) -> str:
 
 
 def listed_hosts(path: str) -> list[str]:
-    """The first words of a file's lines, in order and each once. Raises SiteError when there are none to be read."""
+    """The first words of a file's lines, in order and each once. Raises SiteError if there are none."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:

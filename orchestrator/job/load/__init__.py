@@ -1,1 +1,1 @@
-"""What a node does while a job runs on it: its cores, memory, network and GPUs, and how its ranks step."""
+"""The load of a node while a job runs on it: cores, memory, network, GPUs, and the step times of its ranks."""

@@ -1,29 +1,29 @@
-"""How busy the cores of a job are, from the text of /proc/stat, and how many processes of the node want to run."""
+"""How busy the cores of a job are, from /proc/stat, and how many processes of the node are ready to run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user has the time of guests in it
+WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user includes the time of guests
 IDLE = (3, 4)  # idle, iowait
 
 
 @dataclass(frozen=True)
 class CpuTime:
-    """Since the start of the node, in clock ticks: what some cores worked, and how much time they had."""
+    """The time that some cores worked, and all their time, in clock ticks since the start of the node."""
 
     worked: int
     all: int
 
     def share(self, before: CpuTime) -> float | None:
-        """The share of the time since `before` in which they worked; None where no time has passed."""
+        """The share of the time since `before` in which the cores worked; None if no time has passed."""
         passed = self.all - before.all
         return min(max((self.worked - before.worked) / passed, 0.0), 1.0) if passed > 0 else None
 
 
 def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
-    """The time of these cores together, from the text of /proc/stat. Raises ValueError where it is cut off."""
+    """The time of these cores together, from the text of /proc/stat. Raises ValueError if it is cut off."""
     worked = total = 0
     for line in stat.splitlines():
         name, *words = line.split() or [""]
@@ -37,5 +37,5 @@ def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
 
 
 def load_average(loadavg: str) -> float:
-    """The mean number of processes that ran, or wanted to, in the last minute. Raises ValueError."""
+    """The mean number of processes that ran or were ready to run in the last minute. Raises ValueError."""
     return float(loadavg.partition(" ")[0])

@@ -1,4 +1,4 @@
-"""How busy the GPUs of a node are, as nvidia-smi says it now and then. It may hang for long where a GPU is sick."""
+"""How busy the GPUs of a node are, by regular queries of nvidia-smi, which may hang for long if a GPU is faulty."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from orchestrator.runs.folder.node_load import GpuLoad
 
 ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
 ANSWER_S = 20.0
-REST_S = 120.0  # after a failure, before it is asked again
+REST_S = 120.0  # after a failure, before the next query
 MIB = 1024**2
 DRIVER = Path("/dev/nvidiactl")
 
 
 class GpuWatch:
-    """Asks nvidia-smi in a thread of its own, so that nobody waits for it."""
+    """Queries nvidia-smi in its own thread, so that the caller never waits."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -34,7 +34,7 @@ class GpuWatch:
         threading.Thread(target=self._ask, name="gpus", daemon=True).start()
 
     def newest(self) -> tuple[GpuLoad, ...]:
-        """What was told last; none where that is too old to be true."""
+        """The newest answer; () if it is too old."""
         told_s, gpus = self._found
         return gpus if time.monotonic() < told_s + ANSWER_S + self._every_s else ()
 
@@ -51,9 +51,9 @@ class GpuWatch:
 
 
 def answer() -> str:
-    """What nvidia-smi says. It ends with this process; where it cannot be killed, this waits, and asks no more.
+    """The output of nvidia-smi, which ends with this process. If it cannot be killed, this call waits until it ends.
 
-    Raises SiteError where it cannot be started, OSError or ValueError where its answer cannot be read.
+    Raises SiteError if it cannot be started, OSError or ValueError if its output cannot be read.
     """
     mine, its = os.pipe()
     with open(mine, "rb") as said:
@@ -71,14 +71,14 @@ def answer() -> str:
 
 
 def command(environment: Mapping[str, str]) -> list[str]:
-    """The question, about those GPUs alone that the job was given."""
+    """The command that queries the job's GPUs only."""
     given = environment.get("CUDA_VISIBLE_DEVICES", "")
     some = [f"--id={given}"] if re.fullmatch(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", given) else []
     return ["nvidia-smi", f"--query-gpu={','.join(ASKED)}", "--format=csv", *some]
 
 
 def gpus(answer: str) -> tuple[GpuLoad, ...]:
-    """The GPUs in a table with titles and units. Raises ValueError where it is none."""
+    """The GPUs in a CSV table with titles and units. Raises ValueError if it is not such a table."""
     titles, *rows = [*csv.reader(answer.strip().splitlines(), skipinitialspace=True)] or [[]]
     names = [title.partition(" ")[0] for title in titles]
     if "utilization.gpu" not in names:

@@ -1,4 +1,4 @@
-"""What the network of a node carries: bytes in and out of its interface and of its InfiniBand ports, as counters."""
+"""The network traffic of a node: counters of bytes in and out of its interface and its InfiniBand ports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from orchestrator.runs.folder.node_load import NetworkLoad
 
 WORD_BYTES = 4  # InfiniBand counts data in units of 32 bits (IBTA specification, PortCounters)
-INFINIBAND = "32"  # ARPHRD_INFINIBAND: IP over a port whose own counters have that traffic, too
+INFINIBAND = "32"  # ARPHRD_INFINIBAND: IP over a port, whose own counters include this traffic
 
 Counters = Mapping[str, tuple[int, int]]  # name -> bytes (in, out) since the start of the node
 
 
 def counters(interface: str | None, adapters: Collection[str], root: Path = Path("/")) -> Counters:
-    """Of what a job uses: this interface and these adapters.
+    """The counters of the interface and the adapters that a job uses.
 
-    Without an `interface` those of default routes, or else all cards; without `adapters` all that there are.
-    Raises OSError or ValueError where the node does not tell.
+    Without `interface`: those of default routes, or else all cards. Without `adapters`: all adapters.
+    Raises OSError or ValueError if the node does not report them.
     """
     ports = infiniband(adapters, root)
     known = interfaces((root / "proc/net/dev").read_text())
@@ -27,7 +27,7 @@ def counters(interface: str | None, adapters: Collection[str], root: Path = Path
 
 
 def interfaces(dev: str) -> dict[str, tuple[int, int]]:
-    """Bytes (in, out) of each interface, from the text of /proc/net/dev. Raises ValueError where it is cut off."""
+    """Bytes (in, out) of each interface, from the text of /proc/net/dev. Raises ValueError if it is cut off."""
     found = {}
     for line in dev.splitlines()[2:]:
         name, _, words = line.partition(":")
@@ -45,7 +45,7 @@ def default_routes(route: str) -> list[str]:
 
 
 def infiniband(adapters: Collection[str], root: Path = Path("/")) -> dict[str, tuple[int, int]]:
-    """Bytes (in, out) of each port, as 'mlx5_0', or 'mlx5_0:2' where that is not the first port."""
+    """Bytes (in, out) of each port, named 'mlx5_0', or 'mlx5_0:2' if it is not the first port."""
     found = {}
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
         adapter, port = folder.parts[-4], folder.parts[-2]
@@ -56,7 +56,7 @@ def infiniband(adapters: Collection[str], root: Path = Path("/")) -> dict[str, t
 
 
 def rates(before: Counters, now: Counters, passed_s: float) -> Sequence[NetworkLoad]:
-    """What was carried between two looks; a counter that began again is left out."""
+    """The traffic in bytes per second between two looks; a counter that was reset is left out."""
     found = []
     for name in now.keys() & before.keys():
         came, went = (new - old for new, old in zip(now[name], before[name], strict=True))
@@ -66,7 +66,7 @@ def rates(before: Counters, now: Counters, passed_s: float) -> Sequence[NetworkL
 
 
 def _is_hardware(name: str, root: Path) -> bool:
-    """Whether an interface is a card, and not one that the kernel made up for bridges and containers."""
+    """Whether an interface is a card, and not a virtual one for bridges and containers."""
     return (root / "sys/class/net" / name / "device").exists()
 
 

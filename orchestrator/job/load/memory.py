@@ -1,6 +1,6 @@
-"""The memory of a job on its node: that of the control group that limits it most, or else of the whole node.
+"""The memory of a job on its node: that of its control group with the smallest limit, or else of the whole node.
 
-Pages of files that nobody used lately are not counted as used: the kernel takes them back before anything is killed.
+Pages of files without recent use do not count as used: the kernel reclaims them before it kills a process.
 Sources: the kernel's documents cgroup-v1/memory.rst and cgroup-v2.rst, and proc(5).
 """
 
@@ -16,7 +16,7 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class MemoryFiles:
-    """The files of a version of control groups: limit, use, and the cached files that `stat` counts under a name."""
+    """The files of a version of control groups: limit, use, and the name of cached files in memory.stat."""
 
     limit: str
     used: str
@@ -28,7 +28,7 @@ V2 = MemoryFiles("memory.max", "memory.current", "inactive_file")
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int]:
-    """(used, total) in bytes for this process. Raises OSError or ValueError where the node does not tell."""
+    """(used, total) in bytes for this process. Raises OSError or ValueError if the node does not report them."""
     used, total = of_node((root / "proc/meminfo").read_text())
     for folder, files in groups(root):
         limit = _number(folder / files.limit)
@@ -38,7 +38,7 @@ def memory(root: Path = Path("/")) -> tuple[int, int]:
 
 
 def of_node(meminfo: str) -> tuple[int, int]:
-    """(used, total) in bytes, from the text of /proc/meminfo. Raises ValueError where it lacks them."""
+    """(used, total) in bytes, from the text of /proc/meminfo. Raises ValueError if it lacks them."""
     found = {name: int(size) * KIB for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)}
     try:
         return found["MemTotal"] - found["MemAvailable"], found["MemTotal"]
@@ -73,7 +73,7 @@ def _nested(
 
 
 def _mount(mounts: str, kind: str, controller: str) -> tuple[str, str] | None:
-    """(the group that is mounted, where) of the first file system of this kind with this controller."""
+    """(the mounted group, the mount point) of the first file system of this kind with this controller."""
     for line in mounts.splitlines():
         words, _, rest = line.partition(" - ")
         place, told = words.split(), rest.split()
@@ -84,7 +84,7 @@ def _mount(mounts: str, kind: str, controller: str) -> tuple[str, str] | None:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None where there is none, as in 'max'."""
+    """The number in a file; None if there is none, as in 'max'."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Writes the load of this node every few seconds, in a thread: its wrapper must not wait for a sick disk or GPU."""
+"""Writes the load of this node every few seconds, in a thread: the wrapper must not wait for a faulty disk or GPU."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from orchestrator.runs.folder.node_load import NodeLoad
 from orchestrator.runs.folder.run_folder import Attempt
 
 LEAST_S = 5.0
-MOST_PER_S = 50  # records of all nodes of a run, which share a file system
+MOST_PER_S = 50  # records that all nodes of a run write to their shared file system
 FIRST_S = 1.0
 END_S = 0.5  # how long the end waits for a record that is being written
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Whose load on this node is recorded: the cores and the network that the job uses, and its ranks."""
+    """The parts of this node whose load is recorded: the job's cores, its network, and its ranks."""
 
     cores: Collection[int]
     ranks: Collection[int]
@@ -87,9 +87,9 @@ class Monitor:
 
 
 def of_node(attempt: Attempt, launch: Mapping[str, Any], placement: Placement, cores: Collection[int]) -> Monitor:
-    """The monitor of the node that this process runs on, by the first rank that is placed here.
+    """The monitor of this process's node, recorded under the first rank that is placed here.
 
-    `cores` are those that the job has here. Raises SiteError where no rank is placed here.
+    `cores` are the job's cores on this node. Raises SiteError if no rank is placed here.
     """
     here = [slot.rank for slot in placement.slots if same_host(slot.host, socket.gethostname())]
     if not here:
@@ -98,14 +98,14 @@ def of_node(attempt: Attempt, launch: Mapping[str, Any], placement: Placement, c
 
 
 def of_keeper(attempt: Attempt) -> Monitor:
-    """The monitor of the node on which a held allocation is kept, where no rank may be at work."""
+    """The monitor of the keeper's node in a held allocation, on which maybe no rank runs."""
     placement = Placement.from_json(read_object(attempt.placement) or {})
     return of_node(attempt, read_object(attempt.launch) or {}, placement, os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
 class Look:
-    """The counters of a node at a time of time.monotonic(); None for what it did not tell."""
+    """The counters of a node at a time of time.monotonic(); None for those that it did not report."""
 
     at_s: float
     cpu: cores.CpuTime | None = None
@@ -115,7 +115,7 @@ class Look:
 
 
 def look(watched: Watched, root: Path = Path("/")) -> Look:
-    """The counters as they are now. Nothing is raised where the node tells less than others do."""
+    """The current counters. Raises nothing if the node does not report one."""
     readers: Mapping[str, Callable[[], Any]] = {
         "cpu": lambda: cores.cpu_time((root / "proc/stat").read_text(), watched.cores),
         "load": lambda: cores.load_average((root / "proc/loadavg").read_text()),
@@ -130,7 +130,7 @@ def look(watched: Watched, root: Path = Path("/")) -> Look:
 
 
 def means(before: Look, now: Look) -> Mapping[str, Any]:
-    """What a record tells of the time between two looks."""
+    """The values of a record for the time between two looks."""
     used, total = now.memory or (None, None)
     links = interfaces.rates(before.network or {}, now.network or {}, now.at_s - before.at_s)
     return {

@@ -1,6 +1,6 @@
-"""Where the ranks of our training tell how long their steps take: a socket of this node without a name in any folder.
+"""Receives the step times of our training's ranks, by a socket of this node that has no file.
 
-Only processes of the same user are heard: the kernel says who sent what.
+Only messages of the same user count: the kernel names the sender of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_BYTES = 1024
 
 
 def address(attempt: Attempt) -> str:
-    """Where the ranks of this attempt tell; '' where they run something else than our training."""
+    """The address to which the ranks of this attempt report; '' if they do not run our training."""
     try:
         token = (read_object(attempt.config) or {}).get("token")
     except SiteError:
@@ -35,13 +35,13 @@ def address(attempt: Attempt) -> str:
 
 
 class StepsTold:
-    """The newest steps of each of some ranks. What cannot be opened hears nothing."""
+    """The newest step times of each of some ranks. If the address cannot be bound, there are none."""
 
     def __init__(self, address: str, ranks: Collection[int]) -> None:
         self._ranks = frozenset(ranks)
         self._found: dict[int, RankSteps] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        with contextlib.suppress(OSError):  # somebody else has the address
+        with contextlib.suppress(OSError):  # another process has the address
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             if address:
                 self._socket.bind(address)
@@ -50,7 +50,7 @@ class StepsTold:
         return tuple(self._found[rank] for rank in sorted(self._found))
 
     def wait(self, until_s: float, stop: int) -> bool:
-        """Hear what is told until that time of time.monotonic(); False as soon as the descriptor `stop` can be read."""
+        """Receive reports until `until_s` of time.monotonic(); False as soon as the descriptor `stop` can be read."""
         while (left_s := until_s - time.monotonic()) > 0:
             ready = select.select([self._socket.fileno(), stop], [], [], left_s)[0]
             if stop in ready:

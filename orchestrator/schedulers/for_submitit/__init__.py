@@ -1,1 +1,1 @@
-"""submitit on PBS and Grid Engine, and the jobs of ours that go through its executors."""
+"""submitit for PBS and Grid Engine, and torusrun's own jobs that use submitit's executors."""

@@ -1,4 +1,4 @@
-"""A job of submitit's on a scheduler that submitit does not know: how it is followed, read and cancelled."""
+"""A submitit job on a scheduler that submitit does not support: follows, reads and cancels it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.schedulers.for_submitit.executors import Watcher
 
 
 class ClusterJob(core.Job[core.R]):
-    """A job of submitit's; it may go on in another job of the scheduler's, which then stands for it."""
+    """A submitit job. It may continue in another job of the scheduler, whose state is then its own."""
 
     watcher: Watcher
 
@@ -23,26 +23,26 @@ class ClusterJob(core.Job[core.R]):
     def state(self) -> str:
         self._follow()
         state: str = super().state
-        gone = self.watcher.is_gone(self.job_id)  # PBS may keep no records of what is over
+        gone = self.watcher.is_gone(self.job_id)  # PBS may keep no records of ended jobs
         nobody_knows = gone or state == State.UNKNOWN.value
         if all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
             if nobody_knows:
                 state = (State.FAILED if self.exception() else State.COMPLETED).value
         elif nobody_knows or state == State.FAILED.value:
             state = self._recorded or state
-        # Of a job that is deleted while it starts, PBS says that it failed; of a task that waited, nothing. And a
-        # function that SIGTERM has interrupted leaves a failure as its result.
+        # PBS reports a job that was deleted while it started as failed, and a deleted task that waited not at all. A
+        # function that SIGTERM interrupted leaves a failure as its result.
         unsaid = state == State.FAILED.value or (gone and state != State.COMPLETED.value)
         return State.CANCELLED.value if unsaid and self._cancelled.exists() else state
 
     def cancel(self, check: bool = True) -> None:
-        self._cancelled.touch()  # first: a job that finds it does not go on in another
+        self._cancelled.touch()  # first: a job that finds this file does not continue in another
         self._follow()
         self.watcher.client.cancel(self.watcher.known_as(self.job_id))
-        self.watcher.register_job(self.job_id)  # asks often again, as of a new job
+        self.watcher.register_job(self.job_id)  # polls often again, as for a new job
 
     def _interrupt(self, timeout: bool = False) -> None:
-        """Ask the job to checkpoint and requeue now, as before its time limit (for tests)."""
+        """Request a checkpoint and a requeue of the job now, as before its time limit (for tests)."""
         (self.paths.folder / f"{self.job_id}_interrupt").touch()
 
     @property
@@ -52,7 +52,7 @@ class ClusterJob(core.Job[core.R]):
 
     @property
     def _recorded(self) -> str:
-        """The state that the job's script recorded as it ended badly; '' if it did not."""
+        """The state that the job's script recorded when it ended badly; '' if there is none."""
         try:
             said = (self.paths.folder / f"{self.job_id}_ended").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:

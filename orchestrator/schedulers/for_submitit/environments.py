@@ -1,4 +1,4 @@
-"""What submitit asks inside a job of PBS or Grid Engine: which job and task this is, and how to be run again."""
+"""submitit's view inside a job of PBS or Grid Engine: the ids of the job and task, and how to requeue it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from orchestrator.schedulers.pbs.scheduler import PBS
 from orchestrator.schedulers.slurm.scheduler import Slurm
 
 OF_SUBMITIT = (Slurm.name, Local.name)
-CONTINUES = "TORUSRUN_CONTINUES"  # the name of the job that one goes on for
+CONTINUES = "TORUSRUN_CONTINUES"  # the variable with the id of the job that this job continues
 
 
 class ClusterEnvironment(job_environment.JobEnvironment):
-    """Ranks come from Open MPI's mpirun; a job of one task has none of its variables."""
+    """Open MPI's mpirun sets the ranks' variables; a job of one task has none of them."""
 
     scheduler: ClassVar[str]
     _env: ClassVar[dict[str, str]] = {
@@ -40,7 +40,7 @@ class ClusterEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> Sequence[str]:
-        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file of the first node
+        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file on the first node
             return passed_on.split()
         return list(dict.fromkeys(schedulers.get(self.scheduler).hosts(os.environ, socket.gethostname())))
 
@@ -49,7 +49,7 @@ class ClusterEnvironment(job_environment.JobEnvironment):
         return self.global_rank // max(1, self.num_tasks // self.num_nodes)
 
     def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
-        """As submitit does, but a warning that comes twice (once by the scheduler, once by mpirun) counts once."""
+        """As in submitit, but a warning that comes twice (from the scheduler and from mpirun) counts once."""
         super()._handle_signals(paths, submission)
         handler = signal.getsignal(self._usr_sig())
 
@@ -61,9 +61,9 @@ class ClusterEnvironment(job_environment.JobEnvironment):
 
 
 class PBSEnvironment(ClusterEnvironment):
-    """PBS lets no ordinary user requeue a job, so a checkpointed one goes on in a new job.
+    """PBS does not let ordinary users requeue a job, so a checkpointed job continues in a new job.
 
-    The job's script submits that as its last act, after all tasks' end: PBS takes no dependency on an array's task.
+    The job's script submits it last, after all tasks have ended: PBS accepts no dependency on an array's task.
     """
 
     scheduler = PBS.name
@@ -79,7 +79,7 @@ class PBSEnvironment(ClusterEnvironment):
         return os.environ.get(CONTINUES) or super().job_id
 
     def _requeue(self, countdown: int) -> None:
-        """Write the script of the job that goes on: the same one, for this task alone, under the same name."""
+        """Write the script of the next job: the same script, for this task alone, with the same job id for submitit."""
         paths, job_id = self.paths, self.job_id
         lines = paths.submission_file.read_text(encoding="utf-8").splitlines(keepends=True)
         own = [line for line in lines if not line.startswith(("#PBS -J", "#PBS -W depend"))]
@@ -90,7 +90,7 @@ class PBSEnvironment(ClusterEnvironment):
 
 
 class GridEngineEnvironment(ClusterEnvironment):
-    """Grid Engine runs a job again whose script ends with a certain exit code."""
+    """Grid Engine runs a job again if its script ends with a certain exit code."""
 
     scheduler = GridEngine.name
     _env: ClassVar[dict[str, str]] = {**ClusterEnvironment._env, "job_id": "JOB_ID"}
@@ -109,9 +109,9 @@ class GridEngineEnvironment(ClusterEnvironment):
 
 
 def here() -> ClusterEnvironment:
-    """The environment for this job; submitit takes one of a package, so the job says which.
+    """The environment for this job. submitit takes one per package, so a variable of the job selects it.
 
-    Slurm's and this machine's come with submitit; a scheduler of neither kind has what is common to all.
+    Those for Slurm and this machine come with submitit; any other scheduler gets the common one.
     """
     name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
     if name == PBSEnvironment.scheduler:

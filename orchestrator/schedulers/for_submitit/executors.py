@@ -1,8 +1,8 @@
-"""submitit executors of our schedulers: images are built in jobs through them, and any user of submitit can use them.
+"""submitit executors of our schedulers: they build images in jobs, and any user of submitit can use them.
 
 The script's text, the commands and the parsing are the scheduler's pure functions; submitit brings the pickled callable
 and its handling inside the job. Its pause of 0.2 s between submissions is left out. Runs need no callable: their
-script names the attempt's folder, and nothing of it has to be renamed once the scheduler has answered.
+script names the attempt's folder, which keeps its name when the scheduler has answered.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
 
-RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records know of its end
+RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records have its end
 
 
 class Watcher(core.InfoWatcher):
     """submitit's view of all jobs of one scheduler: one poll for all of them.
 
-    submitit calls task 3 of an array A_3; and a job of submitit's may go on in another of the scheduler's.
+    submitit's id of task 3 of array A is A_3. A submitit job may continue in another job of the scheduler.
     """
 
     def __init__(self, client: Client) -> None:
@@ -34,14 +34,14 @@ class Watcher(core.InfoWatcher):
         self._unseen_since_s: dict[str, float] = {}
 
     def stands_for(self, successor: str, job_id: str) -> None:
-        """From now on the state of `job_id` is that of the scheduler's job `successor`."""
+        """Use the state of the scheduler's job `successor` for `job_id` from now on."""
         if self._standing.get(job_id) != successor:
             self._standing[job_id] = successor
             self._finished.discard(job_id)
             self._last_status_check = float("-inf")
 
     def known_as(self, job_id: str) -> str:
-        """The scheduler's id for submitit's."""
+        """The scheduler's id of the job with this id of submitit."""
         array, _, index = job_id.rpartition("_")
         if job_id in self._standing:
             return self._standing[job_id]
@@ -63,7 +63,7 @@ class Watcher(core.InfoWatcher):
         self._last_status_check = time.time()
 
     def is_gone(self, job_id: str) -> bool:
-        """Whether the scheduler did not know the job when it was last asked."""
+        """Whether the scheduler did not know the job in the last poll."""
         return job_id in self._unseen_since_s
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:

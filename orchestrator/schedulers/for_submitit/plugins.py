@@ -1,7 +1,7 @@
 """PBS and Grid Engine for every user of submitit: `submitit.AutoExecutor(folder, cluster="pbs")` or `"gridengine"`.
 
 submitit pickles the function, and its own entry runs it in the job; the directives, the commands and the states are
-those of torusrun's schedulers. What submitit has for Slurm works here: arrays by `map_array` and `batch`, checkpoint
+those of torusrun's schedulers. submitit's features for Slurm work here: arrays by `map_array` and `batch`, checkpoint
 and requeue before the time limit, several tasks (started by Open MPI's mpirun), `_interrupt()`.
 """
 
@@ -35,22 +35,22 @@ from orchestrator.schedulers.words import filled
 
 COMMAND_TIMEOUT_S = 60.0
 
-# Every parameter beside submitit's own, with its default; users write them as pbs_queue, gridengine_ask, and so on.
+# Every parameter in addition to submitit's, with its default; users write pbs_queue, gridengine_ask, and so on.
 OWN: dict[str, Any] = {
     "queue": None,
     "account": None,  # PBS: the project (-P); Grid Engine: the project (-P)
     "ask": (),  # the site's own request, as in ["-l rt_F={nodes}"] or ["-pe mpi {ranks}"]
-    "directives": (),  # further ones, as in ["-m e"]
+    "directives": (),  # further directives, as in ["-m e"]
     "submit_args": (),  # further words of qsub, as in ["-g", "{account}"]
-    "after": (),  # job ids that must have ended well (Grid Engine: ended) before
+    "after": (),  # ids of jobs that must succeed (Grid Engine: end) first
     "env": ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),  # variables that the job gets
     "setup": (),  # shell lines before the function
     "teardown": (),  # shell lines after it
     "array_parallelism": 256,
-    "signal_delay_s": 90,  # how long before the time limit the function is asked to checkpoint
-    "mpirun": None,  # a shell command in place of mpirun, which starts the tasks where there are several
+    "signal_delay_s": 90,  # between the request to checkpoint and the time limit
+    "mpirun": None,  # a shell command in place of mpirun, which starts the tasks if there are several
 }
-SEARCHED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # tasks on other nodes get them whatever "env" says
+SEARCHED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # tasks on other nodes get them even if "env" lacks them
 SHARED = {
     "name": "submitit",
     "timeout_min": 5,
@@ -103,7 +103,7 @@ class ClusterExecutor(core.PicklingExecutor):
         super()._internal_update_parameters(**kwargs)
 
     def request(self, array: int = 0) -> Request:
-        """What a job with these parameters asks its scheduler for."""
+        """The request of a job with these parameters."""
         p = {**SHARED, **OWN, **self.parameters}
         words = {
             "nodes": p["nodes"],
@@ -144,7 +144,7 @@ class ClusterExecutor(core.PicklingExecutor):
             jobs = [self._job(f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickled in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickled, "submitted_pickle")
-            if not job.paths.submission_file.exists():  # a task with a folder of its own, which goes on by this script
+            if not job.paths.submission_file.exists():  # a task with its own folder, which continues by this script
                 job.paths.submission_file.symlink_to(array.paths.submission_file.resolve())
         return jobs
 
@@ -178,7 +178,7 @@ class ClusterExecutor(core.PicklingExecutor):
         task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.for_submitit.task')[1:])}"
         if self._num_tasks() > 1:
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
-            ignoring = """sh -c 'trap "" USR2; exec "$@"' sh"""  # mpirun's daemons on other nodes do not
+            ignoring = """sh -c 'trap "" USR2; exec "$@"' sh"""  # mpirun's daemons on other nodes do not ignore it
             task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {ignoring} {task}'
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
@@ -224,7 +224,7 @@ class ClusterExecutor(core.PicklingExecutor):
 
 
 def _carried(name: str, value: str) -> str:
-    """A variable's value for the job. No entry of PYTHONPATH is relative: task.py puts the working directory last."""
+    """A variable's value for the job. PYTHONPATH gets no relative entry: task.py puts the working directory last."""
     if name != "PYTHONPATH":
         return safe({name: value})[name]
     entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
@@ -244,8 +244,8 @@ class PBSExecutor(ClusterExecutor):
 
     @classmethod
     def name(cls) -> str:
-        # submitit takes one executor of a package: its entry points bear fixed names. The list of plug-ins is being
-        # read while it asks for this name, so the second one is added to it here, once.
+        # submitit takes one executor per package, since its entry points have fixed names. It calls this method while
+        # it reads its list of plug-ins, so this adds the second executor to the list, once.
         known = plugins._get_plugins()[0]
         if GridEngineExecutor not in known:
             known.append(GridEngineExecutor)
@@ -257,7 +257,7 @@ class GridEngineJob(ClusterJob[core.R]):
 
 
 class GridEngineExecutor(ClusterExecutor):
-    """Grid Engine: Univa's, Altair's and the open ones."""
+    """Grid Engine: Univa's, Altair's and the open source ones."""
 
     cluster = GridEngine.name
     programs = ("qsub", "qconf")

@@ -1,6 +1,6 @@
-"""One task of a submitit job: its output goes to a log of its own, then submitit's entry runs the function.
+"""Runs one task of a submitit job: sends its output to its own log, then lets submitit's entry run the function.
 
-`orchestrator.schedulers.for_submitit.task FOLDER`. Task 0 writes where the job's script already does.
+`orchestrator.schedulers.for_submitit.task FOLDER`. Task 0 writes to the log of the job's script.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from submitit.core.submission import submitit_main
 
 
 def main() -> None:
-    sys.path.append(os.getcwd())  # last: a user's own module is found here, but none in a library's place
+    sys.path.append(os.getcwd())  # last: a user's module is found here, but does not replace a library's
     env = JobEnvironment()
     if env.global_rank:
         paths = utils.JobPaths(sys.argv[1], env.job_id, env.global_rank)
@@ -24,7 +24,7 @@ def main() -> None:
             os.dup2(log, stream.fileno())
     try:
         submitit_main()
-    finally:  # while Python ends, it takes its handlers away: a warning that comes then would kill a task that is done
+    finally:  # Python removes its handlers while it ends: then a warning would kill a task that is done
         signal.signal(env._usr_sig(), signal.SIG_IGN)
 
 

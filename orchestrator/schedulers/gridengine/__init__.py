@@ -1,1 +1,1 @@
-"""Grid Engine: commands and words, records of jobs, shells beside ranks, the cluster and its switches."""
+"""Grid Engine: its commands and states, the records of jobs, the cluster and its switches."""

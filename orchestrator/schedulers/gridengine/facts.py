@@ -1,4 +1,4 @@
-"""What Grid Engine tells of its cluster: cluster queues, parallel environments, hosts, projects, groups of hosts."""
+"""The cluster as Grid Engine reports it: cluster queues, parallel environments, hosts, projects, groups of hosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "": 1}
 
 
 def describe(ask: Ask) -> ClusterFacts:
-    """Ask Grid Engine. Raises SiteError where its queues or hosts cannot be had."""
+    """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
     found, hosts = records(ask(QUEUES)), _with_gpus(nodes(ask(HOSTS)), optional(ask, GPUS))
     names = optional(ask, ENVIRONMENTS).split()
     environments = (environment(name, optional(ask, [*ENVIRONMENT, name])) for name in names)
@@ -58,7 +58,7 @@ def describe(ask: Ask) -> ClusterFacts:
 
 
 def records(text: str) -> list[dict[str, str]]:
-    """What qconf shows: lines of a name and a value, which a backslash continues; an empty line ends a record."""
+    """The records in qconf's output: lines of a name and a value, continued by a backslash; an empty line ends one."""
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     parts = re.split(r"\n\s*\n|\n(?=qname\s)", joined)
     found = [dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts]
@@ -66,7 +66,7 @@ def records(text: str) -> list[dict[str, str]]:
 
 
 def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
-    """From the records of `qconf -sq` and the hosts. A queue of host groups is taken to have all hosts."""
+    """The queues, from the records of `qconf -sq` and the hosts. A queue of host groups counts as having all hosts."""
     read = tuple(_queue(record, hosts) for record in found if "qname" in record)
     if not read:
         raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
@@ -74,7 +74,7 @@ def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) ->
 
 
 def nodes(text: str) -> dict[str, NodeKind]:
-    """Every execution host in what `qhost -xml` says: cores where it tells them, else processors."""
+    """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
@@ -90,20 +90,20 @@ def nodes(text: str) -> dict[str, NodeKind]:
 
 
 def environment(name: str, text: str) -> Environment:
-    """A parallel environment from `qconf -sp NAME`: slots on a host only where its rule is a number."""
+    """A parallel environment from `qconf -sp NAME`; it has slots per host only if its rule is a number."""
     (record, *_) = [*records(text), {}]
     rule = record.get("allocation_rule", "")
     return Environment(name, int(rule) if rule.isdecimal() else None)
 
 
 def size_bytes(text: str) -> int | None:
-    """23.5G as bytes; None for '-'."""
+    """The bytes of a size such as 23.5G; None for '-'."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
     return int(float(match[1]) * UNITS[match[2]]) if match else None
 
 
 def gpus(text: str) -> dict[str, int]:
-    """The resource gpu of every host, from `qhost -F gpu`."""
+    """The resource gpu of every host, from the output of `qhost -F gpu`."""
     found, host = {}, ""
     for line in text.splitlines():
         if match := re.match(r"\s+\w+:gpu=(\d+)", line):
@@ -133,12 +133,12 @@ def _with_gpus(hosts: dict[str, NodeKind], text: str) -> dict[str, NodeKind]:
 
 
 def _first_words(text: str) -> list[str]:
-    """The first word of every line that is no remark."""
+    """The first word of every line that is not a comment."""
     return [line.split()[0] for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def _has_racks(ask: Ask) -> bool:
-    """Whether there are host groups that are named as racks, as the site's topology reads them by default."""
+    """Whether there are host groups with the default names of racks in a site's topology."""
     try:
         return bool(topology.group_names(ask(topology.GROUPS), topology.RACK))
     except SiteError:

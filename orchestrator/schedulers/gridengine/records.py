@@ -1,6 +1,6 @@
-"""How a job of Grid Engine ended, from its records in qacct: the state, and in words what happened and where.
+"""Reads the end of a Grid Engine job from its records in qacct: its state, and in words the event and the host.
 
-Sources: sge_status(5) and accounting(5) of Son of Grid Engine 8.1.9; what the real thing recorded (its tests);
+Sources: sge_status(5) and accounting(5) of Son of Grid Engine 8.1.9; records of a real Grid Engine (its tests);
 Univa's and Altair's `deleted_by` from their manuals.
 """
 
@@ -12,13 +12,13 @@ from signal import SIGKILL, Signals
 
 from orchestrator.base.states import State, Status
 
-PROLOG_S = 60  # what a site may do for a job before its time begins to count
-# The codes of `failed` after which a job has run to its end all the same: its exit status counts.
+PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
+# The codes of `failed` of a job that ran to its end all the same: its exit status counts.
 RAN = {0, 12, 13, 14, 15, 16}
-AFTER = 100  # assumedly after job: it was ended by a signal
+AFTER = 100  # "assumedly after job": a signal ended it
 LIMIT = 37
 QDEL = ", from qdel or for want of memory: the record does not say which"
-# What the other codes mean, and where they mean more than a failure. {host} is the record's host.
+# The meaning of the other codes, with the state if it is not just a failure. {host} is the record's host.
 NOT_STARTED = "it could not be started on {host}"
 MEANS = {
     **dict.fromkeys((1, 3, 4, 6, 7, 9, 11, 29, 31), (State.FAILED, NOT_STARTED)),
@@ -38,13 +38,13 @@ MEANS = {
     30: (State.FAILED, "its script ended with exit code 100, which Grid Engine takes for an error"),
 }
 
-Record = Mapping[str, str]  # one record of qacct, of which this is read
+Record = Mapping[str, str]  # one record of qacct, of which only READ is kept
 READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", "exit_status", "ru_wallclock",
         "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
 def ended(records: Sequence[Record]) -> Status:
-    """How a job ended by its records: those of its parallel tasks and earlier runs, then its own, which counts."""
+    """The end of a job by its records: those of its parallel tasks and earlier runs, then its own, which counts."""
     own = [record for record in records if record.get("pe_taskid", "NONE") == "NONE"] or records
     record = own[-1]
     state, meaning = _end(record)
@@ -55,7 +55,7 @@ def ended(records: Sequence[Record]) -> Status:
 
 
 def _end(record: Record) -> tuple[State, str]:
-    """The end that a record tells of, and what it means in words, '' where it means nothing known."""
+    """(the state by a record, its meaning in words, '' if unknown)."""
     code, status = _number(record, "failed"), _number(record, "exit_status")
     if code == LIMIT:
         return _limit(record)
@@ -76,7 +76,7 @@ def _end(record: Record) -> tuple[State, str]:
 
 
 def _limit(record: Record) -> tuple[State, str]:
-    """Which limit a job reached: one code stands for time and memory; what was asked for and used tells them apart."""
+    """The limit that a job reached, as (state, words). Time and memory have the same code: request and use decide."""
     asked = dict(re.findall(r"\b(h_rt|h_vmem)=([\w.]+)", record.get("category", "")))
     ran_s = _number(record, "ru_wallclock")
     if "h_vmem" in asked and ran_s + PROLOG_S < float(asked.get("h_rt", "inf")):

@@ -1,4 +1,4 @@
-"""Grid Engine: Son of Grid Engine 8.1.9, and Univa's and Altair's where their records say more."""
+"""Grid Engine: Son of Grid Engine 8.1.9, and the additional record fields of Univa's and Altair's."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from orchestrator.schedulers.words import clock, directives, listed_hosts
 from training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
-# What a login environment has and a job is not given otherwise; the script sets PYTHONPATH and the site's variables.
+# Variables of the login environment that a job would lack; the script sets PYTHONPATH and the site's variables.
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH")
 NO_ESCAPE = "Grid Engine's directives have no way to write a quote or a backslash"
 MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid Engine's directives end there"}
 
 
 def _remote(host: str, command: str) -> list[str]:
-    return ["qrsh", "-inherit", "-nostdin", host, command]  # which a shell over there reads
+    return ["qrsh", "-inherit", "-nostdin", host, command]  # a shell of that host reads the command
 
 
 class GridEngine(Scheduler):
-    """Grid Engine's commands; `user` is whose jobs are asked about."""
+    """Grid Engine's commands; queries are about the jobs of `user`."""
 
     name = "gridengine"
     variables = Variables(
@@ -40,9 +40,9 @@ class GridEngine(Scheduler):
         cluster=("SGE_ROOT", "SGE_CELL"),
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, cannot_exclude="")
-    script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path have a meaning to Grid Engine
+    script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES)
-    # qrsh -inherit works on a login node, too, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
+    # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
     reach = Reach(remote_command=_remote)
 
     def __init__(self, user: str | None = None) -> None:
@@ -53,21 +53,21 @@ class GridEngine(Scheduler):
             f"-N {self._word('name', request.called)}",
             *(request.ask or _one_slot(request)),
             f"-l h_rt={clock(request.time_s)}",
-            "-S /bin/bash",  # else the queue's shell reads the script, whatever its first line says
+            "-S /bin/bash",  # else the queue's shell reads the script, in spite of its first line
             "-j y",
-            "-o /dev/null",  # the script itself sends its output where it belongs
+            "-o /dev/null",  # the script itself redirects its output
             "-notify",  # SIGUSR2 before SIGKILL, from qdel and at the time limit, with the queue's `notify` between
             "-r n",  # a rerun would run under the same attempt; `resume` makes a new one
         ]
         if request.memory_bytes:
-            # For a rank as if it were a slot: a site may have made mem_free a thing that each slot takes. Not h_vmem,
-            # which limits addresses, and programs for GPUs reserve those without measure.
+            # Per rank, as if a rank were a slot: a site may count mem_free per slot. Not h_vmem, which limits the
+            # address space: GPU programs reserve very much of it.
             options.append(f"-l mem_free={math.ceil(request.memory_bytes / request.ranks_per_node / 2**20)}M")
         if request.queue:
             options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
             options.append(f"-P {self._word('account', request.account)}")
-        if awaited := (*request.after, *request.after_any):  # -hold_jid knows no other condition than an end
+        if awaited := (*request.after, *request.after_any):  # -hold_jid waits for any end of a job
             options.append(f"-hold_jid {','.join(awaited)}")
         if request.exclude:
             options.append(f"-l hostname=!({'|'.join(request.exclude)})")
@@ -84,11 +84,11 @@ class GridEngine(Scheduler):
         return found and f"holds {found!r}: {MEANS_SOMETHING[found]}"
 
     def _word(self, key: str, value: str) -> str:
-        """A value as one word: quotes hold blanks together, but nothing can hold a quote."""
+        """A value as one word: in quotes if it has blanks. No word can contain a quote."""
         return f'"{value}"' if re.search(r"\s", self.word(key, value)) else value
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        # By name, since -V would store all of the login's environment, keys and tokens too, where qstat -j shows it.
+        # By name: -V would store the whole login environment, with keys and tokens, and qstat -j would show it.
         return ["qsub", "-terse", "-v", ",".join(HANDED_ON), *request.submit_args, str(script)]
 
     def ask_command(self, request: Request) -> list[str]:
@@ -104,12 +104,12 @@ class GridEngine(Scheduler):
         return f"{job_id}.{index + 1}"
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        # -f: by host, with its state (-ne: those in use); -r: what a job waits for; -g d: every task of an array.
-        # -g t would tell a job's hosts as well, but in a row for every slot.
+        # -f: by host, with its state (-ne: those in use); -r: the jobs that a job waits for; -g d: every task of an
+        # array. -g t would list a job's hosts as well, but in a row for every slot.
         return Query(["qstat", "-u", self._user, "-xml", "-f", "-ne", "-r", "-g", "d"], states.queued)
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        # qacct takes one job or all (-j alone); -d would leave out jobs that lost their host, which have no times.
+        # qacct takes one job or all (-j alone). -d would leave out jobs that lost their host, as they have no times.
         jobs = {job_id.partition(".")[0] for job_id in job_ids}
         return Query(["qacct", "-o", self._user, "-j", *(jobs if len(jobs) == 1 else ())], states.recorded)
 
@@ -128,7 +128,7 @@ class GridEngine(Scheduler):
     def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
         slots, hosts = environment.get("NSLOTS", ""), environment.get("NHOSTS", "")
         if not (slots.isdigit() and hosts.isdigit()) or int(slots) == int(hosts) or int(slots) >= cpus:
-            return ""  # one slot on each host stands for a whole one
+            return ""  # one slot on each host counts as a whole host
         return (
             f"Grid Engine gave {counted(int(slots), 'slot')}, and the ranks use {counted(cpus, 'core')}: unless a slot "
             "is more than a core here, write {cpus} in the site's 'ask', or lower cpus_per_rank"
@@ -136,7 +136,7 @@ class GridEngine(Scheduler):
 
 
 def _one_slot(request: Request) -> tuple[str, ...]:
-    """A job's own words for one slot: none. Raises UserError where it needs more, which sites give in their own way."""
+    """The request for one slot: none. Raises UserError if the job needs more, for which each site has its own words."""
     if request.nodes * request.ranks_per_node * request.cpus_per_rank == 1 and not request.gpus_per_node:
         return ()
     raise UserError(

@@ -1,4 +1,4 @@
-"""The states of jobs, as the XML of qstat and the records of qacct have them."""
+"""Reads the states of jobs in the XML of qstat and the records of qacct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.schedulers.gridengine.records import READ, Record, ended
 
-# The letters that qstat makes its states of (sge_status(5)), and what those say that are not ordinary.
+# The letters of qstat's states (sge_status(5)), and the meaning of the unusual ones.
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
     "d": "being deleted",
@@ -24,7 +24,7 @@ WORDS = {
 
 
 def queued(said: Finished) -> dict[str, Status]:
-    """The jobs in the XML of qstat, with the hosts of those that run."""
+    """The states of the jobs in the XML of qstat, with the hosts of running jobs."""
     root = _xml(said, "asking Grid Engine for the states of jobs")
     jobs = {_id(job): job for job in root.iter("job_list")}
     hosts: dict[str, dict[str, bool]] = {job_id: {} for job_id in jobs}
@@ -42,8 +42,8 @@ def called(said: Finished, name: str) -> list[str]:
 
 
 def recorded(said: Finished) -> dict[str, Status]:
-    """The jobs in the records of qacct."""
-    # Before the first job ended there is no accounting file, and a job that is not in it is an error to qacct.
+    """The states of the jobs in the records of qacct."""
+    # Before the first job has ended there is no accounting file. A job that is not in the file is an error of qacct.
     if said.exit_code == 1 and re.search(r"accounting: No such file|job id \d+ not found", said.stderr):
         return {}
     said.check("asking Grid Engine's accounting")
@@ -74,12 +74,12 @@ def _id(job: ET.Element) -> str:
 
 
 def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
-    """One job of qstat's XML, or one task; `hosts` are the ones it has, and whether each is silent."""
+    """The state of one job or task in qstat's XML; `hosts` are its hosts, with whether each is silent."""
     letters, job_id = job.findtext("state", ""), job.findtext("JB_job_number", "")
     if not letters or set(letters) - LETTERS:
         return Status(State.UNKNOWN, f"Grid Engine says {letters!r}, which this torusrun does not know")
     reasons = [WORDS[letter] for letter in letters if letter in WORDS]
-    if {"R", "t"} <= set(letters):  # it may hang there for long, and no process of it is at work
+    if {"R", "t"} <= set(letters):  # it may stay so for long, and no process of it runs
         return Status(State.PENDING, f"{'; '.join(reasons)} (Grid Engine: {letters})")
     if "q" not in letters:
         reasons += [f"{host} does not answer Grid Engine" for host, silent in hosts.items() if silent]

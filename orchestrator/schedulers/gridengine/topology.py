@@ -1,4 +1,4 @@
-"""Grid Engine: a rack is a host group, as `qconf -shgrp @rack1` prints it."""
+"""Reads Grid Engine's racks: a rack is a host group, as `qconf -shgrp @rack1` prints it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RACK = "@rack"  # how the names of racks' host groups begin, unless topology.att
 
 
 def show(group: str) -> tuple[str, ...]:
-    """The command that prints one group with all hosts in it, those of groups in it included."""
+    """The command that prints one group with all its hosts, including those of groups in it."""
     return ("qconf", "-shgrp_resolved", group)
 
 
 def group_names(text: str, prefix: str) -> list[str]:
-    """The groups in what `qconf -shgrpl` says whose names begin with `prefix`. Raises SiteError when there are none."""
+    """The groups in the output of `qconf -shgrpl` with names that begin with `prefix`. Raises SiteError if none."""
     named = [word for word in text.split() if word.startswith("@")]
     chosen = [word for word in named if word.startswith(prefix)]
     if not chosen:
@@ -37,9 +37,9 @@ def printed(ask: Ask, prefix: str) -> str:
 
 
 def tree(text: str) -> Tree:
-    """Racks from any number of printed groups, one after the other. Raises SiteError where `text` holds none.
+    """The racks in a text of any number of printed groups. Raises SiteError if `text` has none.
 
-    A group that names other groups is passed over: only those that name hosts are leaves.
+    A group that names other groups is ignored: only groups of hosts are leaves.
     """
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     found = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What starts the ranks of a job, one file each: srun, Open MPI's mpirun, Hydra (MPICH, Intel MPI), spawn."""
+"""The launchers, which start the ranks of a job: srun, Open MPI's mpirun, Hydra (MPICH, Intel MPI) and spawn."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from orchestrator.schedulers.launchers.spawn import Spawn
 from orchestrator.schedulers.launchers.srun import Srun
 
 FAMILIES: tuple[type[Launcher], ...] = (Srun, OpenMPI, Hydra, Spawn)
-# Programs of one name only; the others belong to an MPI, and their version text tells which.
+# Programs whose name is enough; the others belong to an MPI, which their version text names.
 KNOWN: dict[str, type[Launcher]] = {"srun": Srun, "spawn": Spawn, "mpiexec.hydra": Hydra}
 ASKED = ("mpirun", "mpiexec")
 
 
 def family(program: str) -> type[Launcher]:
-    """The launcher's class, as far as the name of its program says: for a program of several MPIs, what all share."""
+    """The launcher's class by its program's name; for a name that several MPIs use, their common class."""
     return KNOWN.get(program, Launcher)
 
 
 def named(program: str, version: str = "") -> Launcher:
-    """The launcher that `program` is, by what `program --version` says where several MPIs have one of that name.
+    """The launcher of `program`; if several MPIs have a program of that name, by the output of `program --version`.
 
-    Raises SiteError for an MPI that is not known here.
+    Raises SiteError for an unknown MPI.
     """
     if program in KNOWN:
         return KNOWN[program](program)

@@ -1,4 +1,4 @@
-"""What starts the ranks of a job: the interface. A launcher is one file, its command and its messages together."""
+"""The interface of launchers, which start the ranks of a job. Each has one file, with its command and its messages."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
-# What a rank's wrapper needs before it has read anything; ssh and the like pass no variables on.
+# The variables that a rank's wrapper needs before it reads a file; ssh and the like pass no variables on.
 PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "TORUSRUN_SCRATCH")
 
 
 class Pmi(Enum):
-    """Who connects the ranks of an MPI program."""
+    """The software that connects the ranks of an MPI program."""
 
-    NOBODY = "nobody"  # each would be rank 0 of 1
+    NOBODY = "nobody"  # each rank would be rank 0 of 1
     MPI = "mpi"  # the MPI that the launcher belongs to
-    SLURM = "slurm"  # a plug-in of Slurm's, one of those that `srun --mpi=list` lists
+    SLURM = "slurm"  # a plug-in of Slurm, one of the list of `srun --mpi=list`
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What is to be started. `hostfile` names one host for each rank, in rank order.
+    """The ranks to start. `hostfile` names one host for each rank, in rank order.
 
-    `remote_shell` is a command that runs on another host what follows it (HOST COMMAND...), where the launcher is to
-    use it. `passed` are the variables that the ranks on other hosts get. `mpi` says that they may run an MPI program.
+    `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
+    none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
     """
 
     python: str
@@ -43,8 +43,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Words:
-    """What a launcher wrote: hosts that it lost, each with the line that says so; ranks that a signal ended, with its
-    number; the last thing that it said, on one line; and why our remote shell reached no other host, which it cannot
+    """A launcher's messages: lost hosts, each with the line that says so; ranks that a signal ended, with its number;
+    the last message, on one line; and why our remote shell could not reach a host, which the launcher itself does not
     know."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -54,22 +54,22 @@ class Words:
 
 
 class Launcher(ABC):
-    """How ranks are started in the order of a host file, and bound to no cores: the wrapper of a rank does that."""
+    """Starts ranks in the order of a host file, without binding them to cores: the wrapper of a rank does that."""
 
     kills: ClassVar[re.Pattern[str] | None] = None  # finds a rank that a signal ended, and the signal's number
-    numbers: ClassVar[tuple[str, str]]  # the variables that tell a rank its number, and its number on its host
+    numbers: ClassVar[tuple[str, str]]  # the variables with a rank's number, and with its number on its host
     needs_shell: ClassVar[bool] = False  # whether it reaches other hosts by a remote shell only
-    stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # passed on to the ranks; SIGUSR1 must be, too
+    stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # it passes this on to the ranks, and must pass SIGUSR1 too
     pmi: ClassVar[Pmi] = Pmi.MPI
     one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
-    built_in: ClassVar[bool] = False  # whether it is a part of torusrun, and no program on PATH
+    built_in: ClassVar[bool] = False  # whether it is a part of torusrun, not a program on PATH
 
     def __init__(self, program: str) -> None:
         self.program = program
 
     @abstractmethod
     def command(self, launch: Launch) -> list[str]:
-        """The launcher with its arguments; those of the site, and the program of a rank, follow."""
+        """The launcher with its arguments; the site's arguments and a rank's program follow them."""
 
     def environment(self, launch: Launch) -> dict[str, str]:
         """The variables that the launcher itself needs."""
@@ -77,12 +77,12 @@ class Launcher(ABC):
 
     @classmethod
     def lost(cls, text: str) -> dict[str, str]:
-        """The hosts that were lost by what the launcher wrote, each with the line that says so."""
+        """The lost hosts in the launcher's messages, each with the line that says so."""
         return {}
 
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
-        """The ranks that a signal ended by what the launcher wrote; the first one of several counts."""
+        """The ranks that a signal ended, in the launcher's messages, each with its first signal."""
         found = cls.kills.findall(text) if cls.kills else ()
         return firsts([(int(rank), int(number)) for rank, number in found])
 

@@ -1,6 +1,6 @@
 """Open MPI's mpirun, from 4.0 on; from 5.0 on it is PRRTE's prterun with other options.
 
-Its words: help-errmgr-base.txt and help-orterun.txt; seen from 4.1.4 and 5.0.11, the loss of a host from 4.1.4 only.
+Its messages: help-errmgr-base.txt and help-orterun.txt; seen from 4.1.4 and 5.0.11, a lost host from 4.1.4 only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orchestrator.schedulers.launchers.launcher import Launch, Launcher
 LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon\..*?Remote daemon: *\S+ on node (\S+)", re.DOTALL
 )
-PRRTE = 5  # the first version that is built on it
+PRRTE = 5  # the first version that is built on PRRTE
 
 
 class OpenMPI(Launcher):
@@ -28,18 +28,18 @@ class OpenMPI(Launcher):
 
     @classmethod
     def recognized(cls, program: str, version: str) -> OpenMPI | None:
-        """The launcher, where `version` is what Open MPI's says of itself."""
+        """The launcher, if `version` is Open MPI's version text, else None."""
         found = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", version)
         return cls(program, int(found[1])) if found else None
 
     def command(self, launch: Launch) -> list[str]:
-        # The bare name: mpirun repeats this word, unquoted, in what the shells of the other nodes read.
+        # The bare name: mpirun repeats this word, unquoted, in its commands for the shells of the other nodes.
         passed = [word for name in launch.passed for word in ("-x", name)]
         shell = remote_words(launch.remote_shell, self.major) if launch.remote_shell else []
         return [self.program, "-np", str(launch.ranks), *self._ordered(launch.hostfile.name), *passed, *shell]
 
     def _ordered(self, hostfile: str) -> list[str]:
-        """One rank after the other on the host of its line; a host file alone is no order, and a rank file binds.
+        """The options for each rank on the host of its line. A host file alone sets no order, and a rank file binds.
 
         A site may count a whole node as one slot (ABCI's rt_F does), so hosts take more ranks than they have slots.
         """
@@ -55,12 +55,12 @@ class OpenMPI(Launcher):
 
 
 def remote_words(shell: Sequence[str], major: int = 4) -> list[str]:
-    """What makes mpirun start its daemons by `shell`.
+    """The options that make mpirun start its daemons by `shell`.
 
-    Where that is the scheduler's own, only the first host has the means, so it starts all of them, and signals and
-    output go to each of them directly: Open MPI 4.1 says itself that its default routes fail otherwise. A daemon has to
-    stay in the session that it was started in: PBS ends what is left of a task whose first process has ended, at times
-    before the daemon is at work.
+    If that is the scheduler's own, only the first host can use it. So the first host starts all daemons, and signals
+    and output go to each directly: Open MPI 4.1 itself says that its default routes fail otherwise. A daemon must stay
+    in the session that it was started in: PBS ends the rest of a task whose first process has ended, sometimes before
+    the daemon is ready.
     """
     agent = " ".join(shell)
     if major >= PRRTE:

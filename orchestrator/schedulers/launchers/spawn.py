@@ -9,7 +9,7 @@ from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
 
 
 class Spawn(Launcher):
-    """Starts spawner.py as the launcher."""
+    """The launcher that is spawner.py."""
 
     numbers = ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK")
     kills = re.compile(r"spawn noticed that process rank (\d+) exited on signal (\d+)")

@@ -1,4 +1,4 @@
-"""Starts N processes of this machine with a rank each; when one ends badly, so do the others.
+"""Starts N processes on this machine, with a rank each; if one ends badly, it ends the others.
 
 `orchestrator.schedulers.launchers.spawner N COMMAND...`
 """
@@ -55,12 +55,12 @@ def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
 
 
 def _bad(codes: Sequence[int | None]) -> list[tuple[int, int]]:
-    """(rank, exit code) of those that have ended badly; first those that a signal ended, for they recorded nothing."""
+    """(rank, exit code) of the ranks that ended badly; first those that a signal ended, since they recorded nothing."""
     return sorted(((rank, code) for rank, code in enumerate(codes) if code), key=lambda bad: bad[1] > 0)
 
 
 def _tell(rank: int, code: int) -> None:
-    """As other launchers do, for `Spawn.killed` to find."""
+    """Print the end of a rank, in the form that `Spawn.killed` reads."""
     how = f"exited on signal {-code}" if code < 0 else f"ended with exit code {code}"
     print(f"spawn noticed that process rank {rank} {how}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Slurm's srun. Its words: launch.c and step_launch.c; seen from 22.05.8."""
+"""Slurm's srun. Its messages: launch.c and step_launch.c; seen from 22.05.8."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Srun(Launcher):
     pmi = Pmi.SLURM
 
     def command(self, launch: Launch) -> list[str]:
-        # Slurm lists hosts alphabetically; only a host file with arbitrary distribution keeps an order.
+        # Slurm sorts hosts alphabetically; only a host file with arbitrary distribution keeps an order.
         return [
             self.program,
             f"--nodes={launch.nodes}",
@@ -47,7 +47,7 @@ class Srun(Launcher):
 
 
 def _numbers(text: str) -> list[int]:
-    """'0-2,5' as 0, 1, 2, 5."""
+    """The numbers in a list such as '0-2,5': 0, 1, 2, 5."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -1,7 +1,7 @@
-"""Wait for other local jobs to be gone, then become the script: what a dependency is on this machine.
+"""Waits until other local jobs have ended, then becomes the script: this machine's form of a dependency.
 
 `orchestrator.schedulers.local.begin SCRIPT TOKEN JOB_ID...`. The process keeps its pid and so its job id. While it
-waits it has the name by which `sessions.py` recognises a pending job.
+waits, its name is the one by which `sessions.py` recognises a pending job.
 """
 
 from __future__ import annotations

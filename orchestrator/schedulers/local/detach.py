@@ -1,8 +1,8 @@
-"""Start a script as a session of its own and print its job id: what `sbatch` is to Slurm, for this machine.
+"""Starts a script in its own session and prints its job id: the submit command of this machine.
 
-`orchestrator.schedulers.local.detach SCRIPT TOKEN [JOB_ID...]`: it begins when these jobs are gone. Its output goes to
-job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it. The
-umask is the caller's.
+`orchestrator.schedulers.local.detach SCRIPT TOKEN [JOB_ID...]`: the script begins when these jobs have ended. Its
+output goes to job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it.
+The umask is the caller's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this machine tells of itself, as the one node of a cluster."""
+"""This machine's cores, memory and GPUs, as a cluster of one node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 
 
 def describe(ask: Ask) -> ClusterFacts:
-    """Ask for cores, memory and GPUs."""
+    """Query cores, memory and GPUs."""
     names = [line.strip() for line in optional(ask, GPUS).splitlines() if line.strip()]
     cores = optional(ask, CORES).strip()
     kind = NodeKind(
@@ -27,12 +27,12 @@ def describe(ask: Ask) -> ClusterFacts:
 
 
 def memory_bytes(text: str) -> int | None:
-    """MemTotal of /proc/meminfo."""
+    """MemTotal of /proc/meminfo in bytes, None without one."""
     match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
     return int(match[1]) * 2**10 if match else None
 
 
 def gpu_type(names: list[str]) -> str | None:
-    """'NVIDIA H100 80GB HBM3' as h100, where all GPUs are alike."""
+    """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
     found = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
     return found.pop() if len(found) == 1 else None

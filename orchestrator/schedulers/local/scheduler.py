@@ -1,4 +1,4 @@
-"""This machine as a scheduler: a job is a session of processes, its id the first one's pid and start time."""
+"""This machine as a scheduler: a job is a session of processes; its id is the first process's pid and start time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[
 
 
 def _working(said: Finished) -> list[str]:
-    """No ids: what pgrep finds will say soon which job it is."""
+    """Always [], or SiteError if pgrep found a process: that will soon record its job itself."""
     if said.exit_code > 1:  # 1: there is none
         said.check("looking for a process by its name")
     if said.stdout.split():

@@ -1,7 +1,7 @@
-"""The states of jobs of this machine, from the lines of /proc/PID/stat.
+"""Reads the states of this machine's jobs from the lines of /proc/PID/stat.
 
-A job lives as long as any process of its session does. The start time (clock ticks since boot, field 22 of
-/proc/PID/stat) keeps a reused pid from being taken for the job.
+A job lives as long as any process of its session. By the start time (clock ticks since boot, field 22 of
+/proc/PID/stat), a reused pid is not mistaken for the job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WAITING = "torusrun-waits"  # the name of a process that waits for other jobs be
 
 
 def job_id_of(stat: str) -> str:
-    """The id of the job that began with the process that a line of /proc/PID/stat describes."""
+    """The id of the job whose first process has this line of /proc/PID/stat."""
     process = _read(stat)
     if process is None:
         raise SiteError(f"/proc says {stat!r} of a process, which does not follow proc(5)")
@@ -25,7 +25,7 @@ def job_id_of(stat: str) -> str:
 
 
 def found(stats: str, job_ids: Sequence[str]) -> dict[str, Status]:
-    """Those of the jobs that live, from the lines of /proc/PID/stat of all processes."""
+    """The states of the jobs that live, from the lines of /proc/PID/stat of all processes."""
     sessions: dict[str, list[_Process]] = {}
     for one in map(_read, stats.splitlines()):
         if one and one.state not in "ZX":
@@ -35,10 +35,10 @@ def found(stats: str, job_ids: Sequence[str]) -> dict[str, Status]:
 
 
 def _status(job_id: str, processes: Sequence[_Process]) -> Status | None:
-    """A job's state from the processes of its session, None where it has none.
+    """A job's state from the processes of its session, None if there are none of its own.
 
-    The kernel gives no process the number of a session that lives. So if its first process is there, its start tells
-    whose session it is, and if it is not, the session is still the job's, or that of a job which began as it did.
+    The kernel gives no process the number of a living session. So if the session's first process lives, its start time
+    shows whether the session is the job's. If not, the session is the job's, or that of a later job with the same pid.
     """
     pid, _, start_ticks = job_id.partition(".")
     first = next((process for process in processes if process.pid == pid), None)

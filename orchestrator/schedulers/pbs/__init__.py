@@ -1,1 +1,1 @@
-"""PBS Pro and OpenPBS: commands and words, ends of jobs, the cluster and its switches."""
+"""PBS Pro and OpenPBS: its commands and states, the ends of jobs, the cluster and its switches."""

@@ -1,4 +1,4 @@
-"""How a PBS job ended, in words, from its exit status: what happened, and to which host."""
+"""Describes the end of a PBS job from its exit status: the event, and the host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SERVERS_WORD = {
 
 
 def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
-    """The end that the server wrote down itself, as a negative exit status; `hosts` are the job's, in their order."""
+    """The end that the server itself recorded, as a negative exit status; `hosts` are the job's, in order."""
     if code not in SERVERS_WORD:
         return Status(
             State.FAILED, f"PBS ended it for a reason of its own (exit status {code}): {comment}", tuple(hosts)
@@ -45,7 +45,7 @@ def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
 
 
 def exit_words(code: int) -> str:
-    """A positive exit status: 256 and a signal for the job's own shell, 128 and a signal for a program in it."""
+    """A positive exit status in words: 256 plus a signal of the job's own shell, 128 plus that of a program in it."""
     number = code - 256 if code > 256 else code - 128
     if code <= 128 or number not in Signals._value2member_map_:
         return f"exit code {code}"
@@ -58,7 +58,7 @@ def _first(hosts: Sequence[str]) -> str:
 
 
 def _others(hosts: Sequence[str]) -> str:
-    """The nodes beside the first; PBS does not tell which of them it was."""
+    """The nodes other than the first, in words; PBS does not report which of them it was."""
     others = list(hosts[1:])
     if len(others) == 1:
         return f"its other node ({others[0]})"

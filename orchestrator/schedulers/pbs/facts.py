@@ -1,4 +1,4 @@
-"""The cluster as PBS describes it: queues with their limits and users, and hosts with their resources."""
+"""The cluster as PBS reports it: queues with their limits and users, and hosts with their resources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
         server.get("server_host"),
         resources=resources,
         topology={"source": "pbs"} if topology.SWITCH in resources else None,
-        asks_memory=True,  # PBS's hook for cgroups gives a job that asks for none 256 MB
+        asks_memory=True,  # PBS's hook for cgroups gives 256 MB to a job that asks for none
         commands={
             "scheduler": " ".join(SERVER),
             "queues": " ".join(QUEUES),
@@ -44,7 +44,7 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server with what decides who may use which, and their vnodes."""
+    """The queues of a server and their vnodes, with the server's attributes, the user and the user's groups."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
@@ -53,14 +53,14 @@ class Queues:
     groups: Collection[str] = ()
 
     def all(self) -> tuple[Queue, ...]:
-        """All of them. Raises SiteError where there are none."""
+        """All queues. Raises SiteError if there are none."""
         found = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
         if not found:
             raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
         return tuple(self.queue(name) for name in found)
 
     def queue(self, name: str) -> Queue:
-        """A queue. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
+        """The queue `name`. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
         record, ends = self.listed[name], self.leads_to(name)
         closed = self.closed(record)
         shut = {end: why for end in ends if end != name and (why := self.closed(self.listed[end]))}
@@ -81,7 +81,7 @@ class Queues:
         )
 
     def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
-        """The execution queues of this server that a job in this queue may come to: itself, or a routing queue's."""
+        """The execution queues of this server that a job in this queue can reach: itself, or a routing queue's ends."""
         record = self.listed.get(name, {})
         if record.get("queue_type") != "Route":
             return [name] if record else []
@@ -94,7 +94,7 @@ class Queues:
         return list(ends)
 
     def closed(self, record: Record) -> list[str]:
-        """Why a queue takes no jobs of this user's, from wherever they come."""
+        """The reasons why a queue takes no jobs of this user, submitted to it or routed; [] if it does."""
         why = [why for key, why in CLOSED.items() if record.get(key) == "False"]
         if record.get("acl_user_enable") == "True" and not _listed(record.get("acl_users", ""), [self.user]):
             why.append(f"it is not for user {self.user}")
@@ -103,13 +103,13 @@ class Queues:
         return why
 
     def vnodes_of(self, name: str) -> dict[str, Record]:
-        """The vnodes that are bound to an execution queue, or all that are bound to none."""
+        """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
         bound = {vnode: record for vnode, record in self.vnodes.items() if name in _bound(record)}
         return bound or {vnode: record for vnode, record in self.vnodes.items() if not _bound(record)}
 
 
 def size_bytes(text: str) -> int | None:
-    """64gb or 7532kb as bytes; None for something else."""
+    """The bytes of a size such as 64gb or 7532kb; None for other text."""
     match = re.fullmatch(r"(\d+)([kmgt]?b|)", text.strip().lower())
     return int(match[1]) * UNITS[match[2]] if match else None
 
@@ -117,7 +117,7 @@ def size_bytes(text: str) -> int | None:
 def _limit(
     record: Record, reached: Iterable[Record], resource: str, read: Callable[[str], float | None]
 ) -> float | None:
-    """The most that a job may ask for: the queue's own limit, and the widest of those that it leads to."""
+    """The most that a job may ask for, by the queue's own limit and the widest of the queues that it leads to."""
     own, *others = (read(one.get(f"resources_max.{resource}", "")) for one in (record, *reached))
     known = [other for other in others if other is not None]
     widest = max(known) if known and len(known) == len(others) else None
@@ -125,7 +125,7 @@ def _limit(
 
 
 def _listed(entries: str, names: Collection[str]) -> bool:
-    """Whether an access list lets one of `names` in (acl_check of OpenPBS): its first entry that fits decides."""
+    """Whether an access list allows one of `names` (acl_check of OpenPBS): the first matching entry decides."""
     otherwise = False
     for entry in _words(entries):
         name = entry.lstrip("+-").partition("@")[0]
@@ -137,7 +137,7 @@ def _listed(entries: str, names: Collection[str]) -> bool:
 
 
 def _bound(vnode: Record) -> list[str]:
-    """The queues that a vnode serves alone, by its attribute or by the usual resource; none for one that serves all."""
+    """The only queues that a vnode serves, by its attribute or by the usual resource; [] if it serves all."""
     return _words(vnode.get("queue") or vnode.get(f"{topology.RESOURCE}Qlist", ""))
 
 
@@ -154,7 +154,7 @@ def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
 
 
 def _kind(vnodes: list[Record]) -> NodeKind:
-    """One host, with what its vnodes have together; a value such as @VNODE is that of another vnode, counted there."""
+    """One host with the sum of its vnodes' resources; a value such as @VNODE belongs to that vnode and counts there."""
     cpus, gpus = ([int(v[key]) for v in vnodes if v.get(key, "").isdecimal()] for key in ("ncpus", "ngpus"))
     memory = [size for v in vnodes if (size := size_bytes(v.get("mem", ""))) is not None]
     types = [v["gpu_type"] for v in vnodes if v.get("gpu_type")]

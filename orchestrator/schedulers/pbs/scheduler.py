@@ -17,7 +17,7 @@ from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Tra
 from orchestrator.schedulers.words import clock, directives, listed_hosts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
-# PBS sets PATH by /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
+# PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
 OWN_COMMANDS = (
     "command -v pbs_tmrsh > /dev/null || "
     'PATH+=":$(. "${PBS_CONF_FILE:-/etc/pbs.conf}" 2> /dev/null && echo "$PBS_EXEC")/bin"'
@@ -48,10 +48,10 @@ class PBS(Scheduler):
         cannot_exclude="PBS knows no request for any hosts but some; write what your site has for it in the site's "
         "'ask'",
     )
-    # PBS keeps a job's output on its node until the end: so it can be read while the job runs.
+    # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS,), sends_output=True)
     cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
-    # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI know PBS, and few sites let ssh in.
+    # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
 
     def directives(self, request: Request) -> list[str]:
@@ -61,7 +61,7 @@ class PBS(Scheduler):
             f"-l walltime={clock(request.time_s)}",
             "-o /dev/null",
             "-e /dev/null",
-            # A rerun would run under the same attempt; `resume` makes a new one. PBS has no arrays that are not rerun.
+            # A rerun would run under the same attempt; `resume` makes a new one. PBS requires `-r y` for arrays.
             "-r y" if request.array else "-r n",
         ]
         if request.queue:
@@ -88,13 +88,13 @@ class PBS(Scheduler):
         )
 
     def _word(self, key: str, value: str) -> str:
-        """A value as one word of a directive, which knows quotes but no escapes."""
+        """A value as one word of a directive, which has quotes but no escapes."""
         if re.fullmatch(r"[A-Za-z0-9_.@%+=:,/-]+", self.word(key, value)):
             return value
         return f"'{value}'" if '"' in value else f'"{value}"'
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
-        # Without -V: OpenPBS 23.06.06 takes it and hands nothing on (qsub.c, env_array_to_varlist), others everything.
+        # Without -V: OpenPBS 23.06.06 accepts it but passes nothing on (qsub.c, env_array_to_varlist), others pass all.
         return ["qsub", *request.submit_args, str(script)]
 
     def job_id(self, stdout: str) -> str:
@@ -107,14 +107,14 @@ class PBS(Scheduler):
         return job_id.replace("[]", f"[{index}]", 1)
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        # Without -x, for which a server that keeps no history (the default) tells nothing, not even of running jobs.
+        # Without -x: with it, a server that keeps no history (the default) reports nothing, not even running jobs.
         return Query(["qstat", "-f", "-w", "-E", *job_ids], states.listed)
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["qselect", "-u", user.name(), "-N", token]  # without -u it tells everybody's
+        command = ["qselect", "-u", user.name(), "-N", token]  # without -u it lists the jobs of all users
         return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:
@@ -128,7 +128,7 @@ class PBS(Scheduler):
 
 
 def _chunks(request: Request) -> tuple[str, ...]:
-    """One chunk per node, each on a host of its own."""
+    """The request of one chunk per node, each on its own host."""
     chunk = f"{request.nodes}:ncpus={request.ranks_per_node * request.cpus_per_rank}:mpiprocs={request.ranks_per_node}"
     if request.gpus_per_node:
         chunk += f":ngpus={request.gpus_per_node}"

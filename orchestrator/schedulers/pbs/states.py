@@ -1,8 +1,8 @@
-"""The states of jobs, as qstat prints them.
+"""Reads the states of jobs in qstat's output.
 
-They are read from one form of qstat's answer: `-f -w`, one line for each attribute, its line breaks written as `\\n`.
-JSON is invalid for values such as `.5` and `nan`, and plain text prints line breaks in a job's variables as they are:
-anybody's job can write lines that look like another's. `-E` asks for all named jobs at once. Both came in PBS 18.
+The form is that of `-f -w`: one line for each attribute, its line breaks written as `\\n`. JSON is not used: it is
+invalid for values such as `.5` and `nan`. Nor is plain text: it prints line breaks in a job's variables as they are,
+so any user's job can imitate the lines of another. `-E` queries all named jobs at once. Both came in PBS 18.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from orchestrator.base.states import State, Status, never_starts
 from orchestrator.schedulers.pbs.ends import exit_words, server_ended
 from orchestrator.schedulers.pbs.topology import records
 
-UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255: of some job asked about, while the others are told
+UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported
 NO_HISTORY = "not configured to maintain job history"
-DELETED = "91"  # substate of a job that somebody deleted: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
+DELETED = "91"  # substate of a deleted job: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
 
 WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
 GOING_ON = {
@@ -33,13 +33,13 @@ Attributes = Mapping[str, str]
 
 
 def listed(said: Finished) -> dict[str, Status]:
-    """The jobs in what qstat printed."""
+    """The states of the jobs in qstat's output."""
     _checked(said)
     return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
 
 
 def _checked(said: Finished) -> None:
-    """Raises SiteError unless PBS answered; that it knows no such job, or keeps no ended ones, is an answer."""
+    """Raise SiteError unless PBS answered. That it knows no such job, or keeps no ended jobs, is an answer."""
     answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
     if not answered:
         said.check("asking PBS for the states of jobs")
@@ -56,7 +56,7 @@ def _status(job: Attributes) -> Status:
         return _held(job)
     if letter in GOING_ON:
         return Status(State.RUNNING, GOING_ON[letter], hosts)
-    if letter in ("F", "X"):  # X: a task of an array that still goes on
+    if letter in ("F", "X"):  # X: an ended task of an array that still runs
         return _task_of_the_past(comment) or _ended(job, comment, hosts)
     if letter == "M":
         return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
@@ -72,15 +72,15 @@ def _held(job: Attributes) -> Status:
 
 
 def _awaited(job: Attributes) -> str:
-    """What the job waits for. In the same list stand those that wait for it, as `beforeok:ID`."""
+    """The jobs that this job waits for. The list also has those that wait for this job, as `beforeok:ID`."""
     listed = _one_line(job.get("depend", "")).split(",")
     return ",".join(part for part in listed if not part.startswith("before"))
 
 
 def _task_of_the_past(comment: str) -> Status | None:
-    """A task whose own record PBS no longer has. What it tells is the array's, exit status included; None for others.
+    """The state of a task whose own record PBS no longer has; None for others. All its values are the array's.
 
-    "Subjob finished" is said of tasks that never ran, too (status_subjob in OpenPBS's stat_job.c).
+    This includes the exit status. "Subjob finished" may mean that it never ran (status_subjob, OpenPBS's stat_job.c).
     """
     return {
         "Subjob finished": Status(State.LOST, "the task is over, and PBS no longer reports how it ended"),
@@ -92,7 +92,7 @@ def _task_of_the_past(comment: str) -> Status | None:
 
 
 def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
-    """The end of a job. Its exit status counts now; in a job that runs again an old one would still stand."""
+    """The end of a job, by its exit status. Before the end, a job that runs again may still show an old one."""
     if "Exit_status" not in job:
         awaited = _awaited(job) if job.get("substate") != DELETED else ""
         why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
@@ -115,10 +115,10 @@ def _who(name: str, owner: str) -> str:
 
 
 def _hosts(exec_host: str) -> tuple[str, ...]:
-    """'n1/0*4+n2/0*4' as n1, n2."""
+    """The hosts in exec_host, as n1, n2 for 'n1/0*4+n2/0*4'."""
     return tuple(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
 
 
 def _one_line(value: str) -> str:
-    """A value that people wrote, as words of one line: qstat writes a line break as a backslash and an n."""
+    """A value of free text as one line: qstat writes a line break as a backslash and an n."""
     return "".join(char if char.isprintable() else " " for char in value.replace("\\n", " ")).strip()

@@ -1,6 +1,6 @@
-"""PBS: what it lists as text, and the switch of every node as a resource of its vnodes.
+"""Reads PBS's lists, and the switch of every node, which is a resource of its vnodes.
 
-Its JSON is invalid where a value is `nan` or `.5`, and so is not asked for. A user's file may hold either form.
+PBS's JSON is invalid if a value is `nan` or `.5`, so commands request text. A user's file may have either form.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.tree import Tree
 from orchestrator.schedulers.traits import SwitchSource
 
-COMMAND = ("pbsnodes", "-av")  # without -v it sums up the vnodes of a host, and not all of their resources
+COMMAND = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
 RESOURCE = "resources_available."
 SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
 
 def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, str]]:
-    """The attributes of everything that PBS lists, by name.
+    """The attributes of all objects in a list of PBS, by name.
 
-    `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are nobody's. A long
-    value continues in lines that begin with a tab. What comes first counts: a second record of a name, or value of an
-    attribute, is not the server's.
+    `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are ignored. A long
+    value continues in lines that begin with a tab. The first record of a name, and the first value of an attribute,
+    count: a second one is not the server's.
     """
     attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
     found: dict[str, dict[str, str]] = {}
@@ -38,7 +38,7 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
 
 
 def vnodes(text: str) -> dict[str, Mapping[str, str]]:
-    """The attributes of every vnode by its name. Raises SiteError for what pbsnodes does not print."""
+    """The attributes of every vnode by its name. Raises SiteError if `text` is not output of pbsnodes."""
     read = _from_json(text) if text.lstrip().startswith("{") else records(text, "", " +")
     found: dict[str, Mapping[str, str]] = {name: told for name, told in read.items() if told}  # a warning has none
     if not found:
@@ -47,7 +47,7 @@ def vnodes(text: str) -> dict[str, Mapping[str, str]]:
 
 
 def host(name: str, vnode: Mapping[str, str]) -> str:
-    """The host of a vnode: several may share one."""
+    """The host of a vnode; several vnodes may share a host."""
     return vnode.get(f"{RESOURCE}host") or vnode.get("Mom") or name
 
 
@@ -57,9 +57,9 @@ def resources(vnode: Mapping[str, str]) -> dict[str, str]:
 
 
 def tree(text: str, resource: str) -> Tree:
-    """The hosts by the value of their resource `resource` (`resources_available.switch`, say).
+    """The hosts by the value of their resource `resource`, for example `switch`.
 
-    Raises SiteError when no host has it, naming the resources there are, or when the text is neither form.
+    Raises SiteError if no host has it, naming the existing resources, or if the text has neither form.
     """
     leaves: dict[str, dict[str, None]] = {}
     others: set[str] = set()

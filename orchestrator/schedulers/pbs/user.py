@@ -1,4 +1,4 @@
-"""Who submits from here, by the names that PBS knows."""
+"""The user of this process and the user's groups, by the names that PBS knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.base.errors import SiteError
 
 
 def name() -> str:
-    """The user's name. Raises SiteError where there is no name."""
+    """The user's name. Raises SiteError if there is none."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -19,7 +19,7 @@ def name() -> str:
 
 
 def groups() -> list[str]:
-    """The names of this user's groups; a group without a name here has none for PBS either."""
+    """The names of this user's groups. A group without a name here is left out: PBS has no name for it either."""
     found, user = [], pwd.getpwuid(os.geteuid())
     for number in os.getgrouplist(user.pw_name, user.pw_gid):
         with contextlib.suppress(KeyError):

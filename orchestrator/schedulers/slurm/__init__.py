@@ -1,1 +1,1 @@
-"""Slurm: its commands and words, its reasons, its cluster and its switches."""
+"""Slurm: its commands and states, its reasons, its cluster and its switches."""

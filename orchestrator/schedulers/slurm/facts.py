@@ -1,4 +1,4 @@
-"""What Slurm tells of its cluster: partitions, nodes, generic resources, accounts, and the tree of switches."""
+"""The cluster as Slurm reports it: partitions, nodes, generic resources, accounts, and the tree of switches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "for
 
 
 def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
-    """Ask Slurm. Raises SiteError where its partitions or nodes cannot be had."""
+    """Query Slurm. Raises SiteError if it does not list its partitions or nodes."""
     version, partitions, nodes = ask(VERSION), ask(PARTITIONS), ask(NODES)
     configuration = settings(optional(ask, CONFIGURATION))
     user = user or getpass.getuser()
@@ -46,7 +46,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
 
 
 def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:
-    """From `scontrol show partition --oneliner` and the rows of sinfo; `accounts` are the user's, where known."""
+    """The queues in `scontrol show partition --oneliner` and sinfo's rows; `accounts` are the user's, if known."""
     kinds: dict[str, list[NodeKind]] = {}
     for line in nodes.splitlines():
         words = line.split("|")
@@ -61,7 +61,7 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
 
 
 def settings(text: str) -> dict[str, str]:
-    """What `scontrol show config` says, by name."""
+    """The settings in the output of `scontrol show config`, by name."""
     return {key: value.strip() for key, value in re.findall(r"^(\w+)\s+= (.*)$", text, re.MULTILINE)}
 
 
@@ -78,7 +78,7 @@ def _queue(words: dict[str, str], kinds: tuple[NodeKind, ...], accounts: Sequenc
 
 
 def _closed(words: dict[str, str], accounts: Sequence[str]) -> str:
-    """Why the partition takes none of the user's jobs."""
+    """Why the partition takes none of the user's jobs; '' if it does."""
     state, allowed = words.get("State", "UP"), words.get("AllowAccounts", "ALL")
     if state != "UP":
         return f"its state is {state}"
@@ -89,7 +89,7 @@ def _closed(words: dict[str, str], accounts: Sequence[str]) -> str:
 
 
 def _kind(words: Sequence[str]) -> NodeKind:
-    """The columns of sinfo: nodes, CPUs, megabytes, generic resources as in gpu:v100:4(S:0-1),gpu:1."""
+    """The nodes of a row of sinfo: nodes, CPUs, megabytes, generic resources as in gpu:v100:4(S:0-1),gpu:1."""
     nodes, cpus, megabytes, resources = words
     gpus = re.findall(r"(?:^|,)gpu(?::([A-Za-z][^:,()]*))?:(\d+)", resources)
     types = {name for name, _ in gpus if name}
@@ -108,7 +108,7 @@ def _number(text: str) -> int | None:
 
 
 def _has_switches(ask: Ask, configuration: dict[str, str]) -> bool:
-    """Whether Slurm knows a tree of switches, by the function that orders ranks by it."""
+    """Whether Slurm knows a tree of switches, by the same function that reads it to order ranks."""
     if "tree" not in configuration.get("TopologyPlugin", "tree"):
         return False
     try:

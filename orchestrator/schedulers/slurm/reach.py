@@ -1,4 +1,4 @@
-"""Slurm's ways to the hosts of a job: steps of srun, and sbcast."""
+"""Slurm's ways to reach the hosts of a job: steps of srun, and sbcast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def remote(host: str, command: str) -> list[str]:
 def broadcast(environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path) -> list[list[str]]:
     nodes = f"--ntasks={environment.get('SLURM_JOB_NUM_NODES', '1')}"
     once = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
-    # In a tree. Without --force, sbcast writes into no file that exists.
+    # sbcast copies in a tree. Without --force, it overwrites no file.
     return [once, ["sbcast", str(source), str(destination)]]
 
 

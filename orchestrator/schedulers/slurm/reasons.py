@@ -1,7 +1,7 @@
-"""What Slurm's words for a job mean: what happened, and what to do. The word itself stays, for whoever looks it up.
+"""Explains Slurm's states and reasons for a job, and the remedy. Slurm's own word stays, so that users can look it up.
 
 Sources: squeue(1) of 22.05, JOB REASON CODES and JOB STATE CODES; src/common/job_state_reason.c of Slurm 25.11, which
-has all the reasons' names; what is marked so is from memory.
+has the names of all reasons. Lines marked so are from memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from signal import Signals
 MOST_HOSTS = 8
 RELEASE = "`scontrol release {job}` releases it"
 
-# Why a pending job waits. Sooner or later it starts.
+# Why a pending job waits, if it can start sooner or later.
 WAITS = {
     "Resources": "it waits for free nodes",
     "Priority": "jobs of higher priority are before it",
     "Dependency": "it waits for another job to end",
-    "BeginTime": "its earliest start time has not come",  # also of a job that Slurm has put back into the queue
+    "BeginTime": "its earliest start time has not come",  # also for a job that Slurm has requeued
     "Licenses": "it waits for a license",
     "JobHeldUser": f"held by its user: {RELEASE}",
     "JobHeldAdmin": "held by an administrator, or by Slurm after a failed start: ask the administrators",
@@ -46,7 +46,7 @@ WAITS = {
     "WaitingForScheduling": "Slurm has not looked at it yet",
     "None": "",  # Slurm has not looked at it yet
 }
-# Why a pending job never starts. sbatch accepts these where a site does not enforce its limits at once.
+# Why a pending job never starts. sbatch accepts such a job if the site does not enforce its limits at submission.
 NEVER = {
     "PartitionNodeLimit": "it asks for more nodes than the partition allows, or for nodes that are down",
     "PartitionTimeLimit": "it asks for more time than the partition allows",
@@ -62,7 +62,7 @@ NEVER = {
     "BadConstraints": "no node satisfies its constraints",
     "MaxMemPerLimit": "it asks for more memory than the partition allows",
 }
-# Reasons of one kind, each resource having its own: (which, what they mean, whether a job with it can start).
+# Kinds of reasons with a reason for each resource: (pattern, meaning, whether a job with it can start).
 KINDS = (
     (r"AssocMax\w*Per(Job|Node)(Limit)?", "it asks for more than its account allows one job", False),
     (r"QOSMax\w*Per(Job|Node)(Limit)?", "it asks for more than its quality of service allows one job", False),
@@ -72,7 +72,7 @@ KINDS = (
     (r"QOSGrp\w+", "its quality of service uses as much as it may", True),
     (r"QOSMax\w+", "its user has as much in this quality of service as one may have", True),
 )
-# States of a job that is not simply waiting or running.
+# The meaning of states other than plain waiting or running.
 ON_ITS_WAY = {
     "CONFIGURING": "its nodes are being made ready",
     "COMPLETING": "its processes are being ended",
@@ -87,7 +87,7 @@ ON_ITS_WAY = {
     "SPECIAL_EXIT": f"Slurm has put it back into the queue and holds it: {RELEASE}",
     "RESV_DEL_HOLD": f"held, as its reservation was deleted: {RELEASE}",
 }
-# How a job ended: by its state, and then, where that says too little, by its reason.
+# How a job ended: by its state, and then, if that says too little, by its reason.
 ENDS = {
     "COMPLETED": "its script ended with exit code 0",
     "TIMEOUT": "it reached its time limit",
@@ -102,7 +102,7 @@ ENDS = {
 FAILURES = {
     "NonZeroExitCode": "its script ended with an exit code other than 0",
     "RaisedSignal": "its script was ended by a signal",
-    # 22.05 says so of a script that a signal ended, too: recorded of one that sent itself SIGSEGV.
+    # 22.05 also gives this for a script that a signal ended: seen for one that sent itself SIGSEGV.
     "JobLaunchFailure": "Slurm could not start it, or a signal ended its script",
     "SystemFailure": "Slurm, a file system or the network failed",
     "InactiveLimit": "it was idle for too long",
@@ -113,14 +113,14 @@ ENDING = {
     "TimeLimit": ENDS["TIMEOUT"],
     "OutOfMemory": ENDS["OUT_OF_MEMORY"],
     "DeadLine": ENDS["DEADLINE"],
-    # None is named: squeue shows the nodes that a job still has (pack_job of job_mgr.c), so the lost one is not there.
+    # No node is named: squeue shows the nodes that a job still has (pack_job of job_mgr.c), so not the lost one.
     "NodeDown": "Slurm lost at least one of its nodes",
 }
 NOT_STARTED = 53  # sacct's signal of a job whose output files could not be opened, or whose prolog failed; from memory
 
 
 def pending(word: str, reason: str, job: str) -> tuple[str, bool]:
-    """(why a pending job waits, whether it can start); `reason` is what squeue says, which may be a whole sentence."""
+    """(why a pending job waits, whether it can start); `reason` is squeue's, which may be a whole sentence."""
     meant, starts = _waiting(reason)
     if word in ON_ITS_WAY:
         meant = "; ".join(filter(None, (ON_ITS_WAY[word], meant)))
@@ -130,7 +130,7 @@ def pending(word: str, reason: str, job: str) -> tuple[str, bool]:
 
 
 def _waiting(reason: str) -> tuple[str, bool]:
-    """(what a reason for waiting means, '' where that is not known; whether a job with it can start)."""
+    """(the meaning of a reason for waiting, '' if unknown; whether a job with it can start)."""
     key = re.split(r"\W", reason, maxsplit=1)[0]  # as in 'ReqNodeNotAvail, UnavailableNodes:node3'
     if key in NEVER:
         return NEVER[key], False
@@ -142,7 +142,7 @@ def _waiting(reason: str) -> tuple[str, bool]:
 
 
 def running(word: str, reason: str) -> str:
-    """What is unusual about a job that has nodes, '' where nothing is."""
+    """The unusual state of a job that has nodes, in words; '' if nothing is unusual."""
     why = ENDING.get(reason) or _waiting(reason)[0]
     meant = ": ".join(filter(None, (ON_ITS_WAY.get(word, ""), why)))
     return _with(meant, word if word in ON_ITS_WAY else "", reason) if meant or reason not in ("", "None") else ""
@@ -159,7 +159,7 @@ def ended(word: str, reason: str, hosts: Sequence[str]) -> str:
 
 
 def accounted(words: str, exit_code: str, hosts: Sequence[str]) -> str:
-    """How a job ended, from sacct's state, as 'CANCELLED by 1001', and exit code, as '7:0' or, of a signal, '0:11'."""
+    """How a job ended, from sacct's state, as 'CANCELLED by 1001', and exit code, as '7:0', or '0:11' for a signal."""
     word, _, by = words.partition(" by ")
     code, _, number = exit_code.partition(":")
     if word == "CANCELLED":
@@ -176,7 +176,7 @@ def accounted(words: str, exit_code: str, hosts: Sequence[str]) -> str:
 
 
 def _cancelled(reason: str, hosts: Sequence[str]) -> tuple[str, str]:
-    """A cancelled job in words, and in Slurm's; one that waited keeps the reason for which it waited."""
+    """(the end of a cancelled job, Slurm's words for it), with the reason for which it waited, if any."""
     if reason == "DependencyNeverSatisfied":
         meant = "dropped by its dependency, it never ran: the job before it did not end as required"
         return meant, f"CANCELLED, {reason}"
@@ -195,7 +195,7 @@ def _end(word: str, hosts: Sequence[str]) -> str:
 
 
 def _one_of(hosts: Sequence[str]) -> str:
-    """The host of a job on one node; of several nobody knows which one it was. `hosts` are all that the job had."""
+    """The affected host in words, which is known only for a job on one node. `hosts` are all hosts of the job."""
     if len(hosts) == 1:
         return hosts[0]
     listed = ", ".join(hosts[:MOST_HOSTS]) + (f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else "")
@@ -207,7 +207,7 @@ def _signal(number: str) -> str:
 
 
 def _with(meant: str, *words: str) -> str:
-    """The meaning, and Slurm's own words for it in parentheses; those alone where the meaning is not known."""
+    """The meaning, and Slurm's own words for it in parentheses; only Slurm's words if the meaning is unknown."""
     said = ", ".join(word for word in words if word and word != "None")
     if not said:
         return meant

@@ -1,4 +1,4 @@
-"""Slurm, from 20.11 on: text with fixed fields only, since its JSON changes from release to release."""
+"""Slurm, from 20.11 on. It reads only text with fixed fields, since Slurm's JSON changes from release to release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.schedulers.slurm.reach import REACH
 from orchestrator.schedulers.traits import ClusterQueries, Query, Traits, Variables
 from orchestrator.schedulers.words import directives
 
-LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes and does not look at its end (opt.c, 22.05)
+LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without checking its length (opt.c, 22.05)
 
 
 class Slurm(Scheduler):
@@ -78,7 +78,7 @@ class Slurm(Scheduler):
         return match[1]
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        # Naming ids makes squeue fail as a whole when one is too old; all of the user's jobs are one answer.
+        # If ids are named, squeue fails as a whole if one is too old. One answer has all of the user's jobs.
         return Query(["squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%r|%N"], states.queued)
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
@@ -101,12 +101,12 @@ class Slurm(Scheduler):
 
 
 def _literal(path: Path) -> str:
-    """A path in which sbatch replaces nothing."""
+    """A path with its `%` escaped, so that sbatch replaces nothing in it."""
     return str(path).replace("%", "%%")
 
 
 def _quoted(option: str) -> str:
-    """An option as sbatch reads it from a directive line: a backslash takes any character as it is, in quotes too."""
+    """An option quoted for a directive line of sbatch: a backslash keeps any character as it is, also in quotes."""
     if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", option):
         return option
     return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'

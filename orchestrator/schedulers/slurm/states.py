@@ -1,4 +1,4 @@
-"""The states of jobs, as squeue and sacct print them: fixed fields of one line for each job."""
+"""Reads the states of jobs in the output of squeue and sacct: one line of fixed fields for each job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STATES = {word: state for state, words in WORDS.items() for word in words.split(
 
 
 def queued(said: Finished) -> dict[str, Status]:
-    """The jobs in what squeue printed."""
+    """The states of the jobs in squeue's output."""
     said.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
-    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may hold anything
+    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
 
 
 def recorded(said: Finished) -> dict[str, Status]:
-    """The jobs in what sacct printed."""
+    """The states of the jobs in sacct's output."""
     if "accounting storage is disabled" in said.stderr:  # src/sacct/options.c: this site keeps no records
         return {}
     said.check("asking Slurm's accounting")
@@ -38,7 +38,7 @@ def recorded(said: Finished) -> dict[str, Status]:
 
 
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:
-    """One row of squeue."""
+    """The state in one row of squeue."""
     state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
     if state is State.UNKNOWN:
         return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
@@ -51,7 +51,7 @@ def _status(job: str, word: str, reason: str, nodes: str) -> Status:
 
 
 def _ended(job: str, words: str, exit_code: str, nodes: str) -> Status:
-    """One row of sacct, whose state may be 'CANCELLED by 1001'."""
+    """The state in one row of sacct, for example 'CANCELLED by 1001'."""
     word = words.split()[0] if words.split() else ""
     state = STATES.get(word, State.UNKNOWN)
     hosts = tuple(expand(nodes)) if nodes and nodes != "None assigned" else ()

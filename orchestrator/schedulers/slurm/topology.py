@@ -1,7 +1,7 @@
-"""Slurm's tree of switches: `topology.conf`, and what `scontrol show topology` makes of it.
+"""Reads Slurm's tree of switches, from `topology.conf` or the output of `scontrol show topology`.
 
-A line is `SwitchName=s0 Nodes=n[0-3]` or `SwitchName=s9 Switches=s[0-1]`, to which scontrol adds Level and LinkSpeed;
-a file may hold comments and lines broken with a backslash (slurm-topology.conf(5), Slurm 22.05).
+A line is `SwitchName=s0 Nodes=n[0-3]` or `SwitchName=s9 Switches=s[0-1]`; scontrol adds Level and LinkSpeed. A file
+may have comments, and lines that continue after a backslash (slurm-topology.conf(5), Slurm 22.05).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ COMMAND = ("scontrol", "show", "topology")
 
 
 def tree(text: str) -> Tree:
-    """The switches in `text`. Raises SiteError naming the line that is not one, or a switch that is not described.
+    """The switches in `text`. Raises SiteError that names a wrong line, or a switch that is not described.
 
-    Where scontrol lists all nodes below a higher switch, those are passed over: `Switches` says enough.
+    If scontrol lists all nodes below a higher switch, they are ignored: `Switches` is enough.
     """
     leaves: dict[str, list[str]] = {}
     parents: dict[str, str] = {}
