@@ -1,1 +1,1 @@
-"""Images: an image file becomes a definition, then a SIF in the cache, and the command that runs a rank in it."""
+"""Images: the definition of an image file, the SIF in the cache, and the command that runs a rank in it."""

@@ -1,4 +1,4 @@
-"""The processor that an image is made for, read from its file, without starting it."""
+"""The processor of an image, read from its file without starting it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.base import private
 
 SIF_MAGIC = b"SIF_MAGIC\0"
-# The header of a SIF: a line to start it by (32 bytes), the magic (10), a version (3), and this code (3).
+# The header of a SIF: a line that starts it (32 bytes), the magic (10), a version (3), and this code (3).
 # Verified: sylabs/sif, pkg/sif/arch.go and sif.go.
 SIF_CODE_AT = 45
 SIF_CODES = {
@@ -23,12 +23,12 @@ ELF_MACHINES = {
     62: "x86_64",
     183: "aarch64",
     243: "riscv64",
-}  # elf.h
+}  # source: elf.h
 HEAD_BYTES = 64
 
 
 def machine(path: Path) -> tuple[str | None, str]:
-    """(the processor as `uname -m` names it, what was read); None where the file does not say it."""
+    """(the processor as `uname -m` names it, or None if the file does not name one; the evidence)."""
     head = _head(path)
     if head[32:42] != SIF_MAGIC:
         return None, f"the header of {path} is no SIF's"
@@ -38,7 +38,7 @@ def machine(path: Path) -> tuple[str | None, str]:
 
 
 def of_program(path: Path) -> str | None:
-    """The processor that a program is for; None where it cannot be read, or is no ELF file."""
+    """The processor of a program, or None if the file cannot be read or is not an ELF file."""
     head = _head(path)
     if head[:4] != b"\x7fELF":
         return None

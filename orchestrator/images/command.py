@@ -1,9 +1,9 @@
 """The command and the environment that run a rank's program inside an image.
 
-Needs nothing but the standard library: every rank computes it on its node. The container starts with an empty
-environment (`--cleanenv`) and gets the variables named here. They travel as APPTAINERENV_NAME rather than `--env`,
-which cuts values at commas (so NCCL_IB_HCA=mlx5_0,mlx5_1 breaks) and which old versions lack. A value that cannot
-travel so is read from a file by the image's shell. No value is a word of the command: `ps` shows those to everybody.
+It needs only the standard library, since every rank computes it on its node. The container starts with an empty
+environment (`--cleanenv`) and gets the variables named here. They travel as APPTAINERENV_NAME: `--env` cuts values at
+commas (NCCL_IB_HCA=mlx5_0,mlx5_1 breaks), and old versions lack it. The image's shell reads values that cannot travel
+so from a file. No value is a word of the command, since `ps` shows those to everybody.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 from orchestrator.images.runtime import Runtime, own_environment
 
-# What goes in from the job's own environment: ranks, GPUs, communication, and what PMIx clients ask for.
+# Variables that are passed from the job's environment: ranks, GPUs, communication, and variables of PMIx clients.
 PASSED = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_*", "GOMP_*", "KMP_*",
     "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_*", "ROCR_VISIBLE_DEVICES",
@@ -27,11 +27,11 @@ PASSED = (
     "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_MPI_TYPE", "SLURM_PMIX*",
     "SLURMD_NODENAME", "PBS_JOBID", "PBS_LOCALDIR", "JOB_ID", "SGE_LOCALDIR", "LC_ALL", "LANG", "TZ",
 )  # fmt: skip
-NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_plm*")  # of the host's file system
+NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_plm*")  # host paths
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # in one shell or another
+READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # read-only in one shell or another
 TMPFS = "tmpfs"
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 
@@ -58,30 +58,30 @@ class Bind:
 
 @dataclass(frozen=True)
 class ContainerExec:
-    """How programs of a run are started in its image."""
+    """The container in which the programs of a run start."""
 
     runtime: Runtime
     image: str
     binds: tuple[Bind, ...] = ()
-    gpu: str = ""  # nv, nvccli or rocm: what brings the host's GPUs and their libraries in
-    writable: str = ""  # tmpfs, or the folder that keeps what is written beside the image; '' for read-only
+    gpu: str = ""  # nv, nvccli or rocm: the option that brings in the host's GPUs and their libraries
+    writable: str = ""  # tmpfs, or the folder that keeps written data beside the image; '' for read-only
     directory: str = ""
     extra: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)  # of every program, unless it is given another value
-    instance: str = ""  # the name of the one that programs join; '' where each mounts the image for itself
+    environment: Mapping[str, str] = field(default_factory=dict)  # default values for every program
+    instance: str = ""  # the instance that programs join; '' if each program mounts the image for itself
 
     def only_asked(self, directory: str = "/") -> ContainerExec:
-        """The same for a short question on a machine that may have no GPU: nothing is kept running or written."""
+        """The same container for a short query on a machine that may have no GPU: no instance, no writing."""
         return replace(self, gpu="", writable="", instance="", directory=directory)
 
 
 @dataclass(frozen=True)
 class ContainerLaunch:
-    """A command with the whole environment it is started in, and what its file of variables has to hold."""
+    """A command with its whole environment and the text of its file of variables."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
-    file_text: str = ""  # '' where it needs no file
+    file_text: str = ""  # '' if it needs no file
 
 
 def inside(
@@ -93,9 +93,9 @@ def inside(
 ) -> ContainerLaunch:
     """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
 
-    `file` is an absolute path, the same on the host and inside. The caller writes `file_text` there, open to its
-    owner alone, before it starts the command. Raises ValueError for a variable whose name no shell takes, a bind with
-    a colon or comma in a path, or values that need a file where none is named.
+    `file` is an absolute path, the same on the host and inside. Before the caller starts the command, it writes
+    `file_text` there, readable only for its owner. Raises ValueError for an invalid name of a variable, for a bind with
+    a colon or comma in a path, or if values need a file and `file` is ''.
     """
     variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given}
     if wrong := [name for name in variables if not NAME.fullmatch(name)]:
@@ -113,18 +113,18 @@ def inside(
 
 
 def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:
-    """What mounts the image once, for programs that join it by `inside`. Raises ValueError as that does."""
+    """The command that mounts the image once, for programs that join it with `inside`. Raises ValueError like it."""
     words = [container.runtime.command, "instance", "start", *_mounting(container), *container.extra]
     return ContainerLaunch((*words, container.image, container.instance), own_environment(inherited))
 
 
 def stop_instance(container: ContainerExec, name: str) -> list[str]:
-    """What ends an instance at once."""
+    """The command that ends an instance at once."""
     return [container.runtime.command, "instance", "stop", "--force", name]
 
 
 def words_needed(container: ContainerExec) -> list[str]:
-    """The options and commands that this container takes, and not every runtime has."""
+    """The options and commands that this container needs and some runtimes lack."""
     needed = [f"--{container.gpu}"] if container.gpu else []
     if container.writable:
         needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
@@ -132,7 +132,7 @@ def words_needed(container: ContainerExec) -> list[str]:
 
 
 def passes(name: str) -> bool:
-    """Whether a variable of the job's environment goes into the container."""
+    """Whether a variable of the job's environment is passed into the container."""
     return any(fnmatchcase(name, p) for p in PASSED) and not any(fnmatchcase(name, p) for p in NOT_PASSED)
 
 
@@ -146,7 +146,7 @@ def _exec(container: ContainerExec) -> list[str]:
 
 
 def _mounting(container: ContainerExec) -> list[str]:
-    """The options that say what is mounted, and how."""
+    """The options for mounts."""
     if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
         raise ValueError(lacking[0])
     options = [f"--{container.gpu}"] if container.gpu else []
@@ -162,7 +162,7 @@ def _mounting(container: ContainerExec) -> list[str]:
 def _carries(runtime: Runtime, name: str, value: str) -> bool:
     """Whether a prefixed variable brings the value in unchanged.
 
-    An empty one is unset, HOME is refused, a control character can leave the variable unset, and the runtime's shell
-    makes one line break of a carriage return and another (seen with Apptainer 1.4.5).
+    An empty value becomes unset. HOME is refused. A control character can leave the variable unset. The runtime's shell
+    merges a carriage return and a line break into one line break (seen with Apptainer 1.4.5).
     """
     return name != "HOME" and bool((KEPT if runtime.keeps_values else PLAIN).fullmatch(value))

@@ -1,7 +1,7 @@
-"""Which container runtime there is, and what its version can do.
+"""The container runtime of this machine, and the features of its version.
 
-Apptainer, SingularityCE and SingularityPRO come from one root (Singularity 3.8), so the same words start them; what
-differs is the command, the prefix of the variables it hands in, and what its age allows.
+Apptainer, SingularityCE and SingularityPRO have one origin (Singularity 3.8), so the same words start them. They differ
+in the command, in the prefix of the variables that they pass on, and in the features of their versions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from orchestrator.base.errors import SiteError
 Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")
 ASKING_S = 30.0
-VERIFYING_S = 1800.0  # a large image is read from a slow file system
+VERIFYING_S = 1800.0  # for a large image on a slow file system
 SIGNATURE_MEND = "set 'container.verify: checksum' of the site"
 PREFIXES = ("APPTAINER", "SINGULARITY")
 BINDS = {f"{prefix}_{name}" for prefix in PREFIXES for name in ("BIND", "BINDPATH", "MOUNT")}
 
 # word: (the first Singularity that has it, the first Apptainer); None: no version has it. SingularityCE and PRO count
-# as Singularity. Read in the changelogs of both projects; what is marked "from memory" was not found there.
+# as Singularity. From the changelogs of both projects; values marked "from memory" were not found there.
 SINCE: dict[str, tuple[Version | None, Version | None]] = {
     "--nv": ((2, 3), (1, 0)),  # from memory: 2.3
     "--nvccli": ((3, 9), (1, 0)),
@@ -41,7 +41,7 @@ SINCE: dict[str, tuple[Version | None, Version | None]] = {
 
 @dataclass(frozen=True)
 class Runtime:
-    """A container runtime: its command, what it calls itself, and its version."""
+    """A container runtime: its command, its product name, and its version."""
 
     command: str
     product: str  # apptainer, singularity, singularity-ce or singularity-pro
@@ -49,26 +49,26 @@ class Runtime:
 
     @property
     def family(self) -> str:
-        """apptainer or singularity: whose version numbers these are."""
+        """The product whose version numbers these are: apptainer or singularity."""
         return "apptainer" if self.product == "apptainer" else "singularity"
 
     @property
     def prefix(self) -> str:
-        """What its own variables begin with, as in APPTAINER_TMPDIR."""
+        """The prefix of its own variables, as in APPTAINER_TMPDIR."""
         return self.family.upper()
 
     @property
     def environment_prefix(self) -> str:
-        """A variable with this prefix reaches the container without it."""
+        """A variable with this prefix reaches the container without the prefix."""
         return f"{self.prefix}ENV_"
 
     def has(self, word: str) -> bool:
-        """Whether this version knows an option or a command of SINCE."""
+        """Whether this version has an option or a command of SINCE."""
         since = self._since(word)
         return since is not None and self.version >= since
 
     def lacks(self, word: str) -> str:
-        """Why an option or a command of SINCE cannot be used, in words; '' where it can."""
+        """Why an option or a command of SINCE cannot be used, in words; '' if it can."""
         if self.has(word):
             return ""
         since = self._since(word)
@@ -81,7 +81,7 @@ class Runtime:
 
     @property
     def keeps_values(self) -> bool:
-        """Whether --no-eval exists: without it, values handed in are evaluated by a shell (sylabs/singularity#704)."""
+        """Whether --no-eval exists. Without it a shell evaluates the passed values (sylabs/singularity#704)."""
         return self.has("--no-eval")
 
     @property
@@ -99,12 +99,12 @@ class Runtime:
 
 
 def dotted(version: Version) -> str:
-    """A version as it is written, as in 1.4.5."""
+    """A version as text, as in 1.4.5."""
     return ".".join(map(str, version))
 
 
 def parse_version(command: str, said: str) -> Runtime:
-    """A runtime from what `--version` printed. Raises SiteError when that is no version."""
+    """A runtime from the output of `--version`. Raises SiteError if that is not a version."""
     match = re.search(r"(?:(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+)?v?(\d+(?:\.\d+)+)", said, re.IGNORECASE)
     if not match:
         raise SiteError(f"{command} --version said {said.strip()!r}, which is no version")
@@ -117,12 +117,12 @@ def find(command: str | None = None) -> Runtime | None:
     path = which(*([command] if command else COMMANDS))
     if path is None:
         return None
-    # `singularity` is often apptainer under its old name, so what it says counts, not what it is called.
+    # `singularity` is often apptainer under its old name, so its output counts, not its name.
     return parse_version(path, process.run([path, "--version"], timeout_s=ASKING_S).check("asking the version").stdout)
 
 
 def required(command: str | None = None) -> Runtime:
-    """Like `find`. Raises SiteError saying what to do when there is none."""
+    """Like `find`. Raises SiteError with advice if there is none."""
     if runtime := find(command):
         return runtime
     names = command or " or ".join(COMMANDS)
@@ -130,9 +130,9 @@ def required(command: str | None = None) -> Runtime:
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment to start a runtime in, without what the login shell binds or sets in every container.
+    """The environment to start a runtime in, without the login shell's binds and variables for every container.
 
-    Only the image file and the site decide what a run or a build sees of the host.
+    Only the image file and the site decide which parts of the host a run or a build sees.
     """
     return {
         name: value
@@ -142,9 +142,9 @@ def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_signature(runtime: Runtime, image: Path) -> None:
-    """Raise SiteError unless the image is signed by a key of the user's or the system's keyring, and unchanged since.
+    """Raise SiteError unless a key of the user's or the system's keyring signed the image, and it is unchanged since.
 
-    No key server is asked: the nodes of many clusters reach none.
+    No key server is queried: the nodes of many clusters cannot reach one.
     """
     if lacking := runtime.lacks("verify"):
         raise SiteError(f"{lacking}; {SIGNATURE_MEND}")

@@ -1,4 +1,4 @@
-"""Whether the nodes of a cluster see a file: by the file system that it lies on."""
+"""Whether the nodes of a cluster see a file, judged by its file system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-# Each node has its own.
+# Each node has its own copy of these folders.
 NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 LOCAL = {
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "ramfs", "overlay", "squashfs", "f2fs", "jfs", "reiserfs",
@@ -23,7 +23,7 @@ MOUNTINFO = Path("/proc/self/mountinfo")
 def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
     """(mount point, type) of the file system that holds `path`, from the text of /proc/PID/mountinfo; ('', '') if none.
 
-    Of several mounts on one place the last one is seen.
+    Of several mounts on one place the last one counts.
     """
     found = ("", "")
     for line in mountinfo.splitlines():
@@ -38,15 +38,15 @@ def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
 
 
 def nodes_own(path: Path) -> str:
-    """The folder that every node has its own of, where `path` lies in one; '' elsewhere."""
+    """The folder that each node has its own copy of, if `path` lies in one; else ''."""
     return next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
 
 
 def is_shared(path: Path, runs: Path, mountinfo: str | None = None) -> tuple[bool | None, str, str]:
-    """(whether the nodes see the file, the folder that each has its own of or '', what was seen).
+    """(whether the nodes see the file, the folder that each node has its own copy of or '', the evidence).
 
-    `runs` is the site's folder of runs, which they all see: what lies beside it is seen as well. A local file system
-    may be exported to the nodes by this very machine, so nobody can tell from here.
+    `runs` is the site's folder of runs, which all nodes see, and so they see other files of its file system. False may
+    be wrong for a local file system, since this machine may export it to the nodes. None is unknown.
     """
     real, runs = Path(os.path.realpath(path)), Path(os.path.realpath(runs))
     text = MOUNTINFO.read_text(errors="surrogateescape") if mountinfo is None else mountinfo

@@ -1,4 +1,4 @@
-"""What a run's `image` names: an image file, a SIF, or an image of another form, which is converted to a SIF once."""
+"""The image of a run: an image file, a SIF, or an image of another form, which is converted to a SIF once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FORMS = (
 )
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-SIF_MAGIC, MAGIC_AT = b"SIF_MAGIC", 32  # after the line that lets a SIF be started as a program
+SIF_MAGIC, MAGIC_AT = b"SIF_MAGIC", 32  # after the line that starts a SIF as a program
 HEAD_BYTES = 64
 
 
 @dataclass(frozen=True)
 class NamedImage:
-    """An image as a run names it. `place` is a path, or a registry's reference; `tag` chooses one of many images."""
+    """An image as a run names it. `place` is a path or a registry's reference; `tag` chooses one of several images."""
 
     kind: Kind
     text: str
@@ -36,12 +36,12 @@ class NamedImage:
 
     @property
     def converted(self) -> bool:
-        """Whether a SIF has to be made of it first."""
+        """Whether it must first be converted to a SIF."""
         return self.kind in ("folder", "archive", "layout", "registry")
 
 
 def parse(text: str) -> NamedImage:
-    """What `text` names, paths looked at. Raises UserError for a form that nothing here can run."""
+    """The image that `text` names; looks at paths. Raises UserError for a form that torusrun cannot run."""
     if wrong := misfit(text):
         raise UserError(f"the image {text!r}: {wrong}")
     transport, place, tag = _split(text)
@@ -63,7 +63,7 @@ def is_path(text: str) -> bool:
 
 
 def beside(text: str, folder: Path) -> str:
-    """`text` with the path in it made absolute, a relative one from `folder`; as it is where it holds none."""
+    """`text` with an absolute path, a relative one from `folder`; unchanged if it holds no path."""
     transport, place, tag = _split(text)
     if transport in TRANSPORTS:
         return ":".join(filter(None, (transport, str(absolute(place, folder)), tag)))
@@ -71,7 +71,7 @@ def beside(text: str, folder: Path) -> str:
 
 
 def misfit(text: str) -> str | None:
-    """Why `text` names no image, by its form alone; None where it may name one."""
+    """Why `text` cannot name an image, by its form alone; None if it may name one."""
     transport, place, _ = _split(text)
     if transport in REGISTRIES:
         return None if REFERENCE.fullmatch(place) else f"{place!r} is no reference, as in docker://debian:bookworm-slim"
@@ -85,7 +85,7 @@ def misfit(text: str) -> str | None:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """(transport, place, tag) of an image with a transport; ('', text, '') of another."""
+    """(transport, place, tag) of an image with a transport; else ('', text, '')."""
     if match := re.fullmatch(rf"({'|'.join(REGISTRIES)})://(.*)", text):
         return match[1], match[2], ""
     if match := re.fullmatch(rf"({'|'.join(TRANSPORTS)}):(?!//[^/])(.*)", text):

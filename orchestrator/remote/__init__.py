@@ -1,1 +1,1 @@
-"""The verbs through ssh: sessions with login nodes, torusrun installed there, the runs that were submitted there."""
+"""The verbs through ssh: sessions with login nodes, torusrun installed there, and the runs submitted there."""

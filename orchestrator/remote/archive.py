@@ -1,7 +1,7 @@
-"""torusrun as it runs here and the packages that it needs: one archive, made from the installed files.
+"""One archive of this torusrun and the packages that it needs, made from the installed files.
 
 So nothing is downloaded, and the login node gets the version that is in use here. Compiled modules are left out: the
-packages that are sent do without them.
+packages work without them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orchestrator.base.version import __version__
 from orchestrator.images.definitions.image_file import shipped
 from orchestrator.remote.login_node.boot import NEEDS, PACKAGES
 
-MADE = (1980, 1, 1, 0, 0, 0)  # no time of its own: the same files are the same archive
+MADE = (1980, 1, 1, 0, 0, 0)  # a fixed time: the same files give the same archive
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Archive:
 
     @functools.cached_property
     def name(self) -> str:
-        """The name of the folder that it is unpacked into: of other content, another one."""
+        """The name of the folder into which it is unpacked. It depends on the content."""
         total = hashlib.sha256()
         for path, content in sorted(self.files.items()):
             total.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
@@ -55,7 +55,7 @@ def made() -> Archive:
 
 
 def _own() -> Iterator[tuple[str, bytes]]:
-    """torusrun as it runs here, installed or in a checkout, with what importlib.metadata reads of it."""
+    """This torusrun, installed or in a checkout, with the files that importlib.metadata reads."""
     package = Path(orchestrator.__file__).resolve().parent
     for folder in (package, package.parent / "training"):
         yield from _below(folder, folder.name)

@@ -1,4 +1,4 @@
-"""A call from this side: it is started once, and read to its end through whatever link there is."""
+"""A call from this side: it is started once, and read to its end over any number of links."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
 LOOKS_S = 2.0
 USUAL = repeat(LOOKS_S)
-EMPTY_S = 0.02  # after an answer with nothing: one that did not wait for something does not keep us busy
-LONGEST_S = 2 * 3600.0  # for an answer, as to a submission that builds an image first
-QUIET_S = 30.0  # before the user learns that an answer is waited for
-LARGEST_BYTES = 64 << 20  # of an answer: the metrics of a run may be so long
+EMPTY_S = 0.02  # pause after an empty answer: one that came at once must not cause a busy loop
+LONGEST_S = 2 * 3600.0  # for an answer: a submission may build an image first
+QUIET_S = 30.0  # then the user learns that an answer is awaited
+LARGEST_BYTES = 64 << 20  # of an answer, which may hold all metrics of a run
 
 
 class Gathered:
-    """What a call writes, kept. Raises BadAnswer where that is too much."""
+    """Collects the output of a call. Raises BadAnswer if it is too much."""
 
     def __init__(self, host: LoginHost) -> None:
         self._host, self.content = host, bytearray()
@@ -48,12 +48,12 @@ class Gathered:
 def call(
     link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str, waits: Iterator[float] = USUAL
 ) -> int:
-    """Run what a request asks for on the login node and hand on its output as it comes; its exit code.
+    """Run a request on the login node and pass on its output as it arrives. Returns its exit code.
 
-    It is `python -m ARGV...` if there is an `argv`, else an action of login_node/actions.py. A call of the same name is
-    not made twice. `err` gets what it writes to its standard error. For each question the login node may wait for
-    something to answer as many seconds as `waits` has next.
-    Raises Gone when the call is gone, LinkLost when the link is, BadAnswer for answers that cannot be.
+    A request with an `argv` is `python -m ARGV...`, any other one an action of login_node/actions.py. A name that was
+    used before starts no second call. `err` gets its standard error. `waits` has for each question the seconds that
+    the login node may wait for output.
+    Raises Gone if the call is gone, LinkLost if the link is, BadAnswer for impossible answers.
     """
     link.ask({"ask": "start", "call": name}, json.dumps(request).encode())
     out_at = err_at = 0
@@ -81,7 +81,7 @@ def call(
 
 
 def _new(host: LoginHost, answer: dict[str, Any], data: bytes) -> NewOutput:
-    """What an answer to `read` says. Raises BadAnswer for numbers that do not fit together."""
+    """The content of an answer to `read`. Raises BadAnswer if its numbers do not fit together."""
     new = received(host, NewOutput, answer)
     if min(new.out, new.err) < 0 or new.out + new.err != len(data) or not 0 <= (new.exit or 0) < 256:
         raise BadAnswer(f"{host.address}: its answer does not fit together: {new}, and {len(data)} bytes")
@@ -101,10 +101,10 @@ def answer(
     text: Callable[[str], str] = plain,
     within_s: float = LONGEST_S,
 ) -> Kind:
-    """What the login node answers to a request, as a value of this kind; its remarks are shown.
+    """The answer of the login node to a request, as a value of this kind. Its remarks are printed.
 
-    What is named is kept there, so that it is found when it is asked for again. `text` is applied to every string of
-    the answer. Raises UserError or SiteError with what it says is wrong, Unanswered for what is no such answer.
+    An answer with a `name` is kept there, so that a second request finds it. `text` is applied to every string of the
+    answer. Raises UserError or SiteError with the reported problem, Unanswered if there is no such answer.
     """
     kept, name = bool(name), name or secrets.token_hex(12)
     out, err = Gathered(link.host), Gathered(link.host)
@@ -121,7 +121,7 @@ def answer(
 
 
 def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
-    """The waits for `call`. Raises Unanswered after `within_s`, and says before that it waits."""
+    """The waits for `call`. Raises Unanswered after `within_s`, and before that says that it waits."""
     began_s, quiet = time.monotonic(), True
     while (waited_s := time.monotonic() - began_s) <= within_s:
         if quiet and waited_s > QUIET_S:
@@ -132,7 +132,7 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
 
 
 def verb(link: Session, argv: list[str]) -> int:
-    """Run a verb on the login node as if it ran here; its exit code."""
+    """Run a verb on the login node as if it ran here. Returns its exit code."""
     name = secrets.token_hex(12)
     code = call(link, {"argv": ["orchestrator", *argv]}, shown(sys.stdout), shown(sys.stderr), name)
     link.ask({"ask": "forget", "call": name})
@@ -140,7 +140,7 @@ def verb(link: Session, argv: list[str]) -> int:
 
 
 def shown(stream: IO[str]) -> Take:
-    """What arrives in pieces, on a stream of ours; a character may arrive in two of them."""
+    """Prints pieces of bytes on a stream of ours. A character may be split over two pieces."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def show(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A run file on its way to a login node: its text, its site, what overrides it, and its code."""
+"""A run file for a login node: its text, its site, its overrides, and its code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Request = dict[str, Any]
 def carried(
     planned: Plan, path: str | Path, site: str | None, settings: Sequence[str], *, code: bool = True
 ) -> Iterator[tuple[Session, Request]]:
-    """Within, a connection to the login node of a plan, and the request that has its run file, and its code if `code`.
+    """A context with a connection to a plan's login node and the request with its run file, and its code if `code`.
 
     The code has been sent. Raises UserError and SiteError.
     """
@@ -60,7 +60,7 @@ def _check_image(loaded: Loaded) -> None:
 
 
 def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
-    """All that the login node makes the plan of, but the code."""
+    """All that the login node needs for the plan, except the code."""
     folder = absolute(loaded.source).parent
     gathered, diff = provenance.gather(folder)
     asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
@@ -80,7 +80,7 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
 
 
 def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
-    """Freeze the code and send the files that are not there yet; how the request names it, None if there is none."""
+    """Freeze the code and send its missing files. Returns its entry in the request, or None if there is no code."""
     if not planned.code:
         return None
     frozen = freeze(

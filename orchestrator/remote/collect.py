@@ -21,14 +21,14 @@ from orchestrator.remote.session import Lasting, Session
 from orchestrator.runs.folder.collect import collecting
 from orchestrator.spec.paths import absolute
 
-COPIED_S = 86400.0  # for the copy over there: checkpoints may be large, and the file system slow
-BLOCK_BYTES = 4096  # what the smallest file takes
+COPIED_S = 86400.0  # for the copy on the login node: checkpoints may be large, and the file system slow
+BLOCK_BYTES = 4096  # the size of the smallest file on disk
 
 
 def collect(run: Known, into: Path, checkpoints: str) -> Path:
-    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` as `torusrun collect` has it.
+    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` as in `torusrun collect`.
 
-    Raises UserError when `into` exists, SiteError when the copy fails or there is no room for it.
+    Raises UserError if `into` exists, SiteError if the copy fails or there is no room for it.
     """
     name = f"collect-{secrets.token_hex(12)}"
     with collecting(into) as partial, Lasting(run.host) as link, _forgotten(link, name):
@@ -42,7 +42,7 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
 
 @contextmanager
 def _forgotten(link: Session, call: str) -> Iterator[None]:
-    """Within, a copy is fetched; then it is removed over there, unless the link is lost."""
+    """A context in which a copy is fetched. Then it is removed on the login node, unless the link is lost."""
     try:
         yield
     except LinkLost:
@@ -55,7 +55,7 @@ def _forgotten(link: Session, call: str) -> Iterator[None]:
 
 
 def _check_room(link: Session, entries: Sequence[SentEntry], folder: Path) -> None:
-    """Raises SiteError if there is no room for the announced bytes."""
+    """Raise SiteError if there is no room for the announced bytes."""
     if any(entry.size_bytes < 0 for entry in entries):
         raise BadAnswer(f"{link.host.address}: it announces a file of less than 0 bytes")
     needed, free = sum(entry.size_bytes + BLOCK_BYTES for entry in entries), shutil.disk_usage(folder).free
@@ -67,7 +67,7 @@ def _check_room(link: Session, entries: Sequence[SentEntry], folder: Path) -> No
 
 
 def _fetch(link: Session, call: str, entry: SentEntry, into: Path) -> None:
-    """One file or folder. Raises SiteError unless it is what was listed."""
+    """Fetch one file or folder. Raises SiteError unless it is as listed."""
     path, mode = into / entry.name, entry.mode & 0o777 & ~OTHERS_WRITE
     if not _is_below(entry.name):
         raise BadAnswer(f"{link.host.address}: {entry.name!r} is not the name of a file below the run")
@@ -86,7 +86,7 @@ def _fetch(link: Session, call: str, entry: SentEntry, into: Path) -> None:
 
 
 def _is_below(name: str) -> bool:
-    """Whether a file of this name is in a folder, whose parts are all folders."""
+    """Whether a file of this name lies below a folder that contains no links."""
     try:
         os.fsencode(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Runs on a login node for a screen here: a thread asks for news of them, through links that break."""
+"""Runs on a login node for a screen here: a thread requests their news, over links that may break."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from orchestrator.runs.state.follow import aged
 from orchestrator.runs.state.view import View
 
 LOOK_S = 0.25
-WAITS_S = 0.5  # for news, before the next question
-EMPTY_S = 0.02  # after an answer: one that did not wait for news does not keep us busy
+WAITS_S = 0.5  # the login node waits so long for news
+EMPTY_S = 0.02  # pause after an answer: one that came at once must not cause a busy loop
 LEAVES_S = 3.0  # for a link that answers; else the other side ends by itself
-LARGEST_BYTES = 16 << 20  # of news of some thousand nodes
+LARGEST_BYTES = 16 << 20  # for news of several thousand nodes
 NOT_YET = "its login node has not answered yet"
 
 
 class Feed:
-    """Runs of one login node, as `watch.watched.WatchedRuns` has them."""
+    """Runs of one login node, in the form of `watch.watched.WatchedRuns`."""
 
     rest_s = LOOK_S
 
     def __init__(self, runs: Sequence[Known]) -> None:
-        """Raises SiteError where the login node does not answer."""
+        """Raises SiteError if the login node does not answer."""
         self.note, self.over = "", False  # as of the last look
         self._all_over = self._left = False
         self._runs, self._link = list(runs), Lasting(runs[0].host, say=self._say)
-        self._views = [(status.unknown(run, NOT_YET), time.monotonic()) for run in runs]  # and when they came
+        self._views = [(status.unknown(run, NOT_YET), time.monotonic()) for run in runs]  # with arrival times
         self._detail: tuple[int, Detail] = -1, Detail()
         self._rows: list[tuple[str, str]] = []
         self._wanted = -1
@@ -52,7 +52,7 @@ class Feed:
         self._reader.join(LEAVES_S)
 
     def look(self) -> list[View]:
-        """The runs as last reported, or as known before. Raises the error that ended the reading."""
+        """The runs as last reported, or as known before. Raises the error that ended the thread."""
         with self._lock:
             if self._error:
                 raise self._error
@@ -70,7 +70,7 @@ class Feed:
         return FarDetails(self, number)
 
     def detail(self, number: int) -> Detail:
-        """The newest details of a run; nothing if they are another run's."""
+        """The newest details of a run; empty if those are another run's."""
         return self._detail[1] if self._detail[0] == number else Detail()
 
     def rows(self, view: View) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ class Feed:
             self._all_over = news.over
 
     def _number(self, word: str | int) -> int:
-        """The number of a run. Raises BadAnswer for one that there is not."""
+        """The number of a run. Raises BadAnswer if there is no such run."""
         try:
             return range(len(self._runs)).index(int(word))
         except ValueError:

@@ -1,4 +1,4 @@
-"""A run on a login node as Python has it: the functions of `runs.handle.Run`, each over a connection of its own."""
+"""A run on a login node in Python: the functions of `runs.handle.Run`, each over a connection of its own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.runs.state.view import View
 
 
 class RunThere(Run):
-    """A run on a login node: the same functions, each over a connection of its own.
+    """A run on a login node, with the functions of `Run`, each over a connection of its own.
 
-    Those that need its folder raise UserError: `collect` copies it here.
+    Functions that need its folder raise UserError: `collect` copies it here.
     """
 
     def __init__(self, known: Known) -> None:
@@ -79,7 +79,7 @@ class RunThere(Run):
         return Path(origin) if origin else None
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        """As in `Run`. Raises LinkLost when the link breaks, which ends the command."""
+        """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
         from orchestrator.remote.replies import received
         from orchestrator.remote.session import Session
 
@@ -101,7 +101,7 @@ class RunThere(Run):
     def _ask(
         self, kind: Any, function: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
     ) -> Any:
-        """What the function of the run returns there: a value of this type."""
+        """The return value of the run's function on the login node, as a value of this type."""
         from orchestrator.remote import asking
         from orchestrator.remote.session import Lasting
 

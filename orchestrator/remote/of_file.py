@@ -1,6 +1,6 @@
-"""Verbs of a run file through a login node: the file, its site and its code go there, where the verb is the usual one.
+"""Verbs of a run file through a login node: the file, its site and its code are sent, and the usual verb runs there.
 
-A run's id is chosen here. So a submission whose answer was lost is asked for again, and finds the run that was made.
+A run's id is chosen here. So a repeated submission, after a lost answer, finds the run of the first one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def submit(
 ) -> Known:
     """Submit the plan of the run file at `path` through its site's login node, as `api.submit` does here.
 
-    Raises UserError for what is written wrong, SiteError for what is refused, NoAnswer where nobody knows.
+    Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
     host = host_of(planned)
     how = {
@@ -73,7 +73,7 @@ def run(
     site: str | None = None,
     settings: Sequence[str] = (),
 ) -> int:
-    """Run `torusrun VERB FILE OPTIONS` on the login node; its exit code. Its output names the files of this machine.
+    """Run `torusrun VERB FILE OPTIONS` on the login node; its exit code. The output names the files of this machine.
 
     Raises UserError and SiteError as the verb does.
     """
@@ -86,7 +86,7 @@ def run(
 
 
 def _made(link: Session, request: dict[str, Any]) -> Known:
-    """The run that was asked for. It is known here before it is asked for."""
+    """The run of the request. It is recorded here before the request is sent."""
     run = Known(request["run"], link.host, request["site_name"], time.time())
     remote_runs.keep(run)
     try:
@@ -105,9 +105,9 @@ def _made(link: Session, request: dict[str, Any]) -> Known:
 
 
 def _ask(link: Session, request: dict[str, Any]) -> str:
-    """Have it submitted; a second time if the login node was restarted meanwhile.
+    """Submit the run; a second time if the login node was restarted in between.
 
-    The answer says why it is unknown whether the scheduler took the job, '' if it did.
+    Returns why it is unknown whether the scheduler took the job; else ''.
     """
     try:
         return asking.answer(link, request, str, f"submit-{request['run']}")

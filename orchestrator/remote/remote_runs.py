@@ -1,6 +1,6 @@
-"""The runs that were submitted to login nodes from here: one file for each, with its host and its last known state.
+"""The runs that were submitted to login nodes from here: one file each, with the host and the last known state.
 
-A file is written before the run is sent. So nothing that may have been submitted is forgotten.
+A file is written before the run is sent. So no run that may have been submitted is forgotten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Known:
-    """A run on a login node. `last` is its newest view as it came from there, `last_s` when (of time.time())."""
+    """A run on a login node. `last` is its newest view as received, `last_s` the time of that (of time.time())."""
 
     run: str
     host: LoginHost
@@ -37,7 +37,7 @@ class Known:
 
     @property
     def over(self) -> bool:
-        """Whether it was over when somebody looked last."""
+        """Whether it was over at the last look."""
         return self.last is not None and self.last.state.over
 
 
@@ -55,7 +55,7 @@ def keep(known: Known) -> None:
 
 
 def seen(known: Known, view: View) -> None:
-    """Remember how a run stands."""
+    """Record the state of a run."""
     keep(replace(known, last=view, last_s=time.time()))
 
 
@@ -64,7 +64,7 @@ def forget(run: str) -> None:
 
 
 def runs() -> list[Known]:
-    """All of them, oldest first; a file that cannot be read is left out."""
+    """All runs, oldest first; a file that cannot be read is left out."""
     try:
         paths = list(place().glob("*.json"))
     except OSError:
@@ -88,9 +88,9 @@ def _read(path: Path) -> Known | None:
 
 
 def find(word: str) -> Known | None:
-    """The run on a login node that `word` names, as `runs.index.find` would; None where it names none or a local one.
+    """The run on a login node that `word` names, as in `runs.index.find`; None if it names no run or a local one.
 
-    Raises UserError where it is the beginning of several.
+    Raises UserError if it is the beginning of several ids.
     """
     known = runs() if "/" not in word else []
     if not known:
@@ -111,9 +111,9 @@ def find(word: str) -> Known | None:
 
 
 def on(host: LoginHost, word: str) -> str:
-    """The id of the run on this login node that `word` names, or `word` where nobody here knows it: the node may.
+    """The id of the run on this login node that `word` names. An unknown `word` is returned: the node may know it.
 
-    Raises UserError where it names a run elsewhere.
+    Raises UserError if it names a run elsewhere.
     """
     found = find(word)
     if found is None:
@@ -126,7 +126,7 @@ def on(host: LoginHost, word: str) -> str:
 
 
 def held_on(host: LoginHost, word: str) -> str:
-    """The word for a held allocation, which the login node looks up. Raises UserError where it names one elsewhere."""
+    """The word for a held allocation, which the login node looks up. Raises UserError if it names one elsewhere."""
     named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
     if named and not any(run.host.address == host.address for run in named):
         raise _elsewhere(named[0].run, named[0].host.address, host)
@@ -134,7 +134,7 @@ def held_on(host: LoginHost, word: str) -> str:
 
 
 def _here(word: str) -> str:
-    """The id of the run of this machine that `word` names, '' where it names none."""
+    """The id of the run of this machine that `word` names; '' if it names none."""
     try:
         return index.find(word).run_id
     except UserError:
@@ -153,7 +153,7 @@ def _made_s(run_id: str) -> float:
 
 
 def newest(known: Sequence[Known], most: int) -> list[Known]:
-    """Of these runs the ones that may go on, and at most so many of those that were over."""
+    """All runs that are not over, and the newest `most` of those that are."""
     old = {run.run for run in [run for run in known if run.over][:-most]}
     return [run for run in known if run.run not in old]
 

@@ -1,4 +1,4 @@
-"""The answers of a login node as records, read strictly."""
+"""The answers of a login node as records, checked strictly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.state.view import View
 
 MOST_PARTS = 1_000_000  # lists and objects in an answer
-LONGEST_WHY = 200  # characters of what is wrong with an answer
+LONGEST_WHY = 200  # characters of the description of a bad answer
 
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
 class NewOutput:
-    """How many bytes of what arrives a call wrote to its output and to its errors, and how it ended, if it has."""
+    """The numbers of new bytes of a call's output and of its errors, and its exit code if it has ended."""
 
     out: int
     err: int
@@ -31,7 +31,7 @@ class NewOutput:
 
 @dataclass(frozen=True)
 class VerbOutput:
-    """What a verb printed, and its exit code."""
+    """The output of a verb, and its exit code."""
 
     out: str
     err: str
@@ -40,7 +40,7 @@ class VerbOutput:
 
 @dataclass(frozen=True)
 class News:
-    """What is new of runs that are watched; `login_node/watching.py` describes the parts."""
+    """The news of watched runs; `login_node/watching.py` describes the parts."""
 
     views: Mapping[str, View] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class News:
 
 
 def received(host: LoginHost, kind: type[Kind], sent: Any, text: Callable[[str], str] = plain) -> Kind:
-    """A value out of what a login node sent: JSON, as it came or as `record_of` takes it. Raises BadAnswer."""
+    """The value in a login node's answer: JSON text, or the form that `record_of` takes. Raises BadAnswer."""
     try:
         found: Kind = record_of(kind, _value(sent) if isinstance(sent, (bytes, bytearray)) else sent, text)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """A session with a login node: one connection, torusrun of this version on the other side, questions and answers.
 
-The command on the other side is always the same, so that no text of a user's goes through its shell; all else is sent
-to its standard input.
+The command on the other side is always the same, so that its shell interprets no text of the user. All other data is
+sent to its standard input.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from orchestrator.remote.replies import received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-GREETING_BYTES = 1 << 16  # what the shell over there may print before, as some do
-LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # of what a call writes to its output and to its errors
-ANSWER_BYTES = 1 << 16  # of the header of an answer; it may name what was asked for again
-SLOWEST_BYTES_PER_S = 8192  # an answer that comes more slowly is not waited for
-INSTALL_S = 60.0  # files of torusrun are unpacked on a slow file system
+GREETING_BYTES = 1 << 16  # some shells print text before
+LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # a call's output and its errors
+ANSWER_BYTES = 1 << 16  # of an answer's header, which may repeat names from the question
+SLOWEST_BYTES_PER_S = 8192  # a slower answer is not awaited
+INSTALL_S = 60.0  # for unpacking torusrun's files on a slow file system
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
-PATIENCE_S = 1800.0  # what goes on there waits as long for a reader
+PATIENCE_S = 1800.0  # calls on the login node wait as long for a reader
 
 SAID_NOTHING = "it said nothing"
-LINK_ENDED = ("the link broke", "the connection ended")  # what links say of a program that ended without a word
+LINK_ENDED = ("the link broke", "the connection ended")  # a link's message if its program ended without one
 
 Heard = Callable[[float], object]
 
 
 class Session:
-    """An open connection. `ask` is never repeated: LinkLost says what broke.
+    """An open connection. `ask` repeats nothing: LinkLost reports a broken link.
 
-    What arrives is bounded in size and time. `heard` is called for each sign of life, with what is allowed for the
-    next one beyond what is usual (in seconds). Unless `asks`, the user is not asked for a password or the like.
+    Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in seconds)
+    that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
     """
 
     def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
@@ -54,7 +54,7 @@ class Session:
         self._open()
 
     def _open(self) -> None:
-        self._until_s = float("inf")  # of time.monotonic(): when the answer that has begun must have come
+        self._until_s = float("inf")  # of time.monotonic(): the deadline of an answer that has begun
         sent = archive.made()
         self._heard(0.0)
         self._link: Channel = connect(self.host, _command(self.host.python), asks=self._asks)
@@ -85,13 +85,13 @@ class Session:
         self._answer()
 
     def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
-        """Raises LinkLost, BadAnswer, and SiteError with what the other side says is wrong."""
+        """The answer to a question. Raises LinkLost, BadAnswer, and SiteError for a problem that the host reports."""
         packed = frames.packed(question, payload)
         self._link.send(packed)
         return self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
 
     def interact(self, command: str, *, terminal: bool) -> int:
-        """Run the command of an answer; see `Channel.interact`."""
+        """Run the command of an answer over the same link; see `Channel.interact`."""
         return self._link.interact(command, terminal=terminal)
 
     def _answer(self, longest_header: int = ANSWER_BYTES, largest_bytes: int = LARGEST_ANSWER) -> Frame:
@@ -105,7 +105,7 @@ class Session:
         return header, payload
 
     def _receive(self) -> bytes:
-        """The bytes that arrive next. Raises LinkLost if an answer comes so slowly that it may have no end."""
+        """The next bytes. Raises LinkLost if an answer arrives so slowly that it may never end."""
         data, now_s = self._link.receive(), time.monotonic()
         self._until_s = min(self._until_s, now_s + SILENCE_S) + len(data) / SLOWEST_BYTES_PER_S
         if now_s > self._until_s:
@@ -124,14 +124,14 @@ class Session:
 
 
 def _command(python: str) -> str:
-    """The fixed command. A home folder is left to the shell over there."""
+    """The fixed command. The shell on the login node expands a home folder in it."""
     home, _, rest = python.partition("/")
     word = f'"$HOME"/{shlex.quote(rest)}' if home == "~" else shlex.quote(python)
     return f"{word} {shlex.join(process.program('', PROGRAM)[1:])}"
 
 
 def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
-    """The same error; if the Python over there has ended, its last words and what to do."""
+    """The same error; if the Python there has ended, its last words with advice."""
     if error.ended_with is None:
         return error
     said = str(error).removeprefix(f"{host.address}: ").strip()
@@ -142,18 +142,18 @@ def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
 
 
 class Lasting(Session):
-    """A session that is opened again when its link breaks; what was asked is asked again, so all questions may be.
+    """A session that is reopened when its link breaks. It then repeats the question; all questions may be repeated.
 
-    The first connection is tried once: a host that does not answer is told of at once.
+    The first connection is tried once: a host that does not answer is reported at once.
     """
 
     def __init__(self, host: LoginHost, patience_s: float = PATIENCE_S, say: Callable[[str], object] = say) -> None:
         super().__init__(host)
         self._patience_s, self._say = patience_s, say
-        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and when it came
+        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and its time
 
     def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
-        """Raises LinkLost when nothing has been answered for `patience_s`."""
+        """The answer to a question. Raises LinkLost if nothing has been answered for `patience_s`."""
         while True:
             try:
                 answer = super().ask(question, payload, largest_bytes=largest_bytes)

@@ -18,17 +18,17 @@ from orchestrator.remote.remote_runs import Known
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
-SILENCE_S = 5.0  # several times what a login takes; other runs wait to be shown
-LONGEST_S = 20.0  # for a login node that shows signs of life, as while its scheduler is slow
+SILENCE_S = 5.0  # several times the time of a login; the other runs wait for it
+LONGEST_S = 20.0  # for a login node that shows signs of life, for example with a slow scheduler
 
 Say = Callable[[str], object]
 
 
 def views(runs: Sequence[Known], *, named: bool = True, say: Say = lambda text: None) -> list[View]:
-    """Every run as it stands; UNKNOWN, with what was known last, if its host does not answer.
+    """The current view of every run; UNKNOWN, with the last known state, if its host does not answer.
 
-    A run that is over stays so. Unless runs were named, a host is not asked if all of its runs are over. `say` gets a
-    line for each host that did not answer.
+    A run that is over stays over. Unless `named`, a host is not queried if all of its runs are over. `say` gets a line
+    for each host that did not answer.
     """
     by_host: dict[LoginHost, list[Known]] = defaultdict(list)
     for run in runs:
@@ -39,7 +39,7 @@ def views(runs: Sequence[Known], *, named: bool = True, say: Say = lambda text: 
 
 
 class _Asked:
-    """A login node that is being asked."""
+    """A running query of a login node."""
 
     def __init__(self, host: LoginHost, runs: list[Known]) -> None:
         self._host, self._runs = host, runs
@@ -47,7 +47,7 @@ class _Asked:
         self._error: Exception | None = None
         self._silent_s, self._until_s = float("inf"), time.monotonic() + LONGEST_S
         self._ended = threading.Event()
-        # A daemon: a link that does not connect is left behind, and keeps no program from ending.
+        # A daemon: a link that does not connect is abandoned, and keeps no program from ending.
         threading.Thread(target=self._ask, daemon=True).start()
 
     def _ask(self) -> None:
@@ -63,12 +63,12 @@ class _Asked:
         self._ended.set()
 
     def _heard(self, more_s: float) -> None:
-        """It shows that it lives, and may need so much more time."""
+        """Record a sign of life. The host may need `more_s` more seconds."""
         self._silent_s = time.monotonic() + SILENCE_S + more_s
         self._until_s += more_s
 
     def views(self, say: Say) -> dict[str, View]:
-        """By the ids of the runs."""
+        """The views by the ids of the runs."""
         while not self._ended.wait(max(min(self._silent_s, self._until_s) - time.monotonic(), 0.0)):
             for until_s, allowed_s in ((self._silent_s, SILENCE_S), (self._until_s, LONGEST_S)):
                 if time.monotonic() > until_s:
@@ -85,23 +85,23 @@ class _Asked:
 
 
 def taken(run: Known, view: View | None, *, keep: bool = True) -> View:
-    """A run as its login node shows it, None for one that it does not have. With `keep` it is remembered."""
+    """The view of a run from its login node, None if that lacks the run. With `keep` it is recorded."""
     if view is None:
         why = "has no run of this name: it was removed, or its submission did not arrive"
         return unknown(run, f"{run.host.address} {why}; remove {remote_runs.file_of(run.run)} to forget it")
     if keep:
-        with contextlib.suppress(SiteError):  # a disk that is full hides no run
+        with contextlib.suppress(SiteError):  # a full disk must not hide a run
             remote_runs.seen(run, view)
     return view_of(run, view)
 
 
 def view_of(run: Known, view: View) -> View:
-    """A view as it came from a login node, with what is known here; its folder is on the host."""
+    """A view from a login node with the facts that are known here; its folder is on the host."""
     return dataclasses.replace(view, run=run.run, folder=f"{run.host.address}:{view.folder}", site=run.site)
 
 
 def unknown(run: Known, why: str) -> View:
-    """A run whose state is unknown now, with its last known view."""
+    """The view of a run whose state is unknown now, from its last known view."""
     if run.last is None:
         return View(
             run.run, State.UNKNOWN, why, 1, None, "", None, None, (), None, None, None, None, run.host.address,

@@ -1,4 +1,4 @@
-"""Verbs of one run on a login node: they run there, and what they print is shown here."""
+"""Verbs of one run on a login node: they run there, and their output is shown here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from orchestrator.remote.remote_runs import Known
 
 
 def run(word: str, verb: str, options: Sequence[str] = ()) -> int | None:
-    """Run `torusrun VERB RUN OPTIONS` where the run is; its exit code. None for a run of this machine."""
+    """Run `torusrun VERB RUN OPTIONS` on the run's machine. Returns its exit code; None for a run of this machine."""
     found = remote_runs.find(word)
     return None if found is None else run_there(found, verb, options)
 
 
 def of_one_host(words: Sequence[str]) -> list[Known]:
-    """The runs on a login node that these words name, or, without words, those that may go on; [] for none.
+    """The runs on a login node that these words name; without words, all that are not over; [] for none.
 
-    Raises UserError where the runs are in several places.
+    Raises UserError if the runs are in several places.
     """
     here, there = remote_runs.split(words)
     there = there if words else [run for run in there if not run.over]

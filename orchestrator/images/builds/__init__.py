@@ -1,1 +1,1 @@
-"""Images of definitions, in a cache by content: one build at a time, its log, and what it installed."""
+"""Builds of images into a cache by content: one build at a time, its log, and the packages that it installed."""

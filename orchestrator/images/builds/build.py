@@ -1,7 +1,7 @@
 """Build an image of the cache from a definition, without root. Of several builds of one image only the first runs.
 
-The runtime is started through the gateway and not through spython's client: that reads only one of its two pipes
-(a build that writes more than 64 KiB to the other blocks), and sets neither folder nor environment nor time limit.
+The runtime is started through the gateway, not through spython's client. That reads only one of its two pipes, so a
+build that writes more than 64 KiB to the other one blocks. It also sets no folder, no environment and no time limit.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ TEMPORARY = "torusrun"
 FOR_BUILDS = ("CACHEDIR", "CONFIGDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")
 FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-UNFIT = re.compile("[,:'\"]")  # in a path, which the runtime takes apart at these
+UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
 
 Progress = Callable[[str], None]
 
 
 class BuildFailed(SiteError):
-    """A build failed; the cache has no new image."""
+    """A build failed. The cache has no new image."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a finished image says of itself."""
+    """The versions and packages that were found in a finished image."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     packages: PackageLock | None = None
@@ -57,15 +57,15 @@ class Examined:
 
 @dataclass(frozen=True)
 class Options:
-    """How to build, which does not change what comes out (but for the compression)."""
+    """The options of a build. Only the compression changes the result."""
 
     mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
-    compression: str = ""  # gzip, lz4 or zstd; '' is what the runtime chooses
+    compression: str = ""  # gzip, lz4 or zstd; '' for the runtime's default
     wheelhouse: Path | None = None
-    temporary: Path | None = None  # node-local; the cache's folder otherwise
+    temporary: Path | None = None  # node-local; default: the cache's folder
     extra: tuple[str, ...] = ()
-    secrets: Mapping[str, str] = field(default_factory=dict)  # name: where it is found when the build begins
-    secrets_beside: Path = Path()  # where relative paths of these begin
+    secrets: Mapping[str, str] = field(default_factory=dict)  # name: its place, which is read when the build begins
+    secrets_beside: Path = Path()  # the folder of relative paths in `secrets`
 
 
 def build(
@@ -77,10 +77,10 @@ def build(
     progress: Progress = lambda line: None,
     examine: Callable[[Path], Examined] = lambda image: Examined(),
 ) -> CachedImage:
-    """The image of these inputs: from the cache, from another build under way, or built now.
+    """The image of these inputs: from the cache, from another running build, or built now.
 
-    `runtime` is asked only when something has to be built; `examine` gives the versions found in a finished image.
-    Raises BuildFailed with the log's place; the cache then holds nothing new but the log.
+    `runtime` is called only if something must be built. `examine` returns the versions found in a finished image.
+    Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
     """
     cache.make()
     key = inputs.key
@@ -150,7 +150,7 @@ def command(
     bound: Sequence[tuple[Path, str]] = (),
     login: Path | None = None,
 ) -> list[str]:
-    """The runtime's words for a build of a definition or an image. Raises SiteError for what it is too old to do."""
+    """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
     if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
         return [runtime.command, "pull", *options.extra, str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
@@ -164,13 +164,13 @@ def command(
         if not runtime.takes_mksquashfs_args:
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
-    # The labels of a base that is a SIF stay without --force; the image itself does not exist yet.
+    # Without --force the labels of the base stay, if the base is a SIF. The image itself does not exist yet.
     force = ["--force"] if source.endswith(".def") else []
     return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
-    """(path here, path inside) of what only the build sees: one folder, and what is bound into places in that."""
+    """(path here, path inside) of the binds that only the build sees: one folder, and the binds into that folder."""
     own = work / BUILD_ONLY_FOLDER
     files = [*secrets.bound()]
     for _, name in files:
@@ -182,10 +182,10 @@ def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> lis
 
 
 def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> dict[str, str]:
-    """The environment of a build: of the shell's variables for runtimes only those that say where they may fetch from.
+    """The environment of a build. Of the shell's variables for runtimes it keeps only those about fetching and caching.
 
-    All others act on a build as options do, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
-    PATH ends with the folders of chroot and its like, which an ordinary user's often lacks: debootstrap needs them.
+    All others act on a build like options, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
+    PATH ends with the folders of chroot and similar programs. debootstrap needs them, and many users lack them.
     """
     ours = tuple(f"{prefix}_" for prefix in PREFIXES)
     kept = {
@@ -208,7 +208,7 @@ def _check_paths(work: Path, options: Options) -> None:
 
 
 def _temporary(key: str, options: Options, work: Path) -> Path:
-    """A new folder for the build's own files, under a name that nobody can take before."""
+    """A new folder for the build's own files, under an unpredictable name."""
     above = options.temporary or work
     private.make(above)
     return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-{key[:12]}-", dir=above))

@@ -1,14 +1,14 @@
 """The content-addressed images of a site, on a file system that its nodes share.
 
 CACHE/KEY.sif    the image; it appears by rename, when it is complete
-CACHE/KEY.json   its sidecar: what is known about it; written before the image appears
+CACHE/KEY.json   its sidecar: the facts about it; written before the image appears
 CACHE/KEY.packages  the lock of its packages, as JSON
-CACHE/KEY.log    the log of its last build, failed ones included
+CACHE/KEY.log    the log of its last build, also of a failed one
 CACHE/KEY.lock   one builder at a time
-CACHE/.KEY.*     a build under way, or the leftovers of a killed one; the next build removes those
+CACHE/.KEY.*     a running build, or the leftovers of a killed one; the next build removes the leftovers
 
-Only its owner may write into the folder, since anyone else who could would be able to replace any image. Links in it
-are not followed, and a damaged sidecar hides only its own image.
+Only its owner may write into the folder, since anyone else who writes there can replace any image. Links in it are not
+followed. A damaged sidecar hides only its own image.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REMOVAL_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class CachedImage:
-    """An image of the cache and what its sidecar says."""
+    """An image of the cache with the facts of its sidecar."""
 
     key: str
     path: Path
@@ -47,7 +47,7 @@ class CachedImage:
     definition: str
     sha256: str
     size_bytes: int
-    built_s: float  # when, since the epoch
+    built_s: float  # seconds since the epoch
     build_time_s: float
     built_by: str  # the runtime
     labels: dict[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class CachedImage:
     @classmethod
     def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
         """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
-        kept = {"source": key, **kept}  # which older versions did not write
+        kept = {"source": key, **kept}  # older versions did not write it
         found = kept_record(sidecar, cls, kept, path=image)
         if found.key != key:
             raise damaged(sidecar, "its key is another image's")
@@ -70,7 +70,7 @@ class CachedImage:
 
 
 def warn(message: str) -> None:
-    """Print what is wrong with one image; the others are still listed."""
+    """Print the problem of one image; the others are still listed."""
     print(f"torusrun: {private.plain(message)}", file=sys.stderr, flush=True)
 
 
@@ -111,13 +111,13 @@ class Cache:
         return self.folder / f"{key}.lock"
 
     def working(self, key: str) -> Path:
-        """A new name for a build under way; nobody else has it."""
+        """A new unique name for a running build."""
         return self.folder / f".{key}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
 
     def get(self, key: str) -> CachedImage | None:
-        """The image with this key, None where there is none (or only half of one).
+        """The image with this key, or None if there is none or only half of one.
 
-        Raises SiteError where strangers can write into the cache, or what lies there is damaged.
+        Raises SiteError if others can write into the cache, or if the entry is damaged.
         """
         try:
             found = self.image(key).lstat()
@@ -135,7 +135,7 @@ class Cache:
         return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
 
     def sound(self, key: str, damaged: Callable[[str], None] = warn) -> CachedImage | None:
-        """The image with this key, read from end to end; None where it is not what was built, said to `damaged`."""
+        """The image with this key, read from end to end. None if its content changed; `damaged` gets the problem."""
         entry = self.get(key)
         if entry and (wrong := self.verify(entry)):
             damaged(f"{wrong}; it is not used")
@@ -143,7 +143,7 @@ class Cache:
         return entry
 
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
-        """All images, the newest first; what is wrong with one that cannot be read is said to `broken`."""
+        """All images, the newest first. `broken` gets the problem of each image that cannot be read."""
         if not os.path.isdir(self.folder):
             return []
         self.check()
@@ -163,7 +163,7 @@ class Cache:
         return max((e for e in [*plain, *others] if e), key=lambda entry: entry.built_s, default=None)
 
     def find(self, word: str) -> CachedImage:
-        """The image with this name, path or beginning of a key. Raises UserError when it is not exactly one."""
+        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
         entries = self.entries()
         found = [e for e in entries if e.key.startswith(word) or str(e.path) == word] or [
             e for e in entries if e.name == word
@@ -176,7 +176,7 @@ class Cache:
         raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
-        """Give a finished image its name. The sidecar is written first, so that no image is without one."""
+        """Move a finished image to its name. The sidecar is written first, so that every image has one."""
         with explained(f"{self.image(entry.key)}: cannot be put into the cache"):
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
@@ -186,7 +186,7 @@ class Cache:
         return entry
 
     def verify(self, entry: CachedImage) -> str | None:
-        """What is wrong with an image, read from end to end; None when it is the one that was built."""
+        """The problem of an image, which is read from end to end; None if its content is as built."""
         try:
             found = sha256_of(entry.path)
         except OSError as error:
@@ -204,7 +204,7 @@ class Cache:
         write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:
-        """Remove an image, its sidecar and its log. Raises SiteError when it is being built or cannot be removed."""
+        """Remove an image, its sidecar and its log. Raises SiteError if it is being built or cannot be removed."""
         with lock.held(self.lock(entry.key), wait_s=0.0) as free:
             if free is False:
                 raise SiteError(f"{entry.key[:12]} is in use by {holder(self.lock(entry.key))}")
@@ -215,7 +215,7 @@ class Cache:
                 raise SiteError(f"{error.filename}: cannot be removed: {error.strerror}") from None
 
     def clear_leftovers(self, key: str) -> list[Path]:
-        """Remove what killed builds left; the caller holds the lock of `key`. Builds under way keep theirs."""
+        """Remove the leftovers of killed builds, but not of running ones. The caller holds the lock of `key`."""
         return [path for path in self._leftovers(key) if remove_tree(path)]
 
     def _leftovers(self, held_key: str) -> Iterator[Path]:
@@ -230,7 +230,7 @@ class Cache:
 
 
 def remove_tree(path: Path) -> bool:
-    """Remove a leftover; whether it is gone.
+    """Remove a leftover. Returns whether it is gone.
 
     A root file system holds folders that their owner may not enter. A fakeroot build also leaves files of the user's
     subordinate ids (/etc/subuid), which only a process with these ids can remove.

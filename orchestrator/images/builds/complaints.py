@@ -1,11 +1,11 @@
-"""The log of a failed build in one sentence: what went wrong, and what to do about it."""
+"""The log of a failed build in one sentence: the problem and its remedy."""
 
 from __future__ import annotations
 
 import re
 import signal
 
-# The first that is found counts: a full disk makes everything after it fail in its own words.
+# The first match counts: a full disk makes all later steps fail with their own messages.
 KNOWN = (
     (r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
      "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
@@ -61,7 +61,7 @@ KNOWN = (
 
 
 def explain(log: str, exit_code: int) -> str:
-    """What went wrong, in one line without the log's place. `exit_code` is negative for a signal."""
+    """The problem, in one line without the path of the log. `exit_code` is negative for a signal."""
     for pattern, sentence in KNOWN:
         if match := re.search(pattern, log):
             return sentence.format(*match.groups(), **_first(match))
@@ -69,7 +69,7 @@ def explain(log: str, exit_code: int) -> str:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
-    said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line says nothing else
+    said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line has no other information
     if fatal and not said:
         own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
         section = re.search(r"%\w+(?= section)", fatal[-1])
@@ -78,6 +78,6 @@ def explain(log: str, exit_code: int) -> str:
 
 
 def _first(match: re.Match[str]) -> dict[str, str]:
-    """The named parts; alternatives of x, called y and z, fill in for it."""
+    """The named parts. For x also its alternatives, which are called y and z."""
     parts = {name: value or "" for name, value in match.groupdict().items()}
     return {**parts, "x": next((v for v in (parts.get(n) for n in "xyz") if v), "it")}

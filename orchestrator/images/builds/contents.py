@@ -1,4 +1,4 @@
-"""Ask an image which packages it holds."""
+"""Query an image for its packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKING_S = 120.0
 
 
 def packages(name: str, container: ContainerExec) -> PackageLock | None:
-    """The packages of an image, None where it has no Python that could list them."""
+    """The packages of an image, or None if it has no Python that can list them."""
     script = Path(installed.__file__).read_text(encoding="utf-8")
     plain = ContainerExec(container.runtime, container.image, container.binds, directory="/")
     argv = inside(plain, process.program("python3", script, INSTALLED), {}, {}).argv
@@ -29,7 +29,7 @@ def packages(name: str, container: ContainerExec) -> PackageLock | None:
 
 
 def parse(name: str, said: str) -> PackageLock | None:
-    """The lock from what `installed` printed, None where it printed nothing."""
+    """The lock from the output of `installed`, or None if that printed nothing."""
     match = re.search(r"^TORUSRUN-INSTALLED (\{.*\})$", said, re.MULTILINE)
     if not match:
         return None
@@ -44,7 +44,7 @@ def parse(name: str, said: str) -> PackageLock | None:
 
 
 def _python(name: str, version: str, url: str, report: list[Any] | None) -> PythonPackage:
-    """A package with what pip reported of it, unless another version replaced that one later."""
+    """A package with pip's report on it, unless another version replaced the reported one later."""
     if report is None or report[1] != version:
         return PythonPackage(name, version)
     direct, archive, vcs = report[2:5]

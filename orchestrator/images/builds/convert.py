@@ -1,8 +1,8 @@
-"""A SIF made of an image in another form, by the runtime's own `build` or `pull`, as an entry of the cache.
+"""Convert an image of another form to a SIF, with the runtime's own `build` or `pull`, as an entry of the cache.
 
-What decides its key: an archive's SHA-256, the index of an OCI layout (which names its content by digests), the names,
-sizes and times of a folder's files, or a reference of a registry. Nothing is started from a folder as it is: its files
-can change while ranks run, and reading them all before each start would take longer than a conversion.
+Its key depends on an archive's SHA-256, on the index of an OCI layout (which names its content by digests), on the
+names, sizes and times of a folder's files, or on a reference of a registry. No program runs from a folder directly:
+its files can change while ranks run, and reading all of them before each start takes longer than a conversion.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from orchestrator.images.definitions.inputs import Inputs, base_checksum, file_c
 from orchestrator.images.source import TAG, NamedImage
 
 SCHEMA = 1
-LINK = "source"  # beside the build: a path with a colon would be read as a path with a tag
-PULLED = ("oras", "library")  # these hold SIFs, which stay as they are, with their signatures
+LINK = "source"  # beside the build: the runtime reads a path with a colon as a path with a tag
+PULLED = ("oras", "library")  # these hold SIFs, which are kept as they are, with their signatures
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Conversion(Inputs):
-    """What a conversion reads. It has no definition but the words that would build the same."""
+    """The inputs of a conversion. It has no definition of its own, only a header that would build the same."""
 
     transport: str = ""
     place: str = ""
@@ -45,7 +45,7 @@ class Conversion(Inputs):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def word(self, folder: Path) -> str:
-        """What the runtime reads, as a word for it; a link to it is made in the new `folder`."""
+        """The runtime's word for the source. A link to the source is made in the new `folder`."""
         private.make(folder)
         if self.transport in ("docker", *PULLED):
             return f"{self.transport}://{self.place}"
@@ -54,7 +54,7 @@ class Conversion(Inputs):
 
 
 def conversion(source: NamedImage, compression: str) -> Conversion:
-    """What converts an image that is no SIF. Raises UserError where it is not there, or is not what its form says."""
+    """The conversion of an image that is not a SIF. Raises UserError if it does not exist or does not have its form."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
     found = Conversion(
@@ -65,14 +65,14 @@ def conversion(source: NamedImage, compression: str) -> Conversion:
 
 
 def at(conversion: Conversion, place: str) -> Conversion:
-    """The same entry of the cache, made of `place`: a tag's image by its digest."""
+    """The same entry of the cache, made from `place`: for a tag, its image by digest."""
     tag = f":{conversion.tag}" if conversion.tag else ""
     definition = f"Bootstrap: {conversion.transport or 'localimage'}\nFrom: {place}{tag}\n"
     return replace(conversion, place=place, definition=definition)
 
 
 def name(source: NamedImage) -> str:
-    """A name for the SIF in lists: of its file or folder, or of its repository."""
+    """The name of the SIF in lists: the name of its file, folder or repository."""
     word = Path(source.place.partition("@")[0]).name
     word = re.sub(r"(\.tar)?(\.gz)?$", "", word) if source.kind != "registry" else word.partition(":")[0]
     return NAME.sub("-", word) or "image"

@@ -1,6 +1,6 @@
-"""Prints the packages of an image as JSON: run inside it, handed to its Python as text (`python -c`).
+"""Prints the packages of an image as JSON. It runs inside the image, whose Python gets it as text (`python -c`).
 
-It stands alone, as the probe does: the standard library of Python 3.8 and newer.
+Like the probe, it needs only the standard library of Python 3.8 or newer.
 """
 
 import json
@@ -10,7 +10,7 @@ from importlib import metadata
 
 
 def system_packages() -> list:  # type: ignore[type-arg]
-    """[name, version, architecture] of what dpkg knows; [] where there is no dpkg."""
+    """[name, version, architecture] of every package that dpkg lists; [] without dpkg."""
     form = "${db:Status-Status} ${Package} ${Version} ${Architecture}\\n"
     try:
         said = subprocess.run(["dpkg-query", "-W", "-f", form], stdout=subprocess.PIPE, check=False).stdout.decode()
@@ -20,7 +20,7 @@ def system_packages() -> list:  # type: ignore[type-arg]
 
 
 def python_packages() -> list:  # type: ignore[type-arg]
-    """[name, version, URL it was installed from] of what this Python can import."""
+    """[name, version, URL of its source] of every package that this Python can import."""
     found = {}
     for distribution in metadata.distributions():
         direct = distribution.read_text("direct_url.json")
@@ -31,7 +31,7 @@ def python_packages() -> list:  # type: ignore[type-arg]
 
 
 def pip_reports(path: str) -> list:  # type: ignore[type-arg]
-    """What pip reported of every archive that it installed, the first call first."""
+    """pip's reports on all archives that it installed, the first call first."""
     try:
         with open(path, encoding="utf-8") as lines:
             return [entry for line in lines for entry in json.loads(line)]
@@ -40,7 +40,7 @@ def pip_reports(path: str) -> list:  # type: ignore[type-arg]
 
 
 def distribution() -> str:
-    """As in debian-12; '' where nothing says so."""
+    """The distribution, as in debian-12; '' if it is unknown."""
     try:
         with open("/etc/os-release", encoding="utf-8") as lines:
             pairs = [line.strip().partition("=") for line in lines]

@@ -1,6 +1,6 @@
 """One builder at a time for an image, over all nodes that share the cache.
 
-The file's text says who holds the lock, for messages only, and the file stays: removing it would let two in.
+The text of the file names the holder, for messages only. The file stays: its removal would let two builders in.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LARGEST_BYTES = 4096
 
 @contextmanager
 def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> Iterator[None]:
-    """Hold the lock at `path`, after whoever holds it now; `waiting` is told once who that is.
+    """Hold the lock at `path` once it is free. If another build holds it, `waiting` is called once with the holder.
 
-    A file system without locks gives none: two may then build the same image, and the later rename wins.
-    Raises SiteError when the file cannot be made.
+    On a file system without locks nothing is held: two builders may build the same image, and the later rename wins.
+    Raises SiteError if the file cannot be made.
     """
     with lock.held(path, waiting=lambda: waiting(holder(path))):
         _sign(path, f"{socket.gethostname()}, process {os.getpid()}, since {time.strftime('%H:%M:%S')}\n")
@@ -31,7 +31,7 @@ def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> It
 
 
 def holder(path: Path) -> str:
-    """Who wrote its name into the lock last: 'host, process 123, since 12:34:56'; 'another build' if nobody did."""
+    """The last holder of the lock: 'host, process 123, since 12:34:56'; 'another build' if it is unknown."""
     try:
         text = private.read_bytes(path, LARGEST_BYTES).decode("utf-8", "replace").strip()
     except OSError:
@@ -42,4 +42,4 @@ def holder(path: Path) -> str:
 def _sign(path: Path, name: str) -> None:
     opened = os.O_WRONLY | os.O_TRUNC
     with suppress(OSError), open(private.open_regular(path, opened), "w", encoding="utf-8") as file:
-        file.write(name)  # a full disk must not keep a cached image from being found
+        file.write(name)  # a full disk must not prevent the use of a cached image

@@ -1,6 +1,6 @@
-"""The digest that a tag of a registry names now, asked by the registry's own interface (OCI distribution, version 2).
+"""The current digest of a registry's tag, from the registry's own interface (OCI distribution, version 2).
 
-Only public images are asked for: without a login, or with a token that the registry gives to everybody.
+Only public images are queried: without a login, or with a token that the registry gives to all users.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST_ANSWER_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Reference:
-    """An image of a registry: `host` may have a port, `digest` is '' where it is named by its tag alone."""
+    """An image of a registry. `host` may have a port; `digest` is '' if the image is named by its tag alone."""
 
     host: str
     repository: str
@@ -51,9 +51,9 @@ def parse(text: str) -> Reference:
 
 
 def pinned(text: str, scheme: str = "https") -> str:
-    """The reference `text` with the digest that its tag names now; as it is where it has one.
+    """The reference `text` with the current digest of its tag. A reference with a digest is returned unchanged.
 
-    Raises SiteError when the registry does not tell.
+    Raises SiteError if the registry does not report the digest.
     """
     reference = parse(text)
     if reference.digest:
@@ -64,7 +64,7 @@ def pinned(text: str, scheme: str = "https") -> str:
 
 
 def parse_challenge(header: str) -> dict[str, str]:
-    """What a registry asks for in WWW-Authenticate: realm, service and scope; {} where it is no bearer's token."""
+    """The realm, service and scope that a registry requires in WWW-Authenticate; {} unless it wants a bearer token."""
     kind, _, rest = header.partition(" ")
     return dict(re.findall(r'(\w+)="([^"]*)"', rest)) if kind.lower() == "bearer" else {}
 
@@ -92,7 +92,7 @@ def _digest(reference: Reference, scheme: str) -> str:
 
 
 def _token(challenge: dict[str, str]) -> str:
-    """A token for everybody. Raises ValueError for an answer that holds none."""
+    """A public token. Raises ValueError if the answer holds none."""
     query: dict[str, str] = {name: value for name, value in challenge.items() if name in ("service", "scope")}
     with _asked(f"{challenge['realm']}?{urllib.parse.urlencode(query)}", {}, "GET") as answer:
         found = json.loads(answer.read(LARGEST_ANSWER_BYTES))

@@ -1,4 +1,4 @@
-"""Run a build to its end: its output goes, without secrets, into a log and to whoever watches."""
+"""Run a build to its end. Its output, without secrets, is written into a log and passed to a callback."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run(
     progress: Callable[[str], None],
     redacted: Callable[[str], str],
 ) -> int:
-    """Run a build in `directory` to its end, its output in `log` and line by line in `progress`; its exit code."""
+    """Run a build in `directory`, its output in `log` and line by line in `progress`. Returns its exit code."""
     descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8", errors="replace", buffering=1) as kept:
-        os.fchmod(descriptor, 0o600)  # an older version left it open to others
+        os.fchmod(descriptor, 0o600)  # an older version made it readable for others
         reading, writing = os.pipe()
         with open(reading, "rb", buffering=0) as said:
             with open(writing, "wb") as output:
@@ -44,7 +44,7 @@ def run(
 
 
 class RedactedLines:
-    """Collects output and passes it on by whole lines, since a secret could be cut in two anywhere else."""
+    """Collects output and passes on whole lines, since any other cut can split a secret."""
 
     def __init__(self, kept: IO[str], progress: Callable[[str], None], redacted: Callable[[str], str]) -> None:
         self.kept, self.progress, self.redacted = kept, progress, redacted
@@ -67,7 +67,7 @@ class RedactedLines:
 
 
 def _follow(child: subprocess.Popen[bytes], said: IO[bytes], lines: RedactedLines) -> None:
-    """Pass on what is said until the child has ended; what it left running may hold the pipe open for ever."""
+    """Pass on output until the child has ended; processes that it left can hold the pipe open for ever."""
     with selectors.DefaultSelector() as ready:
         ready.register(said, selectors.EVENT_READ)
         while True:
@@ -81,7 +81,7 @@ def _follow(child: subprocess.Popen[bytes], said: IO[bytes], lines: RedactedLine
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a build and all it started; a build that ended by itself may have left something too."""
+    """End a build and all processes that it started. A build that ended by itself may have left some too."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, number)

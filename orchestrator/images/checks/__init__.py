@@ -1,1 +1,1 @@
-"""Whether an image fits a site and a run: what is asked of both, what is known, and the rules."""
+"""Whether an image fits a site and a run: the questions, the facts, and the rules."""

@@ -1,4 +1,4 @@
-"""What programs answer when they are asked about MPI, PMI, GPUs and libraries, read from their text."""
+"""Parsers of the output of programs about MPI, PMI, GPUs and libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 li
 
 @dataclass(frozen=True)
 class MpiLibrary:
-    """An MPI: its family (openmpi, mpich, intel) and version as it says them, and the PMIx generation it speaks."""
+    """An MPI: its family (openmpi, mpich, intel), its version as it prints it, and its PMIx generation."""
 
     family: str
     version: str
@@ -25,13 +25,13 @@ class MpiLibrary:
 
 @dataclass(frozen=True)
 class Library:
-    """A program or library as `ldd` sees it: the libraries that it lacks, and the versions of glibc that it misses."""
+    """A program or library as `ldd` shows it, with its missing libraries and missing versions of glibc."""
 
     path: str
     missing: tuple[str, ...] = ()
     glibc: tuple[str, ...] = ()  # as in 2.34
     mpi: str | None = None  # the MPI library that it is linked with, as in libmpi.so.40
-    error: str = ""  # why ldd could not say
+    error: str = ""  # why ldd failed
 
 
 def parse_mpi(said: str) -> MpiLibrary | None:
@@ -58,13 +58,13 @@ def family_of(library: str) -> str | None:
 
 
 def parse_pmix(said: str | None) -> int | None:
-    """The generation from what libpmix says it is, as in 'OpenPMIx 4.2.2 (...)'."""
+    """The generation in the version text of libpmix, as in 'OpenPMIx 4.2.2 (...)'."""
     match = re.search(r"(\d+)\.\d+", said or "")
     return int(match[1]) if match else None
 
 
 def parse_slurm_pmi(said: str) -> frozenset[str] | None:
-    """What `srun --mpi=list` offers, as in none, pmi2, pmix, pmix_v4; None where it lists nothing."""
+    """The names that `srun --mpi=list` prints, as in none, pmi2, pmix, pmix_v4; None if it lists nothing."""
     listed = re.split(r"MPI (?:plugin )?types are\.*", said)
     if len(listed) == 1 and not re.search(r"^srun: (?:none|pmi2|pmix\w*|cray_shasta)$", said, re.MULTILINE):
         return None
@@ -90,7 +90,7 @@ def parse_glibc(said: str) -> str | None:
 
 
 def parse_ldd(path: str, said: str, exit_code: int) -> Library:
-    """What `ldd PATH` printed. glibc's prints `NAME => not found` and `version `GLIBC_2.34' not found`."""
+    """The library from the output of `ldd PATH`: glibc's has `NAME => not found`, `version `GLIBC_2.34' not found`."""
     missing = dict.fromkeys(re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE))
     glibc = dict.fromkeys(re.findall(r"version `GLIBC_([\d.]+)' not found", said))
     mpi = LIBMPI.search(said)
@@ -101,7 +101,7 @@ def parse_ldd(path: str, said: str, exit_code: int) -> Library:
 
 
 def parse_probe(said: str) -> dict[str, Any]:
-    """What the probe printed, whatever stands around it; {} when it printed nothing."""
+    """The facts that the probe printed, whatever text is around them; {} if it printed nothing."""
     match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", said, re.MULTILINE)
     try:
         found = ast.literal_eval(match[1]) if match else {}
@@ -113,6 +113,6 @@ def parse_probe(said: str) -> dict[str, Any]:
 
 
 def parse_questions(said: str) -> dict[str, tuple[str, int]]:
-    """What the script of questions.py printed: the name of each question with (answer, exit code)."""
+    """(answer, exit code) of each question by its name, from the output of the script of questions.py."""
     found = re.findall(r"^TORUSRUN-ASKED (.*)\n([\s\S]*?)\nTORUSRUN-ANSWERED (\d+)$", said, re.MULTILINE)
     return {name: (answer.rstrip("\n"), int(code)) for name, answer, code in found}

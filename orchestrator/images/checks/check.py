@@ -1,4 +1,4 @@
-"""Find what would fail when a run starts in its container, before it is queued. Facts in, findings out."""
+"""Find the causes of a failed start in a container, before the run is queued. Facts in, findings out."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ OF_IMAGE = (
 def check(
     wanted: Wanted, host: HostFacts, image: ImageFacts | None, image_file: ImageFile | None = None
 ) -> list[Finding]:
-    """All that was looked at: what does not fit first, then what could not be looked at, then what fits.
+    """All findings: first mismatches, then unknown results, then matches.
 
-    Without an image only what is known before it is built.
+    Without an image, only the checks that need none.
     """
     found = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
     found += machine.image_file(image_file) if image_file else []
@@ -42,5 +42,5 @@ def check(
 
 
 def refused(findings: Iterable[Finding]) -> bool:
-    """Whether a run with these findings should not be submitted."""
+    """Whether a run with these findings must not be submitted."""
     return any(finding.severity == "error" for finding in findings)

@@ -1,7 +1,7 @@
-"""What fits with what: the tables behind the checks, each with its source.
+"""The tables of compatible versions, each with its source.
 
-verified: read in the source named. copy: read in a third party's copy of it. facts: from the project's notes. from
-memory: to be confirmed where it matters.
+verified: read in the source named. copy: read in a third party's copy of it. facts: from the project's notes.
+from memory: to be confirmed where it matters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 Version = tuple[int, ...]
 
 OLDEST_RUNTIME: dict[str, Version] = {
-    # `exec --env` and --cleanenv behave alike from here on; 2.x and 3.0 to 3.5 work, with SINGULARITYENV_ only.
+    # `exec --env` and --cleanenv behave alike from this version on; 3.0 to 3.5 and 2.x work, with SINGULARITYENV_ only.
     "singularity": (2, 5),  # facts: ABCI 1.0 in 2018 had Singularity 2.5.2
     "apptainer": (1, 0),  # the first Apptainer
 }
@@ -19,11 +19,11 @@ OLDEST_RUNTIME: dict[str, Version] = {
 OLDEST_PYTHON: Version = (3, 10)  # of torusrun's own training: 'requires-python' of pyproject.toml
 OLDEST_TORCH: Version = (2, 6)  # likewise: the extra 'train' of pyproject.toml
 
-# Hydra starts programs of both: MPICH and Intel MPI have one ABI (libmpi.so.12) and speak PMI 1 and 2 to it
+# Hydra starts the programs of both: MPICH and Intel MPI have one ABI (libmpi.so.12) and speak PMI 1 and 2 with it
 # (verified: MPICH ABI Compatibility Initiative; seen: MPICH 4.0.2).
 HYDRA = frozenset({"mpich", "intel"})
-# What a family needs of srun. Open MPI speaks PMIx alone, unless it was built with Slurm's own PMI, which no
-# distribution does (facts: "Without --mpi=pmix MPI_Init may abort"); Hydra's speak PMI 2 and 1, which mpi/pmi2 serves.
+# What a family needs of srun. Open MPI speaks only PMIx, unless it was built with Slurm's own PMI. No distribution
+# does that (facts: "Without --mpi=pmix MPI_Init may abort"). MPICH and Intel speak PMI 2 and 1; mpi/pmi2 serves both.
 SLURM_PMI: dict[str, frozenset[str]] = {
     "openmpi": frozenset({"pmix"}),
     "mpich": frozenset({"pmi2", "cray_shasta", "pmix"}),
@@ -43,10 +43,10 @@ OLDEST_DRIVER: tuple[tuple[Version, Version], ...] = (
     ((13, 0), (580, 65, 6)),  # copy: CUDA 13.0 release notes; "R580 or newer"
 )
 
-# PMIx generation of the client (in the image) -> generations of servers (mpirun's or Slurm's) that it meets.
-# Same generation always; PMIx promises more from 1.2.5/2.0.3/2.1.1/3.0 on (verified: Open MPI wiki, "OMPI PMIx cross
-# version matrix", 2018-04-17: 1 with 2 to 3 "designed to work, needs to be tested"). What is not adjacent has differed
-# in its shared-memory store (from memory), so one step apart is taken to meet, and more is not.
+# PMIx generation of the client (in the image) -> generations of servers (mpirun's or Slurm's) that it works with.
+# The same generation always works. PMIx promises more from 1.2.5/2.0.3/2.1.1/3.0 on (verified: Open MPI wiki, "OMPI
+# PMIx cross version matrix", 2018-04-17: 1 with 2 to 3 "designed to work, needs to be tested"). Generations that are
+# not adjacent differed in the shared-memory store (from memory). So one step apart counts as compatible, more does not.
 PMIX_MEETS: dict[int, frozenset[int]] = {
     1: frozenset({1}),
     2: frozenset({2, 3}),
@@ -56,7 +56,7 @@ PMIX_MEETS: dict[int, frozenset[int]] = {
     6: frozenset({5, 6}),
 }
 
-# Open MPI's major version -> PMIx generation it embeds (a distribution may link another one, which counts then).
+# Open MPI's major version -> PMIx generation that it embeds. A distribution may link another one, which then counts.
 OPENMPI_PMIX: dict[int, int] = {
     2: 1,  # verified: as above, Open MPI 2.1.3 has PMIx 1.2.5
     3: 2,  # verified: as above, Open MPI 3.1 has PMIx 2.1
@@ -66,13 +66,13 @@ OPENMPI_PMIX: dict[int, int] = {
 
 
 def version(text: str) -> Version:
-    """The leading numbers of a version: '535.104.05' is (535, 104, 5); () where there are none."""
+    """The leading numbers of a version: '535.104.05' is (535, 104, 5); () if it has none."""
     match = re.match(r"\s*v?(\d+(?:\.\d+)*)", text)
     return tuple(int(n) for n in match[1].split(".")) if match else ()
 
 
 def oldest_driver(cuda: Version) -> Version | None:
-    """The lowest driver for a CUDA version; None for one older or newer than the table."""
+    """The lowest driver for a CUDA version; None if that is older or newer than the table."""
     if not cuda or cuda[0] > OLDEST_DRIVER[-1][0][0]:
         return None
     floors = [driver for since, driver in OLDEST_DRIVER if since <= cuda[:2]]
@@ -82,8 +82,8 @@ def oldest_driver(cuda: Version) -> Version | None:
 def runs_on(architectures: tuple[str, ...], gpu: str) -> bool:
     """Whether one of torch's architectures runs on a GPU ('sm_70').
 
-    A cubin runs on its own major version from its minor on; compute_XY is PTX, compiled for any newer GPU; a suffix
-    (sm_90a) binds to one. From memory: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
+    A cubin runs on its own major version, from its own minor version on. compute_XY is PTX, compiled for any newer GPU.
+    A suffix (sm_90a) binds to one GPU. From memory: NVIDIA, CUDA C++ programming guide, binary and PTX compatibility.
     """
     if not gpu.startswith("sm_"):  # an AMD GPU, as in gfx90a: its code runs on no other
         return gpu in architectures

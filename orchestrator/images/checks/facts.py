@@ -1,4 +1,4 @@
-"""What a host and an image provide, found out by running their own programs. An unknown fact is None, never a guess."""
+"""The facts of a host and an image, found by running their own programs. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ HARMLESS = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "DOCKER_USERNAME", "DOCKER_PASSWO
 
 @dataclass
 class Asking:
-    """Questions to programs of this machine, in one environment; `asked` keeps what was asked and what answered."""
+    """Queries of programs on this machine, in one environment; `asked` keeps the queries and the answers."""
 
     environment: Mapping[str, str] | None = None
     asked: dict[str, str] = field(default_factory=dict)
 
     def said(self, fact: str, *argv: str) -> str:
-        """What a program printed, '' where it is missing, failed or did not answer."""
+        """The output of a program; '' if it is missing, failed or did not answer."""
         question = f"`{' '.join(argv)}`"
         try:
             done = process.run(argv, timeout_s=ASKING_S, environment=self.environment)
@@ -64,9 +64,9 @@ def host(
     paths: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> HostFacts:
-    """Ask this machine. `launcher` is the site's, `paths` are those that binds need.
+    """Query this machine. `launcher` is the site's; `paths` are those that the binds need.
 
-    `environment` is the one in which programs are looked for and asked: with the site's modules; default: one's own.
+    Programs are searched and run in `environment`, which has the site's modules; default: the current environment.
     """
     asking = Asking(environment)
     pmi = launchers.family(launcher).pmi
@@ -94,7 +94,7 @@ def host(
 
 
 def _mpi(asking: Asking, launcher: str) -> MpiLibrary | None:
-    """The MPI of the launcher. Only Open MPI's own tool says which PMIx it speaks."""
+    """The MPI of the launcher. Only Open MPI's own tool prints its PMIx generation."""
     mpi = parse_mpi(asking.said("mpi", launcher, "--version"))
     if mpi is None or mpi.family != "openmpi":
         return mpi
@@ -109,7 +109,7 @@ def _mpi(asking: Asking, launcher: str) -> MpiLibrary | None:
 
 
 def _of_runtimes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of a container runtime that change what a container sees."""
+    """The variables of a container runtime that act on a container."""
     names = {f"{prefix}_{name}" for prefix in PREFIXES for name in HARMLESS}
     return tuple(sorted(n for n in environment if n.startswith(PREFIXES) and n not in names))
 

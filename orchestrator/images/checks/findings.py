@@ -1,4 +1,4 @@
-"""The kinds of mismatch that are looked for: why each matters and how to mend it."""
+"""The kinds of mismatch that the checks look for: why each matters and how to correct it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Outcome = Literal["does not fit", "could not be looked at", "fits"]
 Severity = Literal["error", "warning", "note"]
 ORDER = ("error", "warning", "note")
 
-# kind: (why it matters, how to mend it)
+# kind: (why it matters, how to correct it)
 KINDS: dict[str, tuple[str, str]] = {
     "runtime-missing": (
         "no image can be built or run",
@@ -113,7 +113,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of looking for one kind of mismatch. `evidence` is what was asked and what answered."""
+    """The result of one check. `evidence` has the query and its answer."""
 
     kind: str
     what: str
@@ -136,7 +136,7 @@ class Finding:
 
     @property
     def place(self) -> int:
-        """Where it comes in a list: errors, warnings, what is not known, what fits."""
+        """The position in a list: errors, warnings, unknown results, matches."""
         return len(ORDER) if self.outcome == "fits" else ORDER.index(self.severity)
 
     def as_json(self) -> dict[str, Any]:
@@ -145,10 +145,10 @@ class Finding:
 
 
 def fits(kind: str, what: str, evidence: str = "") -> Finding:
-    """This mismatch was looked for and is not there."""
+    """A check that found no mismatch."""
     return Finding(kind, what, "note", evidence, "fits")
 
 
 def unknown(kind: str, what: str, evidence: str = "") -> Finding:
-    """Nobody could tell whether this mismatch is there; `what` says how it can be made known."""
+    """A check without a result; `what` says how to get one."""
     return Finding(kind, what, "note", evidence, "could not be looked at")

@@ -1,4 +1,4 @@
-"""What an image provides, asked from outside and inside. An unknown fact is None, never a guess."""
+"""The facts of an image, from its file and from inside. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from orchestrator.images.command import ContainerExec, inside
 from orchestrator.images.runtime import own_environment
 
 ASKING_S = 60.0
-IMPORTING_S = 180.0  # torch from a file system that many share
+IMPORTING_S = 180.0  # for torch on a shared file system
 NOT_FOUND = 127
 DAMAGED = re.compile(r"(?i)trying to read the squashfs|image format not recogni|corrupt|bad superblock|checksum")
-# What a runtime says where this machine, not the image, keeps it from starting one.
+# Messages of a runtime that this machine, not the image, prevents from starting.
 OF_THIS_MACHINE = re.compile(
     r"(?i)user namespace|not permitted|permission denied|setuid|/dev/fuse|squashfuse|loop device|newuidmap|fusermount"
     r"|capability set"
@@ -44,10 +44,10 @@ TOLD = ("python", "torch", "torch_error", "cuda", "nccl", "cudnn", "training", "
 
 @dataclass(frozen=True)
 class Inside:
-    """How an image is asked: in which container, with which variables, and about what.
+    """How to query an image: the container, the variables, and the subjects of the questions.
 
-    `variables` are those of the run that change what a program finds. `program` is the first word of a command, ''
-    for none. `folders` are the places in the image at which the host's MPI may be bound.
+    `variables` are the run's variables that change which files a program finds. `program` is the first word of a
+    command, '' for none. `folders` are the places in the image at which the host's MPI may be bound.
     """
 
     container: ContainerExec
@@ -58,7 +58,7 @@ class Inside:
 
 
 def image(path: Path, container: ContainerExec | None, asks: Inside | None = None) -> ImageFacts:
-    """Ask an image, by running programs in it where a container or `asks` says how."""
+    """Query an image. Programs run in it only if there is a `container` or `asks`."""
     found, read = architecture.machine(path)
     known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
     try:
@@ -86,7 +86,7 @@ def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
 
 
 def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
-    """(what the image's shell answered, or what the runtime said in its place)."""
+    """(the answers of the image's shell, the runtime's message if there are none)."""
     try:
         done = _run(asks, questions.script(asks.program, asks.folders), ASKING_S)
     except (SiteError, ValueError) as error:
@@ -95,14 +95,14 @@ def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
 
 
 def complaint(stderr: str) -> str:
-    """The line in which a runtime or a program says what is wrong, without the colours."""
+    """The line of a runtime's or program's output that states the error, without colours."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", stderr).splitlines() if line.strip()]
     bad = [re.sub(r"^(FATAL|ERROR) *: *", "", line) for line in lines if line.startswith(("FATAL", "ERROR"))]
     return (bad or lines or ["it printed nothing"])[-1]
 
 
 def not_started(known: ImageFacts, said: str) -> ImageFacts:
-    """Nothing could be asked: for want of a shell, by this machine's fault, or since no program starts in it."""
+    """The facts if no query ran: the image has no shell, this machine prevents it, or no program starts in it."""
     known = _with(known, start=f"/bin/sh in the image: {said}")
     if "exec format error" in said.lower():
         return replace(known, starts=False, foreign=True)
@@ -113,7 +113,7 @@ def not_started(known: ImageFacts, said: str) -> ImageFacts:
 
 
 def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:
-    """What the image's shell adds, from the answers of the script by their names."""
+    """Add the facts from the image's shell, given as answers by name."""
     said = {name: answer for name, (answer, code) in answers.items() if code == 0}
     mpi, how = _mpi(said)
     bound = [_library(answers[f"bound {folder}"]) for folder in asks.folders if f"bound {folder}" in answers]
@@ -150,7 +150,7 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
 
 
 def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
-    """The image's own MPI, and who said so."""
+    """The image's own MPI, and the evidence."""
     for name, question in (
         ("openmpi", "ompi_info --parsable"),
         ("mpich", "mpichversion"),
@@ -162,13 +162,13 @@ def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
 
 
 def _library(answer: tuple[str, int]) -> Library | None:
-    """What a function of the script printed: the path, then the words of ldd; None where it found no file."""
+    """The library from one answer of the script: a path, then the output of ldd. None if no file was found."""
     path, _, said = answer[0].partition("\n")
     return parse_ldd(path, said, answer[1]) if path.startswith("/") else None
 
 
 def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
-    """What the image's Python adds, from what the probe printed."""
+    """Add the facts from the image's Python, as the probe printed them."""
     if not (found := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
@@ -191,7 +191,7 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
 
 
 def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
-    # Without --nv: the questions need no GPU, and a login node has none.
+    # Without --nv: the queries need no GPU, and a login node has none.
     plain = asks.container.only_asked(asks.container.directory or "/")
     started = inside(plain, command, asks.variables, {})
     shell = own_environment(asks.environment or clean_environment())

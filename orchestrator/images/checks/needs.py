@@ -1,4 +1,4 @@
-"""What a run asks of its image and of the site, as far as the checks need it."""
+"""The needs of a run from its image and its site, as far as the checks use them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from orchestrator.schedulers.launchers.launcher import Pmi
 class Wanted:
     """A run to be checked.
 
-    `calls_mpi` says whether the program calls MPI: "no" (torusrun's own training), "yes" (it is linked with one), or
-    "maybe" (a command that nobody can look into). `srun_mpi` is what the site's launcher_args give srun as --mpi.
+    `calls_mpi` is whether the program calls MPI: "no" (torusrun's own training), "yes" (it is linked with one), or
+    "maybe" (a command whose libraries are unknown). `srun_mpi` is the value of --mpi in the site's launcher_args.
     """
 
-    training: bool = True  # torusrun's own training; otherwise a command
+    training: bool = True  # torusrun's own training; else a command
     calls_mpi: Literal["no", "maybe", "yes"] = "no"
     host_mpi: str | None = None  # the folder in the image at which the site's MPI is bound
     launcher: str = "spawn"
     srun_mpi: str = ""
-    cluster: bool = False  # other machines than this one run it
+    cluster: bool = False  # the run uses other machines than this one
     nodes: int = 1
-    ranks: int = 1  # of all nodes
+    ranks: int = 1  # of all nodes together
     uses_gpus: bool = False
-    gpus: tuple[str, ...] = ()  # architectures of the site's GPUs, where the site names them
-    driver: str | None = None  # the nodes' driver, likewise
+    gpus: tuple[str, ...] = ()  # architectures of the site's GPUs, if the site names them
+    driver: str | None = None  # the nodes' driver, if the site names it
     hcas: tuple[str, ...] = ()  # the site's InfiniBand adapters
-    builds: bool = False  # the image is still to be built on this machine
-    fakeroot: bool = True  # by --fakeroot
+    builds: bool = False  # the image has still to be built on this machine
+    fakeroot: bool = True  # build with --fakeroot
 
     @property
     def pmi(self) -> Pmi:
-        """Who connects the ranks of an MPI program."""
+        """The kind of program that connects the ranks of an MPI program, if any."""
         return launchers.family(self.launcher).pmi

@@ -1,7 +1,7 @@
-"""Asks a Python what it can find beside it: run inside the image (and on the host, for its PMIx).
+"""Reports the packages and libraries that a Python finds: run inside the image, and on the host for its PMIx.
 
-It is handed to the image's Python as text (`python -c`), so it stands alone: any Python from 3.5 on, and no module that
-Debian's python3-minimal lacks, as json and ctypes. It prints a dictionary of texts, lists, None, True and False.
+The image's Python gets it as text (`python -c`), so it needs only Python 3.5 or newer, and no module that Debian's
+python3-minimal lacks, such as json and ctypes. It prints a dictionary of texts, lists, None, True and False.
 """
 
 import importlib
@@ -9,10 +9,10 @@ import sys
 
 
 def torch_facts() -> dict:  # type: ignore[type-arg]
-    """Versions and GPU architectures of torch; get_arch_list() is empty without a GPU, the flags are not."""
+    """Versions and GPU architectures of torch. Without a GPU get_arch_list() is empty, but the flags are not."""
     try:
         torch = importlib.import_module("torch")
-    except Exception as error:  # a broken torch fails in many ways, and all of them belong into the report
+    except Exception as error:  # a broken torch fails in many ways, and all of them belong in the report
         return {"torch_error": str(error)[:300]}
     facts = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
     flags = getattr(torch._C, "_cuda_getArchFlags", None)
@@ -23,13 +23,13 @@ def torch_facts() -> dict:  # type: ignore[type-arg]
     ):
         try:
             facts[name] = ask() if facts["cuda"] else None  # type: ignore[no-untyped-call]
-        except Exception:  # built without it
+        except Exception:  # torch was built without it
             facts[name] = None
     return facts
 
 
 def libraries() -> dict:  # type: ignore[type-arg]
-    """What libpmix says it is, as in 'OpenPMIx 4.2.2 (...)', and why libibverbs does not load, '' where it does."""
+    """The version text of libpmix, as in 'OpenPMIx 4.2.2 (...)', and the load error of libibverbs, '' if it loads."""
     try:
         import ctypes
     except ImportError:

@@ -1,13 +1,13 @@
-"""What an image is asked by its own shell: about its C library, its MPI, its program, and libibverbs.
+"""Query an image with its own shell: its C library, its MPI, its program, and libibverbs.
 
-The script needs a POSIX shell and nothing else, so it also asks images that have no Python.
+The script needs only a POSIX shell, so it also works in images without Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# $1 is the first word of a command ('' for none), $2... are folders in which the host's MPI may be.
+# $1 is the first word of a command ('' for none), $2... are folders that may have the host's MPI.
 SCRIPT = r"""
 PATH=$PATH:/usr/sbin:/sbin
 ask() { printf '\nTORUSRUN-ASKED %s\n' "$1"; shift; "$@" 2>&1; printf '\nTORUSRUN-ANSWERED %s\n' "$?"; }
@@ -43,5 +43,5 @@ for folder; do ask "bound $folder" bound "$folder"; done
 
 
 def script(program: str, folders: Sequence[str]) -> list[str]:
-    """The command that asks an image about the first word of a command, and about the MPI in these folders of it."""
+    """The command that queries an image about the first word of a command and the MPI in these folders of the image."""
     return ["/bin/sh", "-c", SCRIPT, "torusrun", program, *folders]

@@ -1,1 +1,1 @@
-"""What an image is made of: an image file, or a definition of the user's, as text that the runtimes build from."""
+"""The content of an image: an image file, or a definition of the user's, as text from which the runtimes build."""

@@ -1,6 +1,6 @@
-"""Logins that only a build uses: read when it starts, handed to it, and written into no file that stays.
+"""Logins that only a build uses: it reads them at its start, and no file that stays contains them.
 
-Values travel in the environment of the build, files are bound read-only below /mnt. What the build prints goes
+Values travel in the environment of the build; files are bound read-only below /mnt. The output of the build goes
 through `Redactor`, since programs repeat URLs.
 """
 
@@ -21,15 +21,15 @@ from orchestrator.spec.paths import expanded
 from training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20
-SHORTEST = 4  # characters; a shorter one would be hidden in words that have nothing to do with it
+SHORTEST = 4  # characters; a shorter one would hide unrelated words too
 FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name: its file below /mnt, if any
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
-ENCODED = "TORUSRUN_SECRET_"  # begins the variables that the definition decodes
+ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
 
 
 def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(key, message) of every secret whose name is neither a variable's nor known, or that should be a file."""
+    """(key, message) of every secret that must be a file, or whose name is unknown and cannot be a variable's."""
     known = [*FILES, *REGISTRY]
     for name, place in named.items():
         if name in FILES and not place.startswith("file:"):
@@ -41,21 +41,21 @@ def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def variables(named: Mapping[str, str]) -> list[str]:
-    """The secrets that are variables of the build, in an order of their own."""
+    """The secrets that are variables of the build, sorted by name."""
     return sorted(name for name in named if name not in FILES and name not in REGISTRY)
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """The secrets of one build, read."""
+    """The secrets of one build, with their values."""
 
     values: dict[str, str] = field(default_factory=dict, repr=False)
     files: dict[str, Path] = field(default_factory=dict)
 
     def environment(self, prefix: str) -> dict[str, str]:
-        """What the runtime with this `prefix` (APPTAINER) is started with, for itself and for what it runs.
+        """The variables with which the runtime with this `prefix` (APPTAINER) is started, for itself and its programs.
 
-        Its shell evaluates values that it hands in, so they travel in base64.
+        Its shell evaluates the values that it passes on, so they travel in base64.
         """
         inside = {k: v for k, v in self.values.items() if k not in REGISTRY}
         registry = {f"{prefix}_{name}": self.values[k] for k, name in REGISTRY.items() if k in self.values}
@@ -64,7 +64,7 @@ class Secrets:
         return {**{f"{prefix}ENV_{ENCODED}{k}": _encoded(v) for k, v in inside.items()}, **registry}
 
     def bound(self) -> Iterator[tuple[Path, str]]:
-        """(file, its name below /mnt) of every file that the build sees."""
+        """(file, its name below /mnt) of every secret file that the build sees."""
         for name, path in self.files.items():
             if FILES[name]:
                 yield path, FILES[name]
@@ -80,7 +80,7 @@ class Secrets:
 
 
 class Redactor:
-    """Takes secrets out of text."""
+    """Removes secrets from text."""
 
     def __init__(self, hidden: Iterable[str]) -> None:
         longest_first = sorted((text for text in hidden if len(text) >= SHORTEST), key=len, reverse=True)
@@ -91,7 +91,7 @@ class Redactor:
 
 
 def read(named: Mapping[str, str], beside: Path) -> Secrets:
-    """The secrets that an image file names, relative paths from `beside`. Raises UserError for what is not there."""
+    """The secrets that an image file names, relative paths from `beside`. Raises UserError if one does not exist."""
     values, files = {}, {}
     for name, place in named.items():
         kind, _, where = place.partition(":")
@@ -104,7 +104,7 @@ def read(named: Mapping[str, str], beside: Path) -> Secrets:
         else:
             raise UserError(f"'secrets.{name}': the variable {where} is not set here; set it, or name a file:PATH")
     found = Secrets(values, files)
-    found.redactor  # noqa: B018  reads the netrc file, and so says now what is wrong with it
+    found.redactor  # noqa: B018  reads the netrc file, to report its mistakes now
     return found
 
 
@@ -129,7 +129,7 @@ def _netrc(path: Path) -> netrc.netrc:
 
 
 def _login(value: str) -> set[str]:
-    """What is secret of a URL by itself: its password, or its user where that is all there is."""
+    """The secret parts of a URL: its password, or its user if it has no password."""
     found = set()
     for url in value.split():
         try:

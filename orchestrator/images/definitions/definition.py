@@ -1,7 +1,7 @@
-"""An image file into the definition file that singularity and apptainer build from.
+"""Turns an image file into the definition file from which singularity and apptainer build.
 
-The text names no path of this machine: what it copies in lies beside it under fixed names (`files/0`, `base`), so the
-same image file gives the same text, and the same image in the cache, wherever it is built.
+The text names no path of this machine. The files that it copies lie beside it under fixed names (`files/0`, `base`).
+So an image file gives the same text, and the same image in the cache, on every machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
-HOST_MPI = "/opt/host-mpi"  # where a site's own MPI is bound
+HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"
-INSTALLED = f"{TRAINING}/pip.jsonl"  # what pip said of the archives that it installed, a line for each of its calls
+INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a site decides about an image: whose MPI it uses, and what can be reached while it is built."""
+    """A site's choices for an image: whose MPI it uses, and which sources of packages its build can reach."""
 
     host_mpi: bool = False
     wheelhouse: bool = False
@@ -39,7 +39,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The variant in a word, as in golden files and messages."""
+        """The name of the variant, as in golden files and messages."""
         network = "offline" if self.offline else "wheelhouse" if self.wheelhouse else "online"
         return f"{'host' if self.host_mpi else 'inside'}-{network}"
 
@@ -50,9 +50,9 @@ def render(
     brought: Brought | None = None,
     locked: PackageLock | None = None,
 ) -> str:
-    """The definition. Raises UserError where a value cannot stand in one.
+    """The definition. Raises UserError if a value cannot be written into one.
 
-    `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked` exactly the
+    `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked`, exactly the
     packages of that lock are installed.
     """
     from orchestrator.base.render import environment
@@ -101,11 +101,11 @@ _PLACES |= {"build_only": BUILD_ONLY, "installed": INSTALLED}
 
 
 def header(image_file: ImageFile) -> list[Text]:
-    """The lines that say what a stage starts from."""
+    """The lines that name the base of a stage."""
     base = image_file.base
     for kind, reference in (("docker", base.docker), ("oras", base.oras)):
         if reference:
-            # A tag beside a digest is refused by some registry clients; the digest alone says which image it is.
+            # Some registry clients refuse a tag beside a digest. The digest alone identifies the image.
             named = re.sub(r":[^:/]+$", "", reference) + f"@{base.digest}" if base.digest else reference
             return [Text(f"Bootstrap: {kind}"), Text(f"From: {line(named, 'image')}")]
     if base.debootstrap:
@@ -119,13 +119,13 @@ def header(image_file: ImageFile) -> list[Text]:
 
 
 def copies(image_file: ImageFile) -> list[tuple[str, str]]:
-    """(path beside the definition, path in the image) of everything that is copied in."""
+    """(path beside the definition, path in the image) of every file and folder that is copied in."""
     own = [(f"files/{i}", file.to) for i, file in enumerate(image_file.files)]
     return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
 
 
 def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
-    """The Debian packages that have to be there: the image file's, and those that its other parts stand on."""
+    """The Debian packages to install: those of the image file, and those that its other parts need."""
     if locked:
         return [f"{package.name}={package.version}" for package in locked.system]
     needed = list(image_file.system)
@@ -139,7 +139,7 @@ def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: Pa
 
 
 def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[str]]:
-    """The words of each call of `pip install`."""
+    """The arguments of each call of `pip install`."""
     if locked is None:
         return [list(brought.words)] if brought.words else []
     exact = [
@@ -150,12 +150,12 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
 
 
 def archive(image_file: ImageFile) -> str:
-    """The file name of the MPI's source archive, '' when there is none."""
+    """The file name of the MPI's source archive; '' if there is none."""
     return (image_file.mpi.url or "").rpartition("/")[2]
 
 
 def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
-    """(name, value) of the variables inside that are plain values; paths are extended by the template."""
+    """(name, value) of the variables inside that are plain values; the template extends paths."""
     if image_file.has_python:
         yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
     if image_file.mpi.source == "built" and not variant.host_mpi:
@@ -166,7 +166,7 @@ def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[st
 
 
 def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
-    """The image's labels: what the checks and the run folder want to know, then the image file's own."""
+    """The image's labels: those for the checks and the run folder, then the image file's own."""
     mpi, cuda = image_file.mpi, image_file.cuda
     found: dict[str, str | None] = {
         "torusrun.definition": "1",

@@ -1,4 +1,4 @@
-"""An image file, `containers/NAME.yaml`: found by its name or path, and read."""
+"""Finds an image file, `containers/NAME.yaml`, by its name or path, and reads it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "l
 
 
 def shipped() -> Path:
-    """The folder of image files that come with torusrun: inside the installed package, or at the top of a checkout."""
+    """The folder of torusrun's own image files: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).resolve().parents[2]
     installed = package / "data" / "containers"
     return installed if installed.is_dir() else package.parent / "containers"

@@ -1,4 +1,4 @@
-"""The keys of an image file: what an image is made of, as its author writes it."""
+"""The keys of an image file, as its author writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits
 
 @dataclass(frozen=True)
 class Base:
-    """What the image starts from: exactly one of BASES."""
+    """The start of the image: exactly one of BASES."""
 
     docker: Annotated[str, kinds.REFERENCE] | None = field(default=None, metadata=about("an image of a registry"))
     digest: Annotated[str, kinds.DIGEST] | None = field(
@@ -61,7 +61,7 @@ class Python:
 
 @dataclass(frozen=True)
 class ImageMpi:
-    """The image's own MPI. A site whose MPI is bound in instead leaves it out."""
+    """The image's own MPI. It is left out for a site that binds its own MPI instead."""
 
     source: Literal["distribution", "built", "none"] = field(
         default="none", metadata=about("distribution: its package; built: from the source in a first stage", key="from")
@@ -82,7 +82,7 @@ class ImageMpi:
 
 @dataclass(frozen=True)
 class Cuda:
-    """What the image expects of GPUs and their driver; used by the checks and written into the labels."""
+    """The image's needs from GPUs and their driver, for the checks and the labels."""
 
     version: Annotated[str, kinds.VERSION] = field(metadata=about("CUDA version of the libraries inside"))
     cudnn: Annotated[str, kinds.VERSION] | None = field(default=None, metadata=about("cuDNN version"))
@@ -95,7 +95,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class File:
-    """A file or folder of one's own, copied into the image."""
+    """A file or folder of the user's, copied into the image."""
 
     source: Annotated[str, LINE] = field(metadata=about("file or folder, relative to the image file", key="from"))
     to: Annotated[str, kinds.INSIDE] = field(metadata=about("absolute path inside the image"))
@@ -103,7 +103,7 @@ class File:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image: its base, what is installed on it, and what it expects of the machine."""
+    """An image: its base, its software, and its needs from the machine."""
 
     name: Annotated[str, NAME] = field(metadata=about("name of the image"))
     base: Base = field(default_factory=Base, metadata=about("the image that it starts from"))
@@ -140,5 +140,5 @@ class ImageFile:
 
     @property
     def has_python(self) -> bool:
-        """Whether Python packages are installed, or the base brings them."""
+        """Whether Python packages are installed, or the base has them."""
         return bool(self.python.packages or self.python.requirements or self.python.source == "base")

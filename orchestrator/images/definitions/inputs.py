@@ -1,4 +1,4 @@
-"""What a build takes in beside the text of its definition: its base, its own files, and their checksums."""
+"""The inputs of a build beside the text of its definition: its base, its own files, and their checksums."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from orchestrator.spec.paths import expanded
 from training.files.checksum import sha256_of
 
 SCHEMA = 2
-BUILD_ONLY = "build-only"  # the folder beside a definition that is bound while it is built
+BUILD_ONLY = "build-only"  # the folder beside a definition that is bound during the build
 LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
 NOT_COPIED = ("__pycache__", "*.pyc", ".git")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A definition with everything that decides what comes out of it."""
+    """A definition with everything that decides the result of its build."""
 
     definition: str
-    files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, where it is now)
+    files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, current path)
     base: Path | None = None  # a local folder, SIF or archive
     base_identity: str = ""
     compression: str = ""
     texts: tuple[tuple[str, str], ...] = ()  # (name below build-only/, content)
-    archives: tuple[tuple[str, Path], ...] = ()  # likewise, where it is now
-    wheelhouse: str = ""  # a checksum
-    directory: Path | None = None  # where a user's own definition finds its files, which are used where they are
-    beside: tuple[tuple[str, Path], ...] = ()  # these files
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, beside those in the definition
-    plain: str = ""  # the key of the same image file without a lock and a wheelhouse, where that is another one
+    archives: tuple[tuple[str, Path], ...] = ()  # (name below build-only/, current path)
+    wheelhouse: str = ""  # its checksum
+    directory: Path | None = None  # the folder of a user's own definition, whose files are used in place
+    beside: tuple[tuple[str, Path], ...] = ()  # the files of that folder that the build reads
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of the image that are not in the definition
+    plain: str = ""  # the key of the same image file without a lock and a wheelhouse, if that differs
 
     @property
     def key(self) -> str:
@@ -59,7 +59,7 @@ class Inputs:
 
     @property
     def source(self) -> str:
-        """The key by which a run finds the image: it knows the image file, and no lock or wheelhouse."""
+        """The key by which a run finds the image: a run knows the image file, but no lock or wheelhouse."""
         return self.plain or self.key
 
     @property
@@ -67,16 +67,16 @@ class Inputs:
         return (*self.files, *self.archives, *self.beside)
 
     def word(self, folder: Path) -> str:
-        """What the runtime reads, as a word for it; it is laid out in the new `folder`, where the build runs."""
+        """The path that the runtime builds from, laid out in the new `folder`, in which the build runs."""
         return str(self.lay_out(folder))
 
     def lay_out(self, folder: Path) -> Path:
-        """Write the definition and copy what it takes in to `folder`; the definition's path."""
+        """Write the definition and copy its inputs to `folder`. Returns the path of the definition."""
         private.make(folder)
         (folder / "files").mkdir()
         for name, path in self.files:
             if path.is_dir():
-                # The runtime copies what links lead to, so a link to something outside the folder must not stay one.
+                # The runtime copies the targets of links, so a link to a place outside the folder must not stay a link.
                 shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
             else:
                 shutil.copy2(path, folder / name)
@@ -87,7 +87,7 @@ class Inputs:
         return folder / "image.def"
 
     def _lay_out_build_only(self, folder: Path) -> None:
-        (folder / "wheels").mkdir(parents=True)  # where a wheelhouse is bound
+        (folder / "wheels").mkdir(parents=True)  # the mount point of a wheelhouse
         for name, path in self.archives:
             (folder / name).parent.mkdir(parents=True)
             shutil.copy2(path, folder / name)
@@ -103,7 +103,7 @@ def collect(
     compression: str = "",
     brought: Brought | None = None,
 ) -> Inputs:
-    """The inputs of an image file whose relative paths start at `beside`. Raises UserError for what is not there."""
+    """The inputs of an image file whose relative paths start at `beside`. Raises UserError if one does not exist."""
     brought = brought or Brought()
     files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
@@ -117,9 +117,9 @@ def collect(
 
 
 def checksum_of_tree(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's names, modes and contents; a link counts as what it leads to.
+    """SHA-256 of a file, or of a folder's names, modes and contents; a link counts as its target.
 
-    Raises UserError when something cannot be read, or a link leads to a folder that holds it.
+    Raises UserError if a file cannot be read, or if a link leads to a folder that holds it.
     """
     try:
         if not path.is_dir():
@@ -134,9 +134,9 @@ def checksum_of_tree(path: Path) -> str:
 
 
 def base_checksum(path: Path) -> str:
-    """Identify a base: by the SHA-256 of a SIF; for a folder, by the names, modes, sizes and times of its files.
+    """The identity of a base: the SHA-256 of a SIF, or of a folder the names, modes, sizes and times of its files.
 
-    Reading all contents of a root file system would make a cached image slow to find.
+    A search in the cache would be slow if it read all contents of a root file system.
     """
     if not path.is_dir():
         return checksum_of_tree(path)
@@ -149,7 +149,7 @@ def base_checksum(path: Path) -> str:
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of the content of a file, or of the file that a link leads to. Raises OSError, also for a FIFO."""
+    """SHA-256 of the content of a file, or of the target of a link. Raises OSError, also for a FIFO."""
     return sha256_of(Path(os.path.realpath(path)))
 
 
@@ -158,9 +158,9 @@ def _kind(mode: int) -> str:
 
 
 def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
-    """Everything below a folder that is copied, in an order that does not depend on the file system.
+    """All entries below a folder that are copied, in an order that does not depend on the file system.
 
-    With `links`, also what lies in folders that links lead to.
+    With `links`, also the entries of folders that are targets of links.
     """
     for where, folders, names in os.walk(folder, followlinks=links):
         if links and (above := [f for f in folders if _leads_back(Path(where, f))]):
@@ -176,7 +176,7 @@ def _leads_back(folder: Path) -> bool:
 
 
 def there(beside: Path, name: str, what: str) -> Path:
-    """The path of what an image file names. Raises UserError where it is not there or cannot be read."""
+    """The path that an image file names. Raises UserError if it does not exist or cannot be read."""
     path = (beside / expanded(name)).absolute()
     if not path.exists():
         raise UserError(f"{path}: the image file's {what} does not exist")

@@ -33,7 +33,7 @@ SECRET = text_kind(
 VERSION = text_kind("a version", r"[0-9]+(\.[0-9A-Za-z]+)*", "write it as 4.1.6")
 ARCHITECTURE = text_kind("a GPU architecture", r"sm_[0-9]{2,3}[a-z]?", "write it as sm_70")
 OPTION = text_kind("a configure option", r"--[A-Za-z0-9][A-Za-z0-9=/._,+-]*", "write it as --without-verbs")
-# No braces: newer runtimes replace {{ NAME }} anywhere in a definition. No outer spaces: labels are trimmed.
+# No braces: newer runtimes replace {{ NAME }} anywhere in a definition. No outer spaces: runtimes trim labels.
 LABEL_NAME = text_kind("a label's name", r"[A-Za-z0-9][A-Za-z0-9._/-]*", "use letters, digits, '.', '_', '/' and '-'")
 LABEL = text_kind(
     "a label",

@@ -1,8 +1,8 @@
-"""Reads a definition back as the runtimes do, and says what is wrong with it before anything is built.
+"""Reads a definition as the runtimes do, and reports its mistakes before a build starts.
 
-spython's parser is the second opinion. Its class refuses every bootstrap but docker and drops lines of %environment
-that have no `=`; both are mended here. It also takes the first line of a section for a header's if it looks like one,
-which is why the templates begin their sections with a line of their own.
+spython's parser is the second opinion. Its class refuses every bootstrap but docker, and drops lines of %environment
+without `=`; both are corrected here. If the first line of a section looks like a header's line, it takes it for one.
+So the templates begin their sections with a line of their own.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from training.counted import counted
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
-LARGEST_SECTION_BYTES = 64 * 1024  # a longer one ends the runtime's scanner: "token too long"
+LARGEST_SECTION_BYTES = 64 * 1024  # a longer section ends the runtime's scanner: "token too long"
 
 
 @dataclass
 class Stage:
-    """One stage as the runtime sees it: header keys in lower case, and the text below each %section line."""
+    """One stage as the runtime reads it: header keys in lower case, and the text below each %section line."""
 
     header: dict[str, str] = field(default_factory=dict)
     sections: dict[str, str] = field(default_factory=dict)
 
 
 def stages(definition: str) -> list[Stage]:
-    """The stages of a definition, cut by the rules of the runtime (Apptainer, pkg/build/types/parser/deffile.go)."""
+    """The stages of a definition, split by the rules of the runtime (Apptainer, pkg/build/types/parser/deffile.go)."""
     found: list[Stage] = []
     section = ""
     for text in definition.split("\n"):
@@ -53,7 +53,7 @@ def stages(definition: str) -> list[Stage]:
 
 
 def problems(definition: str) -> Iterator[str]:
-    """Everything in a definition that a runtime would refuse or misread."""
+    """All parts of a definition that a runtime would refuse or misread."""
     read = stages(definition)
     if not read:
         yield "it has no 'Bootstrap:' line"
@@ -82,7 +82,7 @@ def labels(definition: str) -> dict[str, str]:
 
 
 def lint(definition: str) -> None:
-    """Raises UserError when a definition is not one that can be built."""
+    """Raise UserError if a definition cannot be built."""
     if found := list(problems(definition)):
         raise UserError("the definition cannot be built: " + "; ".join(found))
     parsed = parse(definition)
@@ -93,12 +93,12 @@ def lint(definition: str) -> None:
 
 
 def parse(definition: str) -> dict[str, Any]:
-    """What spython reads in a definition: its Recipe of every stage, by the stage's name."""
+    """spython's result for a definition: its Recipe of every stage, by the stage's name."""
     from spython.main.parse.parsers.singularity import SingularityParser
 
     class Parser(SingularityParser):  # type: ignore[misc]  # spython has no types
         def _check_bootstrap(self, line: str) -> None:
-            key, _, value = line.partition(":")  # it is also asked of other lines with this word in them
+            key, _, value = line.partition(":")  # spython also calls this for other lines that contain this word
             if key.lower() == "bootstrap" and value.strip() not in BOOTSTRAPS:
                 raise UserError(f"the definition cannot be built: spython refuses {line!r}")
 

@@ -1,4 +1,4 @@
-"""The Debian mirror of this machine, used by an image file that names none."""
+"""The Debian mirror of this machine, for image files that name none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = Path("/etc/apt")
 
 
 def completed(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:
-    """The image file with the mirror it will be built from. Raises UserError where this machine has none."""
+    """The image file with the mirror for its build. Raises UserError if this machine has none."""
     if image_file.base.debootstrap is None or image_file.base.mirror:
         return image_file
     return replace(image_file, base=replace(image_file.base, mirror=own(sources)))

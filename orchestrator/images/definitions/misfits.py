@@ -1,4 +1,4 @@
-"""What the parts of an image file must not be together: found after each of them was read by itself."""
+"""Conflicts between the parts of an image file, found after each part was read by itself."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MPI_CHECKSUM_MISSING = (
     "archive, make sure that it is the right one, and write what `sha256sum` prints"
 )
 BESIDE_DEFINITION = ("name", "definition", "summary", "cuda", "secrets", "training")
-# A login written as a variable, as in https://$USER:$TOKEN@host, is no login: the build gets it from 'secrets'.
+# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'.
 LOGIN = re.compile(r"(?i)\bhttps?://(?![^/\s@]*\$)[^/\s@'\"]+@")
 LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
 
 
 def misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with it and how to mend it) of every part that does not fit the others."""
+    """(key, its problem and the remedy) of every part that conflicts with others."""
     yield from _definition(image_file) if image_file.definition else _base(image_file)
     yield from _mpi(image_file)
     yield from _python(image_file)

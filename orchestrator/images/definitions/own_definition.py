@@ -1,4 +1,4 @@
-"""A definition that a user wrote: built as it is, in its own folder, with everything it takes in as part of the key."""
+"""A definition that a user wrote: built unchanged, in its own folder. All of its inputs are part of the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NETWORK_FREE = (*LOCAL, "scratch")
 
 
 def collect(name: str, beside: Path, training: str, compression: str, offline: bool) -> Inputs:
-    """The inputs of the definition `name`, a path relative to `beside`. Raises UserError for what cannot be built."""
+    """The inputs of the definition `name`, a path relative to `beside`. Raises UserError if it cannot be built."""
     path = (beside / expanded(name)).absolute()
     text = read_text(path, "definition")
     stages = lint.stages(text)
@@ -46,7 +46,7 @@ def _bases(stages: list[lint.Stage], folder: Path) -> Iterator[str]:
 
 
 def _files(stages: list[lint.Stage], path: Path) -> Iterator[tuple[str, Path]]:
-    """(as it is written, where it is) of everything that %files copies from this machine."""
+    """(path as written, its place here) of everything that %files copies from this machine."""
     for stage in stages:
         for line in stage.sections.get("files", "").splitlines():
             try:

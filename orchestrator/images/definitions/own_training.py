@@ -1,4 +1,4 @@
-"""Our training package: where it lies here, and where it lies in images."""
+"""torusrun's own training package: its place on this machine and in images."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from orchestrator.base.errors import UserError
 
-TRAINING = "/opt/torusrun"  # the folder of images that holds the package `training`
+TRAINING = "/opt/torusrun"  # the folder in images that holds the package `training`
 
 
 def own_training() -> Path:
-    """The training package that goes into images, or is bound."""
+    """The training package that is copied into images or bound."""
     package = Path(__file__).resolve().parents[3] / "training"
     if (package / "__main__.py").is_file():
         return package

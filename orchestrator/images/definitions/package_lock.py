@@ -1,4 +1,4 @@
-"""The lock of an image: every package found inside, and the checksums of the Python archives that its build installed.
+"""The lock of an image: all of its packages, and the checksums of the Python archives that its build installed.
 
 It lies beside the image in the cache. A build from it installs the same versions.
 """
@@ -31,18 +31,18 @@ class SystemPackage:
 
 @dataclass(frozen=True)
 class PythonPackage:
-    """A Python package; its source is known where this build installed it."""
+    """A Python package; its source is known only if this build installed it."""
 
     name: str
     version: str
     sha256: str = ""
-    source: str = ""  # the URL of a package that came from none of the indexes, without a login
-    commit: str = ""  # of a git source
+    source: str = ""  # the URL, without a login, of a package that came from no index
+    commit: str = ""  # the commit of a git source
 
 
 @dataclass(frozen=True)
 class PackageLock:
-    """What is in an image."""
+    """The packages of an image."""
 
     name: str
     distribution: str = ""  # as in debian-12
@@ -55,8 +55,8 @@ class PackageLock:
     def requirements(self, archives: Collection[str] = ()) -> list[tuple[str, str]]:
         """(name below /mnt, text) of the requirements files that install the same Python packages.
 
-        Of packages that came from a local file those are left out that are not among `archives`: the base has them.
-        pip checks hashes of all packages of a file or of none, so packages that have none get a file of their own.
+        Packages from local files are left out unless they are among `archives`: the base has them.
+        pip checks hashes of all packages of a file or of none, so packages without hashes get a second file.
         """
         hashed = [p for p in self.python if p.sha256 and not p.source]
         lines = "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in hashed)
@@ -67,7 +67,7 @@ class PackageLock:
 
 
 def read(path: Path) -> PackageLock:
-    """The lock in `path`. Raises UserError where there is none, SiteError where it is damaged."""
+    """The lock in `path`. Raises UserError if there is none, SiteError if it is damaged."""
     kept = read_object(path)
     if kept is None:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
@@ -75,7 +75,7 @@ def read(path: Path) -> PackageLock:
 
 
 def from_json(kept: dict[str, Any], path: Path) -> PackageLock:
-    """The lock that was read from `path`. Raises SiteError where it is damaged: its words reach pip and apt."""
+    """The lock that was read from `path`. Raises SiteError if it is damaged: pip and apt get its words."""
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
     lists = {name: required(path, kept, name, list) for name in ("system", "python")}
@@ -91,7 +91,7 @@ def from_json(kept: dict[str, Any], path: Path) -> PackageLock:
 
 
 def for_build(path: Path) -> PackageLock:
-    """The lock in `path`, fit to build from. Raises UserError where nothing says which archives pip installed."""
+    """The lock in `path`, fit to build from. Raises UserError if it does not identify the archives of pip."""
     lock = read(path)
     if lock.python and not any(package.sha256 for package in lock.python):
         raise UserError(

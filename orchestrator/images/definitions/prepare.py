@@ -1,4 +1,4 @@
-"""From an image file to all that its build takes in: read, rendered, checked, without starting anything."""
+"""From an image file to all inputs of its build: read, rendered and checked, without starting a program."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ONLINE_BASES = ("docker", "oras", "debootstrap")
 
 @dataclass(frozen=True)
 class ToBuild:
-    """An image file with all that a build of it takes in."""
+    """An image file with all inputs of its build."""
 
     image_file: ImageFile
     path: Path
     inputs: Inputs
-    advice: tuple[str, ...] = ()  # what makes the image less repeatable than it could be
+    advice: tuple[str, ...] = ()  # the parts that make the image less repeatable than possible
 
 
 def prepare(
     path: Path, variant: Variant, compression: str = "", wheelhouse: Path | None = None, lock: Path | None = None
 ) -> ToBuild:
-    """What a build of the image file at `path` takes in. Raises UserError for what cannot be built."""
+    """The inputs of a build of the image file at `path`. Raises UserError if it cannot be built."""
     image_file = completed(load(path))
     _check(image_file, path, variant, wheelhouse, lock)
     plain = inputs = _inputs(image_file, path, variant, compression)
@@ -53,7 +53,7 @@ def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
 
 
 def text(path: Path, variant: Variant) -> str:
-    """The definition that the image file at `path` is built from. Raises UserError where it cannot be rendered."""
+    """The definition of the image file at `path`. Raises UserError if it cannot be rendered."""
     image_file = load(path)
     if image_file.base.debootstrap:
         image_file = completed(image_file)
@@ -102,7 +102,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
 
 
 def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
-    """What lets the same image file give another image tomorrow."""
+    """The reasons why the same image file can give another image tomorrow."""
     base = image_file.base
     if (reference := base.docker or base.oras) and not base.digest:
         yield f"the base {reference} is named without 'digest': its tag can become another image"

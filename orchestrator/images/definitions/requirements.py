@@ -1,6 +1,6 @@
-"""A requirements file of pip as a build takes it in: with the files that it includes, and with the wheels it names.
+"""Turns a requirements file of pip into inputs of a build, with the files that it includes and the wheels it names.
 
-pip reads it in the image, where the paths of this machine mean nothing. So everything is numbered, and the lines that
+pip reads it in the image, in which the paths of this machine do not exist. So all files get numbers, and the lines that
 name a file get its new name.
 """
 
@@ -20,7 +20,7 @@ from orchestrator.spec.load import read_text
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import Mark, Problem, SpecError
 
-BUILD_ONLY = "/mnt"  # bound during a build; in every base, so that it needs no mount point
+BUILD_ONLY = "/mnt"  # bound during a build; every base has it, so it needs no mount point
 INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^-\s=])))(\S+)(.*)", re.DOTALL)
 ARCHIVE = re.compile(
     r"(\s*|[^\s#]+\s*@\s*)(?:file://)?([^\s:;#]+\.(?:whl|tar\.gz|tar\.bz2|zip))(?=[\s;#]|$)(.*)", re.DOTALL
@@ -34,14 +34,14 @@ REFUSED = (
 
 @dataclass(frozen=True)
 class Requirements:
-    """The files of a requirements file: their text under names of their own, the first of which is the file itself."""
+    """The texts of a requirements file and of its included files, under new names; the first is the file itself."""
 
     texts: tuple[tuple[str, str], ...]
     archives: tuple[tuple[str, Path], ...]
 
     @property
     def hashed(self) -> bool:
-        """Whether pip will want a hash for every package."""
+        """Whether pip will require a hash for every package."""
         return any(re.search(r"(?m)^[^#]*\s--hash[=\s]|^\s*--require-hashes", text) for _, text in self.texts)
 
     @property
@@ -51,7 +51,7 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Brought:
-    """The Python packages that a user brings: words for pip, and what lies beside the definition for them."""
+    """The Python packages that a user brings: arguments for pip, and their files beside the definition."""
 
     words: tuple[str, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class Brought:
 
 
 def brought(python: Python, beside: Path) -> Brought:
-    """What the key `python` of an image file beside `beside` brings. Raises UserError for what is not there."""
+    """The packages of the key `python` of an image file in `beside`. Raises UserError if a file does not exist."""
     found = gather(beside / expanded(python.requirements)) if python.requirements else Requirements((), ())
     if python.requirements and python.packages and found.hashed:
         raise UserError(
@@ -94,18 +94,18 @@ def _word(package: str, beside: Path, archives: list[Path]) -> str:
 
 
 def gather(path: Path) -> Requirements:
-    """The requirements file at `path` with all it includes. Raises SpecError with the file and line of a mistake."""
+    """The requirements file at `path` with all included files. Raises SpecError with the file and line of a mistake."""
     files: list[Path] = [Path(os.path.normpath(path))]
     archives: list[Path] = []
     texts: list[tuple[str, str]] = []
-    for at in files:  # grows while it is walked
+    for at in files:  # the loop appends to it
         lines = [_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(_lines(at), 1)]
         texts.append((f"requirements/{len(texts)}.txt", "".join(lines)))
     return Requirements(tuple(texts), tuple((archive(n, a), a) for n, a in enumerate(archives)))
 
 
 def archive(number: int, path: Path) -> str:
-    """The name of a local wheel beside a definition; pip reads package and version in its last part."""
+    """The name of a local wheel beside a definition; pip reads package and version from its last part."""
     return f"archives/{number}/{path.name}"
 
 
@@ -114,7 +114,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) -> str:
-    """A line with the numbers of the files that it names, which are added to `files` or `archives`."""
+    """A line with the new names of its files, which are added to `files` or `archives`."""
     if has_login(line):
         raise SpecError([Problem(mark, f"the line {LOGIN_MEND}")])
     beside = Path(mark.source).parent
@@ -132,7 +132,7 @@ def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) ->
 
 
 def _number(path: Path, known: list[Path], mark: Mark) -> int:
-    """The place of a file among those that are known, which it joins."""
+    """The position of a file in `known`; a new file is appended."""
     path = Path(os.path.normpath(path))
     if not path.is_file():
         raise SpecError([Problem(mark, f"{path}: there is no such file")])

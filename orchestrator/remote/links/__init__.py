@@ -1,1 +1,1 @@
-"""What carries a session to a login node: one command there, through fabric or the ssh program."""
+"""The links that carry a session to a login node: one command there, through fabric or the ssh program."""

@@ -1,10 +1,10 @@
-"""What carries a session to a login node: the standard streams of one command there."""
+"""The interface of a link to a login node: the standard streams of one command there."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link that is silent for so long is broken
+SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link is broken after such a silence
 CONNECT_S = 10.0
 LOGIN_S = 120.0  # for a user who types a second factor
 
@@ -13,15 +13,15 @@ class Channel(Protocol):
     """The standard streams of one command on the login node."""
 
     def send(self, data: bytes) -> None:
-        """Raises LinkLost when it is not taken within SILENCE_S."""
+        """Send bytes. Raises LinkLost if the link does not take them within SILENCE_S."""
 
     def receive(self) -> bytes:
-        """What arrives next, not empty. Raises LinkLost at the end, and after SILENCE_S without anything."""
+        """The next bytes, at least one. Raises LinkLost at the end, and after SILENCE_S without bytes."""
 
     def interact(self, command: str, *, terminal: bool) -> int:
-        """Run another command with the streams of this program, on a terminal there with `terminal`; its exit code.
+        """Run another command with the streams of this program, with `terminal` on a terminal there; its exit code.
 
-        Raises LinkLost when the link breaks.
+        Raises LinkLost if the link breaks.
         """
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The connection to a login node: through fabric, or through the ssh program where a connection of it can be shared."""
+"""The connection to a login node: through fabric, or through the ssh program if that can share a connection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NO_ONE = "none"
 
 
 def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
-    """Run `command` on the login node; unless `asks`, the user is not asked for a password or the like.
+    """Run `command` on the login node. Unless `asks`, the user is not asked for a password or the like.
 
-    Raises LinkLost where nobody answers, HostRefused where nobody may go on.
+    Raises LinkLost if the host does not answer, HostRefused if it refuses the connection.
     """
     if (host.connect or _fitting(host)) == "openssh":
         from orchestrator.remote.links.openssh import OpenSSH
@@ -29,7 +29,7 @@ def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
 
 
 def _fitting(host: LoginHost) -> str:
-    """'openssh' where the user's ssh configuration shares connections to this host: fabric cannot use them."""
+    """'openssh' if the user's ssh configuration shares connections to this host, which fabric cannot use."""
     if not which("ssh"):
         return "fabric"
     try:

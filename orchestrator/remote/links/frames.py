@@ -1,4 +1,4 @@
-"""Messages between here and the login node: a line of JSON, then as many bytes as it says."""
+"""Messages between here and the login node: a line of JSON, then as many bytes as it announces."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from orchestrator.base.json_files import parsed
 
 LONGEST_HEADER = 16_000_000  # bytes
 LARGEST_PAYLOAD = 1 << 24
-PIECE_BYTES = 1 << 20  # of a file, or of what a call writes, in one answer
-LONGEST_SHOWN = 80  # characters of what should not have come
+PIECE_BYTES = 1 << 20  # of a file, or of a call's output, in one answer
+LONGEST_SHOWN = 80  # characters of an unexpected message
 Frame = tuple[dict[str, Any], bytes]
 
 
@@ -20,17 +20,17 @@ def packed(header: Mapping[str, Any], payload: bytes = b"") -> bytes:
 
 
 class Unpacker:
-    """Frames out of the pieces in which `receive` hands on what arrives."""
+    """Joins the pieces from `receive` and splits them into frames."""
 
     def __init__(self, receive: Callable[[], bytes]) -> None:
         self._receive, self._buffer = receive, bytearray()
 
     def skip_to(self, mark: bytes, most: int) -> None:
-        """Forget all up to and with `mark`. Raises ValueError when it is not among the first `most` bytes."""
+        """Skip everything up to `mark`, and the mark. Raises ValueError unless it is among the first `most` bytes."""
         self._until(mark, most)
 
     def frame(self, longest_header: int = LONGEST_HEADER, largest_payload: int = LARGEST_PAYLOAD) -> Frame:
-        """The next frame. Raises ValueError, in words, for what is none, and for one with more bytes."""
+        """The next frame. Raises ValueError with an explanation if it is not a frame, or is larger than allowed."""
         header = parsed(self._until(b"\n", longest_header))
         size = header.get("bytes") if isinstance(header, dict) else None
         if type(size) is not int or not 0 <= size <= largest_payload:
@@ -40,7 +40,7 @@ class Unpacker:
         return header, self._take(size)
 
     def _until(self, mark: bytes, most: int) -> bytes:
-        """What comes before `mark`, which is dropped. Raises ValueError unless it is among the first `most` bytes."""
+        """The bytes before `mark`, which is dropped. Raises ValueError unless it is among the first `most` bytes."""
         while (found := self._buffer.find(mark, 0, most)) < 0:
             if len(self._buffer) >= most:
                 raise ValueError(bytes(self._buffer[:LONGEST_SHOWN]).decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""A login node: its address, how it is connected to, and its Python."""
+"""A login node: its address, its kind of connection, and its Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PYTHON = "python3"
 
 @dataclass(frozen=True)
 class LoginHost:
-    """`address` as ssh takes it ([user@]name); `connect` is 'fabric', 'openssh', or None for whichever fits."""
+    """`address` as ssh takes it ([user@]name); `connect` is 'fabric', 'openssh', or None to choose the fitting one."""
 
     address: str
     connect: str | None = None
@@ -20,17 +20,17 @@ class LoginHost:
 
 
 class Unanswered(SiteError):
-    """There is no answer that can be used. What was asked for may have happened."""
+    """There is no usable answer. The request may have been carried out."""
 
 
 class BadAnswer(Unanswered):
-    """The login node sent something that torusrun does not send, or too much of it. Asking again does not help."""
+    """The login node sent something that torusrun does not send, or too much of it. A repetition does not help."""
 
 
 class LinkLost(Unanswered):
-    """The link broke, or nothing came for too long. What was asked for may be asked again.
+    """The link broke, or was silent for too long. The request may be repeated.
 
-    `ended_with` is the exit code of the program on the other side where it has ended.
+    `ended_with` is the exit code of the program on the other side, if it has ended.
     """
 
     def __init__(self, text: str, ended_with: int | None = None) -> None:
@@ -39,7 +39,7 @@ class LinkLost(Unanswered):
 
 
 class HostRefused(SiteError):
-    """There is no connection and trying again does not help: an unknown key, no permission, no Python."""
+    """There is no connection and a repetition does not help: an unknown key, no permission, no Python."""
 
 
 def of(site: Site) -> LoginHost | None:

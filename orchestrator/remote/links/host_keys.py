@@ -1,6 +1,6 @@
-"""The keys of a host in files of known hosts, as OpenSSH reads these: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT.
+"""The keys of a host in files of known hosts, in OpenSSH's format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT.
 
-Lines with @cert-authority are passed over, since paramiko verifies no certificates of hosts. So are malformed lines.
+Lines with @cert-authority are skipped, since paramiko verifies no certificates of hosts. So are malformed lines.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ PORT = 22
 
 @dataclass(frozen=True)
 class HostKeys:
-    """The keys that a host may have, and those that it must not have any more. `known` has no revoked one."""
+    """The valid keys of a host, and its revoked ones. `known` has no revoked key."""
 
     known: tuple[paramiko.PKey, ...] = ()
     revoked: tuple[paramiko.PKey, ...] = ()
 
 
 def name(host: str, port: int) -> str:
-    """What a host is called in files of known hosts."""
+    """The name of a host in files of known hosts."""
     return host if port == PORT else f"[{host}]:{port}"
 
 
 def read(files: Iterable[Path], host: str, port: int) -> HostKeys:
-    """The keys of `host` in `files`. Raises HostRefused if one cannot be read: it may revoke keys."""
+    """The keys of `host` in `files`. Raises HostRefused if a file cannot be read: it may revoke keys."""
     known, revoked = [], []
     for file in files:
         try:
@@ -43,28 +43,28 @@ def read(files: Iterable[Path], host: str, port: int) -> HostKeys:
         except OSError as error:
             raise HostRefused(f"{file}: cannot be read: {error.strerror}") from None
         for words in map(str.split, lines):
-            if words[:1] == [REVOKED]:  # of every port: such a key belongs to nobody
+            if words[:1] == [REVOKED]:  # for every port: a revoked key is valid for no host
                 revoked += _keys(words[1:], {host, name(host, port)})
-            else:  # a line with another marker names no key where ours do
+            else:  # `_keys` skips lines with another marker
                 known += _keys(words, {name(host, port)})
     return HostKeys(tuple(key for key in known if key not in revoked), tuple(revoked))
 
 
 def _keys(words: list[str], names: set[str]) -> list[paramiko.PKey]:
-    """The key of a line, if it is for one of `names`."""
+    """The key of a line, if the line is for one of `names`."""
     if len(words) < 3 or words[0].startswith(("#", "@")):
         return []
     try:
         if not _matches(words[0].split(","), {each.lower() for each in names}):
             return []
         entry = HostKeyEntry.from_line(" ".join(words[:3]))
-    except Exception:  # a damaged key, for which paramiko raises errors of many kinds
+    except Exception:  # paramiko raises errors of many kinds for a damaged key
         return []
     return [entry.key] if entry else []
 
 
 def _matches(patterns: list[str], names: set[str]) -> bool:
-    """Whether a pattern is for one of `names`, and none with '!' is."""
+    """Whether a pattern matches one of `names`, and no pattern with '!' does."""
     found = {pattern.startswith("!") for pattern in patterns for each in names if _is(pattern.lstrip("!"), each)}
     return found == {False}
 

@@ -1,4 +1,4 @@
-"""A link through the ssh program, which shares a connection that is open already (ControlMaster)."""
+"""A link through the ssh program, which can share an open connection (ControlMaster)."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class OpenSSH:
                 raise LinkLost(f"{self._name}: the link broke: no answer within {longest_s:g} s")
 
     def _ended(self) -> LinkLost | HostRefused:
-        """What ssh said when it ended."""
+        """The error with ssh's last message."""
         try:
             code = self._program.wait(CONNECT_S)
             said = (os.read(self._err.fileno(), BLOCK_BYTES) or b"").decode(errors="replace").strip()
-        except (subprocess.TimeoutExpired, OSError):  # it goes on, or has said nothing
+        except (subprocess.TimeoutExpired, OSError):  # ssh still runs, or has printed nothing
             code, said = SSH_FAILED, ""
         if code != SSH_FAILED:
             return LinkLost(f"{self._name}: {said}", code)
@@ -75,7 +75,7 @@ class OpenSSH:
 
     def interact(self, command: str, *, terminal: bool) -> int:
         options = ["-tt" if terminal else "-T", *_options()[1:], *ALIVE]
-        return process.interact(["ssh", *options, "--", self._name, command])  # it says itself when the link breaks
+        return process.interact(["ssh", *options, "--", self._name, command])  # ssh itself reports a broken link
 
     def close(self) -> None:
         self._program.kill()

@@ -1,4 +1,4 @@
-"""Our standard streams, joined to those of a program on the login node; a terminal that is as before afterwards."""
+"""Our standard streams, joined to those of a program on the login node. Afterwards the terminal is as before."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LOOKS_S = 0.5
 def relay(channel: Any, *, terminal: bool) -> int | None:
     """Carry bytes both ways until the program at the other end of a paramiko channel has ended.
 
-    Its exit code; None where the link broke. With `terminal` every key goes there as it is, and the size of the window.
+    Returns its exit code; None if the link broke. With `terminal` every key is sent raw, and so is the window's size.
     """
     inputs: list[Any] = [channel, *([sys.stdin.fileno()] if sys.stdin else [])]
     with _ending(), raw(terminal) as resized:
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             ready, _, _ = select.select(inputs, [], [], LOOKS_S)
-            if resized:  # told here, for the signal may come while paramiko sends
+            if resized:  # sent from here, since the signal may arrive while paramiko sends
                 resized.clear()
                 channel.resize_pty(*os.get_terminal_size())
             _show(channel)
@@ -46,7 +46,7 @@ def _show(channel: Any) -> None:
 
 
 def _send(channel: Any, stream: int) -> bool:
-    """Hand on what was typed; False at its end."""
+    """Send the typed bytes. Returns False at the end of the input."""
     data = os.read(stream, BLOCK_BYTES)
     if data:
         channel.sendall(data)
@@ -57,7 +57,7 @@ def _send(channel: Any, stream: int) -> bool:
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise SystemExit, so that the terminal is restored."""
+    """A context in which SIGTERM and SIGHUP raise SystemExit, so that the terminal is restored."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""A second factor that a login node asks for after a key. The user answers at the terminal; secrets are not shown."""
+"""A second factor that a login node requires after a key. The user answers at the terminal; secrets are not shown."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SHARE = (
 
 
 class AskingTransport(paramiko.Transport):  # type: ignore[misc]
-    """The transport to `address`. It asks the user what the login node asks."""
+    """The transport to `address`. It asks the user the questions of the login node."""
 
     def __init__(self, address: str, *sock: Any, **options: Any) -> None:
         super().__init__(*sock, **options)
         self._address = address
 
     def auth_interactive_dumb(self, username: str, handler: Any = None, submethods: str = "") -> Any:
-        """Hand on questions and answers. paramiko calls this after a key, and would show what is typed.
+        """Pass on questions and answers. paramiko calls this after a key, and would itself show the typed text.
 
-        Raises HostRefused if nobody can be asked or nobody answers.
+        Raises HostRefused if there is no user to ask, or no answer.
         """
         self.auth_timeout = LOGIN_S
         questions: SimpleQueue[Any] = SimpleQueue()
@@ -40,10 +40,10 @@ class AskingTransport(paramiko.Transport):  # type: ignore[misc]
         def hand_on(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
             questions.put((title, instructions, prompts))
             if (given := answers.get()) is None:
-                raise EOFError  # ends the connection without a word
+                raise EOFError  # ends the connection without a message
             return list(given)
 
-        # paramiko asks in a thread of its own. This one reads, so that Ctrl-C ends it and the terminal is restored.
+        # paramiko asks in its own thread. This thread reads, so that Ctrl-C ends it and the terminal is restored.
         with ThreadPoolExecutor(1) as pool:
             login = pool.submit(self.auth_interactive, username, hand_on, submethods)
             login.add_done_callback(lambda _: questions.put(None))
@@ -66,12 +66,12 @@ class AskingTransport(paramiko.Transport):  # type: ignore[misc]
             raise HostRefused(f"{self._address} asks for a second factor, and was given none") from None
 
     def _shown(self, text: str) -> str:
-        """Text of the login node, with its name before each line, so that it cannot pass for torusrun's."""
+        """Text of the login node with its name before each line, so that it cannot be taken for torusrun's."""
         return "\n".join(f"({self._address}) {plain(line).strip()}" for line in text.splitlines() if line.strip())
 
 
 def _may_ask() -> bool:
-    """Whether there is a terminal, and no other thread (for another host, or a full screen) may use it now."""
+    """Whether there is a terminal, and no other thread (for another host, or a full screen) can use it now."""
     return bool(sys.stdin and sys.stdin.isatty() and threading.current_thread() is threading.main_thread())
 
 

@@ -1,6 +1,6 @@
-"""A link that fabric makes: it reads ~/.ssh/config, finds keys and the agent, and goes through jump hosts.
+"""A link through fabric, which reads ~/.ssh/config, finds keys and the agent, and uses jump hosts.
 
-fabric would accept any host key, of jump hosts too; here every key must be in a file of known hosts.
+fabric would accept any host key, also of jump hosts. Here every key must be in a file of known hosts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from orchestrator.remote.links.host_keys import HostKeys
 from orchestrator.remote.links.relay import relay
 from orchestrator.remote.links.second_factor import SHARE, AskingTransport
 
-GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # of a login node that is busy
-CUT_OFF = ("timeout", "transport shut down")  # what paramiko says of an authentication in which the link broke
-NO_KEY = "No authentication methods available"  # and of one without any key
+GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
+CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke
+NO_KEY = "No authentication methods available"  # its message for an authentication without any key
 KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
                "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
 NO_REVOKED = (
@@ -40,9 +40,9 @@ ERRORS = (OSError, EOFError, paramiko.SSHException)
 
 
 class Verified(Connection):  # type: ignore[misc]
-    """A fabric connection, through its jump hosts, to a host whose key is known."""
+    """A fabric connection, through its jump hosts, to a host with a known key."""
 
-    keys = HostKeys()  # fabric takes an attribute that the class does not have for a setting
+    keys = HostKeys()  # fabric treats an attribute that the class lacks as a setting
 
     def __init__(self, address: str, gateway: Any = None) -> None:
         options = {
@@ -55,14 +55,14 @@ class Verified(Connection):  # type: ignore[misc]
         self.keys = host_keys.read(self._known_hosts(), self.host, self.port)
         self.client.set_missing_host_key_policy(Refuse(self.keys))
         trusted = self.client.get_host_keys()
-        for key in reversed(self.keys.known):  # of two keys of a kind the first counts
+        for key in reversed(self.keys.known):  # of two keys of one kind the first counts
             trusted.add(host_keys.name(self.host, self.port), key.get_name(), key)
 
     def _known_hosts(self) -> Iterator[Path]:
         for key, default in KNOWN_HOSTS.items():
             for name in str(self.ssh_config.get(key, default)).split():
                 path = Path(os.path.expanduser(name))
-                if path.is_absolute() and os.path.isfile(path):  # 'none' is no file of the working directory
+                if path.is_absolute() and os.path.isfile(path):  # 'none' is not a file of the working directory
                     yield path
 
     def open(self) -> Any:
@@ -72,7 +72,7 @@ class Verified(Connection):  # type: ignore[misc]
             raise HostRefused(_revoked(error.hostname, error.key, self.keys) or _changed(error)) from None
 
     def get_gateway(self) -> Any:
-        """The nearest jump host, reached through those before it; they are verified like the host itself."""
+        """The nearest jump host, reached through those before it. They are verified like the host itself."""
         jumps = self.ssh_config.get("proxyjump", "none")
         if jumps == "none":
             return super().get_gateway() if "proxyjump" not in self.ssh_config else None
@@ -117,11 +117,11 @@ class ThroughFabric:
             if str(error) == NO_KEY:
                 raise HostRefused(_not_let_in(self._name, error)) from None
             raise LinkLost(f"{self._name} cannot be reached: {_words(error)}") from None
-        except (ValueError, KeyError) as error:  # what fabric says of a configuration that it cannot use
+        except (ValueError, KeyError) as error:  # fabric raises these for an ssh configuration that it cannot use
             raise HostRefused(f"{self._name}: the ssh configuration cannot be used: {error}") from None
 
     def send(self, data: bytes) -> None:
-        # paramiko waits without limit for a socket that takes no more; closing it ends the wait.
+        # paramiko waits without limit for a socket that takes no more bytes. Closing the socket ends the wait.
         guard = threading.Timer(SILENCE_S, self._connection.client.close)
         guard.start()
         try:
@@ -159,7 +159,7 @@ class ThroughFabric:
         return code
 
     def _look_alive(self, ended: threading.Event) -> None:
-        """Close the connection once it does not answer any more."""
+        """Close the connection when it stops answering."""
         while not ended.wait(ALIVE_S):
             guard = threading.Timer(SILENCE_S, self._connection.client.close)
             guard.start()
@@ -168,12 +168,12 @@ class ThroughFabric:
             guard.cancel()
 
     def _ended(self, how: str) -> LinkLost:
-        """With what the program on the other side said last, and its exit code, if it has ended."""
+        """The error with the last message of the program on the other side, and its exit code if it has ended."""
         said, code = b"", None
         with contextlib.suppress(*ERRORS):
             while self._channel.recv_stderr_ready() and len(said) < BLOCK_BYTES:
                 said += self._channel.recv_stderr(BLOCK_BYTES)
-            # A program's exit code comes behind the end of its output.
+            # A program's exit code arrives after the end of its output.
             if self._channel.status_event.wait(EXIT_S) and self._channel.exit_status >= 0:
                 code = self._channel.exit_status
         last = said.decode(errors="replace").strip()

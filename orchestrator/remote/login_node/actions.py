@@ -1,6 +1,6 @@
-"""A request to this login node: `orchestrator.remote.login_node.actions FOLDER`, where request.json has it.
+"""Carry out a request on this login node: `orchestrator.remote.login_node.actions FOLDER` reads FOLDER/request.json.
 
-The answer is one line of JSON. A submission may be asked for again: the run that was made is found by its id.
+The answer is one line of JSON. A submission may be repeated: the run of the first one is found by its id.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _submit(folder: Path, request: Request) -> Any:
-    """Make the run of this id unless there is one; why it is unknown whether it was submitted, '' if it was."""
+    """Make the run of this id unless it exists. Returns why it is unknown whether it was submitted; else ''."""
     if any(run.run_id == request["run"] for run in index.runs()):
         return ""
     planned = _plan(folder, request)
@@ -78,7 +78,7 @@ def _plan(folder: Path, request: Request) -> Plan:
 
 
 def _placed(folder: Path, request: Request) -> tuple[Path, Path, list[str]]:
-    """A run file, its site, and what overrides them, as a verb takes them here."""
+    """A run file, its site and its overrides, as a verb takes them here."""
     for made in (SPEC, SITE):
         (folder / made).mkdir(mode=0o700, exist_ok=True)
     file, site = _files(folder, request)
@@ -95,7 +95,7 @@ def _files(folder: Path, request: Request) -> tuple[Path, Path]:
 
 
 def _renamed(text: str, folder: Path, request: Request) -> str:
-    """A text in which the files of a request have the names that they have where it came from."""
+    """A text in which the files of a request have their names on the user's machine."""
     if "source" not in request:
         return text
     file, site = _files(folder, request)
@@ -106,7 +106,7 @@ def _renamed(text: str, folder: Path, request: Request) -> str:
 
 
 def _verb(folder: Path, request: Request) -> Any:
-    """What a verb of a run file prints, and its exit code."""
+    """The output of a verb of a run file, and its exit code."""
     file, site, settings = _placed(folder, request)
     words = [request["verb"], file, f"--site={site}", *(f"--set={text}" for text in settings), *request["options"]]
     command = process.module(sys.executable, "orchestrator", *words)
@@ -116,19 +116,19 @@ def _verb(folder: Path, request: Request) -> Any:
 
 
 def _views(folder: Path, request: Request) -> Any:
-    """The state of runs by their ids; of one that is not there, null."""
+    """The states of runs by their ids; null for a run that does not exist."""
     known = {run.run_id: run for run in index.runs()}
     there = index.there([known[name] for name in request["runs"] if name in known])
     return dict.fromkeys(request["runs"]) | {view.run: view for view in views(there)}
 
 
 def _of_run(folder: Path, request: Request) -> Any:
-    """What a function of a run returns."""
+    """The return value of a function of a run."""
     return getattr(Run(index.find(request["run"])), request["function"])(**request["values"])
 
 
 def _collect(folder: Path, request: Request) -> Any:
-    """What is in a copy of a run that is to be fetched. It is made beside the run, where there is room for it."""
+    """The entries of a new copy of a run, to be fetched. The copy is beside the run, where there is room for it."""
     run = index.find(request["run"])
     copy = run.folder.parent / f"{calls.STAGED}{secrets.token_hex(8)}"
     os.symlink(copy, folder / "left")

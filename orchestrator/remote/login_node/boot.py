@@ -1,12 +1,12 @@
-"""The program that a session begins with on the login node: it needs nothing but Python, and installs torusrun.
+"""The first program of a session on the login node. It needs only Python, and installs torusrun.
 
-It is sent as text, after that of `orchestrator.base.strangers`, and imports nothing of torusrun before that is
-installed. It reads one frame with the name of an archive, asks for it if it is not there, checks it against its
-SHA-256, and unpacks it into a folder of this name in ~/.local/share/torusrun, under an unfinished name until it is
-whole. Then it hands over to `serve`. A folder that a stranger may have made or filled is refused.
+It is sent as text, after that of `orchestrator.base.strangers`, and imports nothing of torusrun before the
+installation. It reads one frame with the name of an archive, requests it if it is missing, checks its SHA-256, and
+unpacks it into a folder of this name in ~/.local/share/torusrun, under an unfinished name until it is whole. Then it
+calls `serve`. A folder that a stranger may have made or filled is refused.
 """
 
-# ruff: noqa: UP031 (an older Python has to come as far as saying that it is too old)
+# ruff: noqa: UP031 (an older Python must get as far as the message that it is too old)
 
 import json
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OLDEST = (3, 10)
 MARK = b"torusrun: ready\n"
 NEEDS = "needs"  # the folder in the archive that has a folder for each package below
-# What the verbs import on a login node: package, module, oldest version that serves. `rich` draws on terminals alone.
+# The imports of the verbs on a login node: package, module, oldest usable version. `rich` draws on terminals alone.
 PACKAGES = (
     ("pyyaml", "yaml", "6.0"),
     ("jinja2", "jinja2", "3.1"),
@@ -42,7 +42,7 @@ def answer(out: Any, **values: Any) -> None:
 
 
 def old(found: str, wanted: str) -> bool:
-    """Whether a version such as '3.1.6' comes before another; only its first two numbers count."""
+    """Whether a version such as '3.1.6' is older than another one; only its first two numbers count."""
 
     def numbers(version: str) -> Any:
         parts = (version.split(".") + ["0"])[:2]
@@ -52,7 +52,7 @@ def old(found: str, wanted: str) -> bool:
 
 
 def lacks(package: str, module: str, at_least: str) -> bool:
-    """Whether this Python has no such package, or one that is too old."""
+    """Whether this Python lacks the package, or has one that is too old."""
     import importlib.metadata
     import importlib.util
 
@@ -63,7 +63,7 @@ def lacks(package: str, module: str, at_least: str) -> bool:
 
 
 def install(folder: str, reads: Any) -> None:
-    """Unpack the archive that comes next into `folder`, whole or not at all."""
+    """Read the archive from `reads` and unpack it into `folder`, whole or not at all."""
     import hashlib
     import io
     import shutil
@@ -89,7 +89,7 @@ def install(folder: str, reads: Any) -> None:
 
 
 def use(folder: str) -> None:
-    """Have this Python and those that it starts import torusrun from `folder`, and the packages that they lack."""
+    """Make this Python and its child processes import torusrun and their missing packages from `folder`."""
     lacking = [os.path.join(folder, NEEDS, package[0]) for package in PACKAGES if lacks(*package)]
     sys.path[:] = [folder] + sys.path + lacking
     inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
@@ -100,7 +100,7 @@ def use(folder: str) -> None:
 def main() -> None:
     os.umask(0o077)
     reads, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not print between the frames
+    os.dup2(2, 1)  # so that no other output gets between the frames
     out.write(MARK)
     out.flush()
     name = json.loads(reads.readline())["archive"]

@@ -1,6 +1,6 @@
-"""The program of a call: `orchestrator.remote.login_node.calling FOLDER` runs what it asks for, and keeps its end.
+"""The program of a call: `orchestrator.remote.login_node.calling FOLDER` runs its request and records its end.
 
-It ends when that is asked for. A program that only reports (logs, watch) ends when nobody has read for a while.
+It ends on request. A program that only reports (logs, watch) also ends if its output is not read for a while.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     lock = private.open_regular(folder / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    (folder / ".lock").rename(folder / "lock")  # nobody sees it before it is held
+    (folder / ".lock").rename(folder / "lock")  # the lock appears only when it is held
     os.dup2(os.open(folder / "out", os.O_WRONLY | os.O_APPEND), sys.stdout.fileno())
     argv = json.loads((folder / "request.json").read_text()).get("argv") or [ACTIONS, str(folder)]
     threading.Thread(target=_end, args=(folder, bool(REPORTS & {*argv[:2]})), daemon=True).start()
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _run(module: str) -> int:
-    """Run a module as `python -m` does; its exit code."""
+    """Run a module as `python -m` does. Returns its exit code."""
     try:
         runpy.run_module(module, None, "__main__", True)
     except SystemExit as end:
@@ -58,7 +58,7 @@ def _run(module: str) -> int:
 
 
 def _end(folder: Path, reports: bool) -> None:
-    """End this program and all that it started once that is asked for."""
+    """End this program and all that it started when a stop is requested."""
     while not (_forgotten(folder, reports) or (folder / "stop").exists()):
         time.sleep(LOOKS_S)
     os.killpg(0, signal.SIGINT)
@@ -67,7 +67,7 @@ def _end(folder: Path, reports: bool) -> None:
 
 
 def _forgotten(folder: Path, reports: bool) -> bool:
-    """Whether nobody asks for what the call writes any more."""
+    """Whether the call was removed, or its report was not read for UNREAD_S."""
     try:
         read_s = (folder / "read").stat().st_mtime
     except FileNotFoundError:

@@ -1,14 +1,14 @@
 """Calls on the login node: programs whose output, errors and exit code are kept in files until they have been read.
 
-A call has a name that the asker chose. It goes on when the link breaks; whoever comes back reads on from where he was.
+The caller chooses the name of a call. The call continues when the link breaks, and a reader can resume at any offset.
 A folder of the call, in ~/.local/state/torusrun/calls, has
 
-    request.json                what is asked for
-    out, err, exit              what it writes, and its exit code once it has ended
+    request.json                the request
+    out, err, exit              its output, its errors, and its exit code once it has ended
     lock                        held by its process (calling.py)
     left                        a link to files that are to be fetched
-    read                        touched whenever somebody reads
-    stop                        there when it is to end
+    read                        touched at every read
+    stop                        there when the call must end
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from orchestrator.spec.paths import state_folder
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05
 KEPT_S = 7 * 86400.0
-STAGED = ".torusrun-collect-"  # how the copy of a run begins that waits to be fetched
-BEGINS_S = 30.0  # a call that has no process after that is gone
+STAGED = ".torusrun-collect-"  # prefix of a run's copy that waits to be fetched
+BEGINS_S = 30.0  # a call without a process after that time is gone
 
 
 def place() -> Path:
@@ -40,14 +40,14 @@ def place() -> Path:
 
 
 def folder_of(call: str) -> Path:
-    """Raises SiteError for what is no name of a call."""
+    """The folder of a call. Raises SiteError if `call` is not a valid name."""
     if not NAME.fullmatch(call):
         raise SiteError(f"{call!r} names no call")
     return place() / call
 
 
 def start(call: str, content: bytes) -> None:
-    """Start what the request in `content` asks for unless there is a call of this name."""
+    """Start the request in `content` unless there is a call of this name."""
     folder = folder_of(call)
     private.make(place())
     try:
@@ -62,13 +62,13 @@ def start(call: str, content: bytes) -> None:
 
 
 def read(call: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
-    """What a call has written from these offsets on, waiting a moment for some, and how it ended if it has."""
+    """The output of a call from these offsets on, with its exit code if it ended. Waits a moment for new output."""
     folder = folder_of(call)
     until_s = time.monotonic() + wait_s
     with contextlib.suppress(OSError):
         os.utime(folder / "read")
     while True:
-        code = _exit_code(folder)  # before the output: what is written after that is none
+        code = _exit_code(folder)  # before the output: nothing is written after the exit code
         new, errors = _from(folder / "out", out), _from(folder / "err", err)
         gone = code is None and _gone(folder)
         if new or errors or code is not None or gone or time.monotonic() > until_s:
@@ -93,7 +93,7 @@ def _from(path: Path, offset: int) -> bytes:
 
 
 def _gone(folder: Path) -> bool:
-    """Whether the process of a call is gone, and has not said how it ended."""
+    """Whether the process of a call is gone without an exit code."""
     if not folder.is_dir():
         return True
     try:
@@ -110,7 +110,7 @@ def _gone(folder: Path) -> bool:
 
 
 def fetch(call: str, file: str, at: int) -> bytes:
-    """The bytes of a file that a call has left in its folder, from an offset on. Raises SiteError for no such file."""
+    """The bytes of a file that a call has left, from an offset on. Raises SiteError for a file outside its folder."""
     folder = (folder_of(call) / "left").resolve()
     path = (folder / file).resolve()
     if not path.is_relative_to(folder):
@@ -119,13 +119,13 @@ def fetch(call: str, file: str, at: int) -> bytes:
 
 
 def stop(call: str) -> None:
-    """Ask a call to end."""
+    """Request the end of a call."""
     with contextlib.suppress(FileNotFoundError):
         (folder_of(call) / "stop").touch(mode=0o600)
 
 
 def forget(call: str) -> None:
-    """Remove what a call has left."""
+    """Remove a call with all of its files."""
     folder = folder_of(call)
     if (folder / "left").is_symlink():
         left = Path(os.readlink(folder / "left"))
@@ -135,7 +135,7 @@ def forget(call: str) -> None:
 
 
 def clean() -> None:
-    """Remove calls that nobody has read for days."""
+    """Remove calls that were not read for days."""
     with contextlib.suppress(OSError):
         for folder in place().iterdir():
             if time.time() - (folder / "read").stat().st_mtime > KEPT_S:

@@ -1,4 +1,4 @@
-"""A verb with the streams of its user and the environment of a login shell, on a terminal if it is given one."""
+"""A verb with its user's streams and the environment of a login shell, on a terminal if it has one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.base import process
 
 
 def command(words: Sequence[str]) -> str:
-    """The command that runs `torusrun WORDS...` on whatever terminal it is given: the same text in every shell."""
+    """The command that runs `torusrun WORDS...` on any terminal. It is the same text in every shell."""
     encoded = base64.urlsafe_b64encode(json.dumps(words).encode()).decode()
     argv = process.module(sys.executable, "orchestrator.remote.login_node.on_terminal", encoded)
     return shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *argv])

@@ -1,4 +1,4 @@
-"""A folder as a list of its entries with their checksums: code on its way there, a collected run on its way here."""
+"""A folder as a list of its entries with checksums: code on its way there, a collected run on its way here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SentEntry:
-    """A file, folder or symbolic link below a folder; `mode` are its rights."""
+    """A file, folder or symbolic link below a folder; `mode` has its permissions."""
 
     name: str
     kind: str  # "file", "folder" or "link"
@@ -31,7 +31,7 @@ class SentEntry:
 
 
 def listing(folder: Path) -> list[SentEntry]:
-    """All that lies below a folder, a folder before what is in it. Raises OSError."""
+    """All entries below a folder, each folder before its entries. Raises OSError."""
     found = []
     for top, folders, files in os.walk(folder):
         found += [listed(folder, Path(top, name)) for name in sorted(folders + files)]
@@ -58,12 +58,12 @@ def checksum(path: Path) -> str:
 
 
 def as_json(entries: list[SentEntry], total: str, origin: dict[str, Any]) -> dict[str, Any]:
-    """Code as a request to submit names it: `total` is the checksum of the whole, `origin` tells where it came from."""
+    """The code's entry in a request to submit. `total` is the checksum of the whole, `origin` names its source."""
     return {"sha256": total, "entries": [asdict(entry) for entry in entries], "origin": origin}
 
 
 def assemble(code: dict[str, Any], into: Path) -> Path:
-    """The folder `into`, made of files in the store. Raises SiteError unless it is what was frozen."""
+    """The folder `into`, made from files in the store. Raises SiteError unless it equals the frozen code."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(mode=0o700)
     for entry in (SentEntry(**values) for values in code["entries"]):

@@ -1,6 +1,6 @@
-"""The other side of a session, on the login node: answers questions until the session ends.
+"""The side of a session on the login node: answers questions until the session ends.
 
-Every question may be asked twice, since an answer can be lost with the link: nothing happens a second time.
+Every question may be repeated, since an answer can be lost with the link. A repetition has no second effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orchestrator.remote.links.frames import Frame, Unpacker, packed
 from orchestrator.remote.login_node import calls, on_terminal, store
 from orchestrator.remote.login_node.watching import watching
 
-IDLE_S = 600  # a session whose other end is gone ends by itself
+IDLE_S = 600  # then a session without a peer ends by itself
 READ_BYTES = 1 << 16
 
 

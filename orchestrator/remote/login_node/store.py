@@ -1,4 +1,4 @@
-"""Files on the login node by their SHA-256, so that code which was sent once is not sent again."""
+"""Files on the login node by their SHA-256, so that the same code is not sent twice."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def missing(sha256s: list[str]) -> list[str]:
 
 
 def keep(sha256: str, at: int, last: bool, content: bytes) -> None:
-    """Add a part of a file, from its byte `at` on; after the last one it is there, if it has this checksum.
+    """Add a part of a file, from its byte `at` on. After the last part the file is stored if it has this checksum.
 
-    Parts may come twice. Raises SiteError where the file is another one.
+    Parts may arrive twice. Raises SiteError if the file has another checksum.
     """
     path = path_of(sha256)
     if path.is_file():

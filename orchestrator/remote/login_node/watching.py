@@ -1,10 +1,10 @@
-"""Runs that a session watches. A thread looks at them, and keeps what is new of them until it is asked for.
+"""Runs that a session watches. A thread looks at them, and keeps their news until the next question.
 
 News are an object with some of these keys:
 
     views     {number of the run: its view}, of runs that have changed
-    missing   numbers of runs that are not there
-    detail    [number, details] of the run that is wanted
+    missing   numbers of runs that do not exist
+    detail    [number, details] of the wanted run
     rows      the table at the end of a run, if one is watched
     over      true once all runs are over
 """
@@ -28,19 +28,19 @@ from orchestrator.report.screen.watched import WatchedHere
 from orchestrator.runs.folder import index
 from orchestrator.runs.state.view import View
 
-MOST_POINTS = 512  # of a curve, which no terminal has columns for
+MOST_POINTS = 512  # of a curve; no terminal has more columns
 DETAIL_S = 2.0
-AGES = ("age_s", "eta_s", "last_step_age_s")  # what changes with the time alone
+AGES = ("age_s", "eta_s", "last_step_age_s")  # values that change with time alone
 
 
 @functools.lru_cache(1)
 def watching(names: tuple[str, ...]) -> Watching:
-    """The watching of these runs, which has begun."""
+    """The started watching of these runs."""
     return Watching(names)
 
 
 class Watching:
-    """A thread that looks at runs; their numbers are their places among `names`."""
+    """A thread that looks at runs. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names, self._lock = names, threading.Condition()
@@ -52,7 +52,7 @@ class Watching:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def news(self, wanted: int, wait_s: float) -> bytes:
-        """The news since the last call; waits a moment for some. Raises the error that ended the watching."""
+        """The news since the last call. Waits a moment for some. Raises the error that ended the watching."""
         with self._lock:
             self._wanted = wanted
             self._lock.notify_all()
@@ -64,7 +64,7 @@ class Watching:
 
     def _watch(self) -> None:
         try:
-            os.environ.update(process.login_environment())  # which has the commands of the scheduler
+            os.environ.update(process.login_environment())  # it has the commands of the scheduler
             time.tzset()
             self._follow()
         except TorusrunError as error:
@@ -101,7 +101,7 @@ class Watching:
         return {**new, "over": True} if self._watched.over else new
 
     def _detail(self, views: dict[int, View]) -> list[Any] | None:
-        """The details of the run that is wanted, if they are due and new."""
+        """The details of the wanted run, if they are due and new."""
         wanted, is_other, self._shown = self._wanted, self._wanted != self._shown, self._wanted
         if wanted not in views or not (is_other or time.monotonic() >= self._due_s or self._watched.over):
             return None
@@ -121,6 +121,6 @@ def _lasting(view: View) -> dict[str, Any]:
 
 
 def _thinned(detail: Detail) -> Detail:
-    """With so few points that they can be sent again and again."""
+    """The details with so few points that they can be sent repeatedly."""
     step = len(detail.losses) // MOST_POINTS + 1
     return replace(detail, losses=detail.losses[::-1][::step][::-1])

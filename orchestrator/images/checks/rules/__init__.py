@@ -1,1 +1,1 @@
-"""The rules of the checks: facts in, findings out. Each file looks at one thing."""
+"""The rules of the checks: facts in, findings out. Each file checks one subject."""

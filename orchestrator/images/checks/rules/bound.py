@@ -1,4 +1,4 @@
-"""Whether the MPI that a site binds loads in the image: its libraries are there, and glibc is new enough for them."""
+"""Whether the MPI that a site binds loads in the image: its libraries exist there, and glibc is new enough for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether the image's torch runs on the nodes' GPUs.
 
-What is wrong refuses a training, which uses this torch. A command may use another one, or none, so it is warned.
+A mismatch is an error for a training, which uses this torch. A command may use another or none: it gets a warning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 
 
 def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """CUDA in torch, its kernels, and the driver below."""
+    """CUDA in torch, torch's kernels, and the nodes' driver."""
     if not wanted.uses_gpus:
         if wanted.training and image.torch:
             yield fits("torch-without-cuda", "the run uses no GPU: any torch serves", "'node.gpus' and 'train.device'")

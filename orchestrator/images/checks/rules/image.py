@@ -21,9 +21,9 @@ def readable(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Fin
 
 
 def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """The image's processor against the nodes'."""
+    """The image's processor compared with the nodes'."""
     evidence = f"{image.evidence('machine')}; {host.evidence('machine')}"
-    if image.foreign:  # the header names the processor of the machine on which the SIF was made
+    if image.foreign:  # the header names the processor of the machine that made the SIF
         what = "the image's programs are for another processor than this machine's"
         yield Finding("image-architecture", what, evidence=image.evidence("start"))
     elif image.machine is None or host.machine is None:
@@ -38,7 +38,7 @@ def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator
 def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     evidence = image.evidence("start")
     if host.runtime is None or image.foreign:
-        return  # which is told already
+        return  # already reported
     if image.starts:
         yield fits("image-broken", "programs run in the image", evidence)
     elif not image.shell:
@@ -54,7 +54,7 @@ def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
 
 
 def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """Whether the nodes see the file. A local disk of this machine may be exported to them, which only they know."""
+    """Whether the nodes see the file. Only they know whether this machine exports a local disk to them."""
     evidence = image.evidence("shared")
     if not wanted.cluster:
         return

@@ -1,4 +1,4 @@
-"""Whether NCCL finds the nodes' InfiniBand adapters from inside the image: by libibverbs and a driver of theirs."""
+"""Whether NCCL finds the nodes' InfiniBand adapters inside the image: with libibverbs and the adapters' driver."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 
-NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5_0 is driven by mlx5; other names may be anything
+NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
 
 
 def verbs(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """An error where NCCL would cross nodes; a warning where nothing is known to need the adapters."""
+    """An error if NCCL would cross nodes; a warning if no need for the adapters is known."""
     if not wanted.hcas:
         return
     severity: Severity = "error" if wanted.uses_gpus and wanted.nodes > 1 else "warning"

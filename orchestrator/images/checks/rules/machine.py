@@ -1,4 +1,4 @@
-"""Whether this machine can build or start an image as the site asks."""
+"""Whether this machine can build or start an image as the site requires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the 
 
 
 def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """The runtime of this machine, which need not be that of the nodes."""
+    """The runtime of this machine; the nodes may have another one."""
     found, evidence = host.runtime, host.evidence("runtime")
     if found is None and wanted.cluster and not wanted.builds:
         yield unknown(
@@ -51,14 +51,14 @@ def _building(wanted: Wanted, host: HostFacts, runtime: Runtime) -> Iterator[Fin
 
 
 def modules(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """The site's modules, which a login node need not have."""
+    """The site's modules; a login node may lack them."""
     if host.modules_failed:
         what = "the site's modules do not load here, so the runtime and the MPI of a job may be others than here"
         yield unknown("modules", what, host.modules_failed)
 
 
 def shell_variables(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """What the user's shell, often by a module, tells every container."""
+    """The variables of the user's shell, often set by a module, that act on every container."""
     given = dict.fromkeys(host.shell_variables, "")
     without = [name for name in given if name not in own_environment(given)]
     acting = [name for name in given if name not in without]
@@ -73,7 +73,7 @@ def shell_variables(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
 
 
 def binds(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """What the site binds has to be there. It may be there on the nodes alone, but rarely is."""
+    """The paths that the site binds must exist here. They rarely exist on the nodes alone."""
     for path in host.missing_paths:
         yield Finding(
             "bind-missing", f"{path} is to be bound but does not exist", evidence=f"{path} was looked for here"
@@ -83,7 +83,7 @@ def binds(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
 
 
 def image_file(asked: ImageFile) -> Iterator[Finding]:
-    """What an image file says by itself."""
+    """The checks of an image file by itself."""
     base = asked.base
     if base.docker and not base.digest:
         yield Finding(

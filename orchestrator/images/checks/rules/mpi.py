@@ -1,7 +1,7 @@
-"""Whether the MPI of a program in the image meets what starts its ranks.
+"""Whether the MPI of a program in the image works with the program that starts its ranks.
 
-torusrun's own training calls no MPI. A program that is linked with one is refused what does not fit; a command into
-which nobody can look is warned.
+torusrun's own training calls no MPI. A mismatch is an error for a program that is linked with MPI, and a warning for a
+command whose libraries are unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.schedulers.launchers.launcher import Pmi
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """The MPI that the program loads: the image's, or the site's that is bound in."""
+    """The MPI that the program loads: the image's, or the bound one of the site."""
     if wanted.calls_mpi == "no":
         yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
         return
@@ -59,14 +59,14 @@ def _missing(wanted: Wanted, image: ImageFacts, evidence: str) -> Iterator[Findi
         )
     elif wanted.host_mpi:
         yield Finding("mpi-missing", f"no libmpi.so is found in the image at {wanted.host_mpi}", "warning", evidence)
-    elif wanted.calls_mpi == "yes":  # it brings a library of its own
+    elif wanted.calls_mpi == "yes":  # the program brings its own library
         yield unknown("mpi-missing", "which MPI the program is linked with", image.evidence("program"))
     else:
         yield fits("mpi-missing", "the image has no MPI, and the command is not known to call one", evidence)
 
 
 def _offered(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """What the site's launcher_args ask srun for has to be there, whatever the program is."""
+    """srun must offer the PMI of the site's launcher_args, for every program."""
     asked, offers = wanted.srun_mpi, host.slurm_pmi
     if wanted.pmi is not Pmi.SLURM or not asked or offers is None:
         return
@@ -116,11 +116,11 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
 
 def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
     if not used.version:
-        return  # the host's own, which is as new as the host's launcher
+        return  # the host's own MPI is as new as the host's launcher
     client, served = used.pmix, host.pmix_served
     asked = host.evidence("slurm_pmi" if host.slurm_pmi is not None else "pmix")
     if host.slurm_pmi is not None and not any("pmix" in name for name in host.slurm_pmi):
-        return  # which is told already
+        return  # already reported
     if not client or not served:
         who = "the image's MPI speaks" if not client else "ranks are started with"
         yield unknown("pmix", f"which PMIx {who}", f"{evidence}; {asked}")
@@ -135,6 +135,6 @@ def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) 
 
 
 def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
-    """The same run, which calls MPI for sure where its program is linked with one."""
+    """The same run; it certainly calls MPI if its program is linked with one."""
     linked = image.program and (image.program.mpi or any(map(family_of, image.program.missing)))
     return replace(wanted, calls_mpi="yes") if linked and wanted.calls_mpi == "maybe" else wanted

@@ -11,7 +11,7 @@ from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 
 
 def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """The first word of a command."""
+    """Whether the image has the program that a command names first."""
     if wanted.training:
         return
     evidence = image.evidence("program")
