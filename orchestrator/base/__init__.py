@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, states, processes, private files, the terminal."""
+"""Errors, states, processes, private files and the terminal, which all other packages use."""

@@ -1,4 +1,4 @@
-"""An error that torusrun did not expect is a defect of torusrun: one line for its user, the details in a file."""
+"""Reports of defects: an unexpected error gives its user one line; the details are in a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WHERE_TO = "the issue tracker of torusrun"
 
 
 def report(error: BaseException, words: Sequence[str]) -> str:
-    """Write the details of `error` into a file of the user's alone; what to tell the user.
+    """Write the details of `error` into a file that only the user can read; the message for the user.
 
-    `words` is what was being done. The command line and the environment are not in the file: they can hold secrets.
+    `words` name the verb. The file has no command line and no environment: they can hold secrets.
     """
     from orchestrator.base.private import plain
 

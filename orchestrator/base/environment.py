@@ -1,4 +1,4 @@
-"""The environment that other programs get: without the job around us, and without the working directory in a path."""
+"""The environment of other programs: without variables of our own job, and without the working directory in a path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
-# SLURM_CONF and the other variables in KEPT say where the scheduler is. The rest describe the job around us.
+# SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job.
 INHERITED = (
     "SLURM_",
     "SBATCH_",
@@ -52,7 +52,7 @@ def safe(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def which(*names: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """The path of the first of these programs that lies in a folder of PATH (default: our own), None without one."""
+    """The path of the first of these programs that is in a folder of PATH (default: our own), or None."""
     places = _programs(os.environ if environment is None else environment)
     return next((path for name in names if (path := shutil.which(name, path=places))), None)
 
@@ -63,7 +63,7 @@ def _programs(environment: Mapping[str, str]) -> str:
 
 
 def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy of the environment (default: our own) without the variables of a job or an MPI launcher around us."""
+    """A copy of the environment (default: our own) without the variables of our own job or MPI launcher."""
     base = os.environ if base is None else base
     kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
     return {**kept, "LC_ALL": "C"}

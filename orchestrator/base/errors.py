@@ -1,4 +1,4 @@
-"""What can go wrong in words, with the exit code that says whose turn it is."""
+"""The errors that are shown to users, each with its exit code: it says who must act."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ SITE_FAILED = 3
 
 
 class TorusrunError(Exception):
-    """An error that is shown as its message alone, never as a traceback."""
+    """An error that is shown as its message alone, without a traceback."""
 
     exit_code = SITE_FAILED
 
 
 class UserError(TorusrunError):
-    """What was asked for cannot be done as it is written; the message says where and how to mend it."""
+    """A mistake in the user's request; the message says where it is and how to correct it."""
 
     exit_code = USER_MISTAKE
 
 
 class SiteError(TorusrunError):
-    """The scheduler, the file system or another part of the site did not do its part."""
+    """The scheduler, the file system or another part of the site failed."""
 
     exit_code = SITE_FAILED
 
 
 @contextmanager
 def explained(what: str, kind: type[TorusrunError] = SiteError) -> Iterator[None]:
-    """Within, an OSError becomes an error of this kind: `what` cannot be done, and why."""
+    """Within, an OSError becomes an error of this kind; its message has `what` (the failed action) and the reason."""
     try:
         yield
     except OSError as error:

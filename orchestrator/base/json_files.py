@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and are read with suspicion: they may be damaged, planted or gone."""
+"""Files that are written completely or not at all, and read strictly: they may be damaged, forged or missing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LARGEST_BYTES = 16 * 1024 * 1024
 
 
 def write_text(path: Path, text: str, *, secret: bool = False) -> None:
-    """Write `text` to a temporary neighbour and rename it to `path`. Raises SiteError when that fails.
+    """Write `text` to a temporary file in the same folder and rename it to `path`. Raises SiteError if that fails.
 
-    The umask says who else may read it; a `secret` is for its owner alone.
+    The umask decides who else may read it; only its owner may read a `secret`.
     """
     with explained(f"{path}: cannot be written"):
         write_bytes(path, text.encode("utf-8"), SECRET if secret else READABLE)
@@ -28,9 +28,9 @@ def write_json(path: Path, value: Any, *, secret: bool = False) -> None:
 
 
 def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
-    """The JSON in the regular file `path`, None when there is no such file.
+    """The JSON in the regular file `path`, or None if there is no such file.
 
-    Raises SiteError when it is damaged, larger than `largest_bytes`, null, or anything but a regular file.
+    Raises SiteError if it is damaged, larger than `largest_bytes`, null, or not a regular file.
     """
     try:
         content = read_bytes(path, largest_bytes)
@@ -48,7 +48,7 @@ def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
 
 
 def read_object(path: Path, largest_bytes: int = LARGEST_BYTES) -> dict[str, Any] | None:
-    """The JSON object in `path`, None when there is no such file. Raises SiteError as `read_json` does."""
+    """The JSON object in `path`, or None if there is no such file. Raises SiteError as `read_json` does."""
     value = read_json(path, largest_bytes)
     if value is not None and not isinstance(value, dict):
         raise damaged(path, "it holds no JSON object")
@@ -56,7 +56,7 @@ def read_object(path: Path, largest_bytes: int = LARGEST_BYTES) -> dict[str, Any
 
 
 def required(path: Path, record: Mapping[str, Any], key: str, *kinds: type) -> Any:
-    """One value of a record. Raises SiteError unless it is there and of one of these types; a bool is no int."""
+    """One value of a record. Raises SiteError if it is missing or has none of these types; a bool is not an int."""
     value = record.get(key)
     if type(value) not in kinds:
         wanted = " or ".join(kind.__name__ for kind in kinds)
@@ -66,12 +66,12 @@ def required(path: Path, record: Mapping[str, Any], key: str, *kinds: type) -> A
 
 
 def damaged(path: Path, why: str) -> SiteError:
-    """The error that says of a record that it cannot be believed."""
+    """The error for a damaged record."""
     return SiteError(f"{path}: this is damaged: {why}")
 
 
 def parsed(content: bytes) -> Any:
-    """The JSON in `content`. Raises ValueError, in words, for every kind of damage."""
+    """The JSON in `content`. Raises ValueError with a plain message for every kind of damage."""
     try:
         return json.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
@@ -80,5 +80,5 @@ def parsed(content: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from None
-    except ValueError:  # Python reads no number of more than 4300 digits
+    except ValueError:  # Python refuses to read a number of more than 4300 digits
         raise ValueError("a number in it is too long") from None

@@ -1,4 +1,4 @@
-"""Locks of files as `training.files.lock` has them, with errors for users."""
+"""The file locks of `training.files.lock`, with errors for users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.files import lock
 def held(
     path: Path, *, shared: bool = False, wait_s: float = math.inf, waiting: Callable[[], None] = lambda: None
 ) -> Iterator[bool | None]:
-    """As `training.files.lock.held`. Raises SiteError where the file cannot be opened."""
+    """As `training.files.lock.held`. Raises SiteError if the file cannot be opened."""
     with ExitStack() as stack:
         with explained(f"{path}: the lock cannot be opened"):
             mine = stack.enter_context(lock.held(path, shared=shared, wait_s=wait_s, waiting=waiting))

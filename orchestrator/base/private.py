@@ -1,7 +1,7 @@
 """Create files and folders that only their user can write, and open files without following symbolic links.
 
-Another user can put a symbolic link, a FIFO or a folder of his own wherever he may write. So a folder's owner and mode
-are checked before it is used, and a file is opened without following a link or waiting for a writer.
+Another user can put a symbolic link, a FIFO or a folder into every folder that he may write. So a folder's owner and
+mode are checked before use. A file is opened without following a link or waiting for a writer.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from training.files.trusted import open_regular as open_regular
 
 UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
-FOLDER = 0o755  # and of such a folder
+FOLDER = 0o755  # the mode of such a folder
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_mine(path: Path) -> bool:
-    """Whether `path` itself, not what it links to, belongs to the user of this process; False where it is not there."""
+    """Whether `path` itself, not the target of a link, belongs to the user of this process; False if it is missing."""
     try:
         return path.lstat().st_uid == os.geteuid()
     except (OSError, ValueError):
@@ -36,7 +36,7 @@ def is_mine(path: Path) -> bool:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Within, files are made with this umask, in all threads of the process."""
+    """Within, files are created with this umask, in all threads of the process."""
     before = os.umask(mask)
     try:
         yield
@@ -45,16 +45,16 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def make(folder: Path, mask: int = UMASK) -> None:
-    """Make `folder` and what is missing above it, with the rights that the umask `mask` leaves.
+    """Make `folder` and its missing parents, with the rights that the umask `mask` leaves.
 
-    An existing folder is left as it is, and checked. Raises SiteError unless the folder can be trusted.
+    An existing folder stays unchanged, and is checked. Raises SiteError unless the folder can be trusted.
     """
     with explained(f"{folder}: this folder cannot be made"):
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
             try:
                 place.mkdir(mode=0o700)
-            except FileExistsError:  # somebody made it since, maybe a link to a folder whose mode must stay
+            except FileExistsError:  # it was made meanwhile, maybe as a link to a folder whose mode must stay
                 continue
             inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
             place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
@@ -62,7 +62,7 @@ def make(folder: Path, mask: int = UMASK) -> None:
 
 
 def check_makable(folder: Path) -> None:
-    """Raise SiteError where `make` would, and make nothing."""
+    """Raise SiteError if `make` would, and make nothing."""
     with explained(f"{folder}: this folder cannot be made"):
         there = next(place for place in (folder, *folder.parents) if place.exists())
         if there != folder and not there.is_dir():
@@ -73,12 +73,12 @@ def check_makable(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise SiteError if a stranger could put something into `folder`, or another folder into its place."""
+    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder."""
     _check(folder, only_above=False)
 
 
 def _check(folder: Path, *, only_above: bool) -> None:
-    """As `check`, or with `only_above` as a folder above the one that is to be trusted."""
+    """As `check`; with `only_above`, `folder` is a parent of the folder that must be trusted."""
     with explained(f"{folder}: this folder cannot be used"):
         reason = objection(str(folder), only_above)
     if reason:
@@ -86,7 +86,7 @@ def _check(folder: Path, *, only_above: bool) -> None:
 
 
 def read_bytes(path: Path, largest_bytes: int) -> bytes:
-    """The content of a regular file. Raises OSError, also where it is larger than `largest_bytes`."""
+    """The content of a regular file. Raises OSError, also if it is larger than `largest_bytes`."""
     descriptor = open_regular(path)
     with open(descriptor, "rb") as file:
         content = file.read(largest_bytes + 1)
@@ -96,7 +96,7 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
 
 
 def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
-    """A new file with this mode, less the umask, there at once and whole or not at all. Raises OSError."""
+    """Write a file with this mode, less the umask, in one step: whole or not at all. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
@@ -109,9 +109,9 @@ def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
 
 
 def plain(text: str) -> str:
-    """Text as a terminal may show it: control characters are written out, so that none of them does anything.
+    """Text that is safe to print on a terminal: control characters are escaped, so that they have no effect.
 
-    Line breaks stay. What cannot be encoded is written out too.
+    Line breaks stay. Characters that cannot be encoded are escaped too.
     """
     shown = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     return shown.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What /proc says of processes."""
+"""Facts about processes from /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` started and that have not ended."""
+    """The processes that `pid` started and that still run."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # that thread has ended
@@ -16,23 +16,23 @@ def children(pid: int) -> list[int]:
 
 
 def child_of(pid: int) -> int:
-    """The first process that `pid` started; `pid` itself where it has started none."""
+    """The first process that `pid` started; `pid` itself if it has started none."""
     return next(iter(children(pid)), pid)
 
 
 def state_of(pid: int) -> str:
-    """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' where it has ended."""
+    """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' if it has ended."""
     return next(iter(_stat(pid)), "")
 
 
 def parent_of(pid: int) -> int | None:
-    """The process that started `pid` or took it over, 0 if it is not seen from here; None if `pid` has ended."""
+    """The process that started `pid` or adopted it, 0 if it is not visible from here; None if `pid` has ended."""
     told = _stat(pid)
     return int(told[1]) if told else None
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name of a process in its line of proc(5): state, parent and more; nothing if it has ended."""
+    """The fields after the name in a process's line of proc(5): state, parent and more; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

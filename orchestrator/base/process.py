@@ -1,8 +1,8 @@
-"""Starts other programs; no other file of torusrun does.
+"""Starts other programs; no other file of torusrun starts one.
 
 Arguments are lists, never text for a shell. Every call has a timeout. Programs write English messages (`LC_ALL=C`) and
-do not get the variables of the job or the MPI launcher that torusrun itself runs in. `CALLS` counts the calls of each
-program, so that tests can check how often a scheduler is asked.
+do not get the variables of torusrun's own job or MPI launcher. `CALLS` counts the calls of each program, so that tests
+can check how often a scheduler is queried.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from orchestrator.base.environment import clean_environment, safe
 from orchestrator.base.errors import SiteError
 
 CALLS: Counter[str] = Counter()
-SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # what a shell prints before that is not the environment
+SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # a shell's output before the mark is not the environment
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 WAS_RUNNING = "; was running: "
-LONGEST_SAID = 4000  # characters of what a program said that are in an error
+LONGEST_SAID = 4000  # the most characters of a program's output in an error
 
-# `python -c` and `python -m` look for modules in the working directory first; the option against that (-P) came with
-# Python 3.11. This line works in all, and has no quotes, so that every shell can pass it on.
+# `python -c` and `python -m` search the working directory for modules first; the option against that (-P) came with
+# Python 3.11. This line works in all versions. It has no quotes, so that every shell can pass it on.
 ELSEWHERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
 MODULE = 'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 
 
 class NoAnswer(SiteError):
-    """A program did not end in time. Nobody knows whether it did what it was asked to do."""
+    """A program did not end in time. Whether it did its task is unknown."""
 
     @property
     def brief(self) -> str:
-        """The error without the command, which may name thousands of jobs."""
+        """The error without the command, which may have thousands of job ids."""
         return str(self).partition(WAS_RUNNING)[0]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that has ended, and what it wrote."""
+    """A program that has ended, and its output."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -57,7 +57,7 @@ class Finished:
     stderr: str
 
     def check(self, doing: str) -> Finished:
-        """Return self, or raise SiteError saying what was being done and what the program said."""
+        """Return self, or raise SiteError with the failed action and the program's output."""
         if self.exit_code == 0:
             return self
         said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
@@ -77,7 +77,7 @@ def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
 
 
 def script(python: str | Path, file: str, *arguments: str | Path) -> list[str]:
-    """The command that runs a file of torusrun that stands alone. Its own folder comes first on the path."""
+    """The command that runs a standalone file of torusrun. The file's folder comes first on the path."""
     return [str(python), str(Path(file).resolve()), *map(str, arguments)]
 
 
@@ -90,14 +90,14 @@ def run(
     undecodable: str = "replace",
     text: str | None = None,
 ) -> Finished:
-    """Run a program to its end and return what it wrote, whatever its exit code.
+    """Run a program to its end and return its output, whatever its exit code.
 
-    `environment` is for programs that must know the job around us; by default they get a clean one. `undecodable` says
-    how bytes that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program
-    reads `text` from its standard input.
+    `environment` is for programs that must know our own job; the default is a clean one. `undecodable` says how bytes
+    that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program reads
+    `text` from its standard input.
 
-    Raises SiteError when the program does not exist, or does not end within `timeout_s` seconds: then it is killed,
-    with all that it has started.
+    Raises SiteError if the program does not exist. Raises NoAnswer if it does not end within `timeout_s` seconds, and
+    kills it with all that it has started.
     """
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
@@ -123,7 +123,7 @@ def run(
 
 
 def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) -> tuple[str, str]:
-    """What a program writes to its end. It is killed where that takes longer, or where the user interrupts us."""
+    """The output of a program until its end. It is killed if that takes longer, or if the user interrupts us."""
     try:
         return started.communicate(text, timeout=timeout_s)
     except BaseException:
@@ -132,9 +132,9 @@ def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) ->
 
 
 def login_environment() -> dict[str, str]:
-    """Our environment with what a login shell adds to it: many sites set the path of the scheduler's commands there.
+    """Our environment plus the variables of a login shell: many sites set the path of the scheduler's commands there.
 
-    What we have in PYTHONPATH stays first. A shell that fails or takes too long adds nothing.
+    Our own entries of PYTHONPATH stay first. A shell that fails or takes too long adds nothing.
     """
     shell = os.environ.get("SHELL", "/bin/sh")
     try:
@@ -160,7 +160,7 @@ def interact(argv: Sequence[str | Path]) -> int:
 
 @contextmanager
 def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within, ctrl-C is for the program alone. A terminal sends it there by itself."""
+    """Within, ctrl-C reaches only the program. A terminal sends it there by itself."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not os.isatty(0):
@@ -177,13 +177,13 @@ def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
-    """Start a program that the caller writes to and reads from, and ends. It gets a clean environment."""
+    """Start a program that the caller writes to, reads from and ends. It gets a clean environment."""
     pipe = subprocess.PIPE
     return _started(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
 
 
 def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
-    """Start a program that outlives the caller, in a session of its own; it writes to `output`."""
+    """Start a program that outlives the caller, in its own session; it writes to `output`."""
     nothing = subprocess.DEVNULL
     _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
 
@@ -199,13 +199,11 @@ def start(
     keep: Sequence[int] = (),
     parent_death: signal.Signals,
 ) -> subprocess.Popen[bytes]:
-    """Start a program that the caller watches and ends. It writes to `output` (default: where we write).
+    """Start a program that the caller watches and ends.
 
-    Its errors go to `errors` (default: to `output`).
-
-    It stays in the caller's session; with `own_group` it gets its own process group. It inherits the descriptors
-    `keep`. If the caller dies before it, the kernel sends it the signal `parent_death`, so that no program is left
-    behind.
+    It writes to `output` (default: our own output), and its errors to `errors` (default: to `output`). It stays in the
+    caller's session; with `own_group` it gets its own process group. It inherits the descriptors `keep`. If the caller
+    dies first, the kernel sends it the signal `parent_death`, so that no program is left behind.
     """
     return _started(
         argv,
@@ -220,7 +218,7 @@ def start(
 
 
 def _started(argv: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a program, which is counted; `options` are those of Popen."""
+    """Start a program and count it; `options` are those of Popen."""
     command = [str(a) for a in argv]
     CALLS[Path(command[0]).name] += 1
     try:
@@ -230,7 +228,7 @@ def _started(argv: Sequence[str | Path], **options: Any) -> subprocess.Popen[byt
 
 
 def _why(error: OSError, program: str) -> str:
-    """Why a program could not be started, with what to do where its name alone was given."""
+    """Why a program could not be started; if only its name was given, also how to correct it."""
     if error.errno != errno.ENOENT or error.filename != program or "/" in program:
         return str(error.strerror)
     return "it is in no folder of PATH; give its full path, or add its folder to PATH, for a job in `setup`"
@@ -248,7 +246,7 @@ def die_with_parent(number: signal.Signals) -> None:
 
 
 def _kill(started: subprocess.Popen[str]) -> None:
-    """Kill a program and all that it has started, as a script does that the site puts before a scheduler's command."""
+    """Kill a program and all its descendants: a site may put a script before a scheduler's command."""
     pids = [started.pid]
     for pid in pids:
         pids += proc.children(pid)

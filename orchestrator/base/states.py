@@ -7,10 +7,10 @@ from enum import Enum
 
 
 class State(str, Enum):
-    """Where a run stands.
+    """The state of a run.
 
-    LOST: its job is gone and neither the job nor the scheduler says how it ended; it can be resumed. UNKNOWN: whoever
-    knows could not be asked; it may be running.
+    LOST: its job is gone, and neither the job nor the scheduler has a record of its end; it can be resumed. UNKNOWN:
+    the scheduler or the login node could not be queried; it may be running.
     """
 
     PENDING = "PENDING"
@@ -27,12 +27,12 @@ class State(str, Enum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen by itself."""
+        """Whether the state is final."""
         return self not in (State.PENDING, State.RUNNING, State.UNKNOWN)
 
 
 class Cause(str, Enum):
-    """Why an attempt ended. UNKNOWN is what nobody recorded."""
+    """Why an attempt ended. UNKNOWN: there is no record of the cause."""
 
     DONE = "done"
     STOPPED = "stopped"  # on request
@@ -54,12 +54,12 @@ class Cause(str, Enum):
 
     @property
     def state(self) -> State:
-        """The state of an attempt that ended so."""
+        """The state of an attempt that ended for this cause."""
         return STATES.get(self, State.FAILED)
 
     @classmethod
     def of(cls, state: State) -> Cause:
-        """The cause that a state says by itself, as a scheduler reports it."""
+        """The cause that follows from a scheduler's state alone."""
         return next((cause for cause, its in STATES.items() if its is state), Cause.UNKNOWN)
 
 
@@ -75,9 +75,9 @@ STATES = {
 
 @dataclass(frozen=True)
 class Status:
-    """A state and its reason; of what is over, the cause.
+    """A state and its reason; if it is over, also the cause.
 
-    `held` says that the scheduler holds the job until others end, and never starts it if one of those is deleted before
+    `held`: the scheduler holds the job until other jobs end. It never starts the job if one of those is deleted before
     it began.
     """
 
@@ -90,5 +90,5 @@ class Status:
 
 
 def never_starts(reason: str, hosts: tuple[str, ...] = ()) -> Status:
-    """The state of a job that waits and, as it is, waits for ever."""
+    """The state of a job that would wait for ever if nothing changes."""
     return Status(State.PENDING, f"{reason}; as it is, it will not start", hosts, never_starts=True)

@@ -1,6 +1,6 @@
-"""Whether another user could change what a folder holds.
+"""Whether another user could change the content of a folder.
 
-The text of this file is sent to a login node before torusrun is there, so it stands alone, for any Python from 3.6 on.
+The text of this file is sent to a login node before torusrun is there. It stands alone, for Python 3.6 and later.
 """
 
 import errno
@@ -12,11 +12,11 @@ MOST_LINKS = 40  # as the kernel follows
 
 
 def objection(folder: str, only_above: bool = False) -> str:
-    """How a stranger could put something into `folder`, or another folder into its place; '' if nobody can.
+    """How a stranger could put a file into `folder`, or replace the folder; '' if that is impossible.
 
-    The folder has to be its user's or the system's, and writable by nobody else unless it is sticky, as /tmp is. So
-    have the folders above it, but the members of a group of the user may share those (docs/concepts/security.md). With
-    `only_above` the folder is one of these. Raises OSError.
+    The folder must belong to its user or the system, and only its owner may write it, unless it is sticky, as /tmp is.
+    The same holds for its parents, but a group of the user may share those (docs/concepts/security.md). With
+    `only_above` the folder is one of these parents. Raises OSError.
     """
     for link in _links(folder):
         reason = objection(os.path.dirname(link), True) or _objection_to_link(link)
@@ -42,7 +42,7 @@ def objection(folder: str, only_above: bool = False) -> str:
 
 
 def _links(folder: str) -> "list[str]":
-    """The symbolic links on the way to a folder, by their names in real folders. Raises OSError for too many."""
+    """The symbolic links on the way to a folder, by their names in real folders. Raises OSError if too many."""
     place, found = os.sep, []  # type: str, list[str]
     left = (folder if os.path.isabs(folder) else os.path.join(os.getcwd(), folder)).split(os.sep)
     while left:
@@ -60,7 +60,7 @@ def _links(folder: str) -> "list[str]":
 
 
 def _objection_to_link(link: str) -> str:
-    """How a stranger could lead a link elsewhere, beside the owners of the folders above it; '' if nobody can."""
+    """How a stranger could change a link; '' if that is impossible. The parents of the link are checked elsewhere."""
     owner = os.lstat(link).st_uid
     if _is_stranger(owner) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
         return f"{link}: this link belongs to user {owner}, who can lead it elsewhere; name a folder of your own"
@@ -72,7 +72,7 @@ def _is_stranger(user: int) -> bool:
 
 
 def _unmapped() -> int:
-    """The number of the system's folders in a user namespace (a container) without the system's root; else root's."""
+    """The owner of the system's folders in a user namespace (a container) without the system's root; otherwise root."""
     try:
         with open("/proc/self/uid_map") as ranges, open("/proc/sys/kernel/overflowuid") as number:
             return ROOT if ranges.read().split() == ["0", "0", "4294967295"] else int(number.read())

@@ -1,4 +1,4 @@
-"""JSON read strictly into dataclasses: a value of the type that is expected, or an error in words."""
+"""JSON read strictly into dataclasses: values of the expected types, or a plain error."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.terminal.plain import plain
 
 LARGEST_NUMBER = 1e18
-LARGEST_TIME_S = 1e11  # the year 5138, which every calendar has
+LARGEST_TIME_S = 1e11  # the year 5138, which every calendar supports
 
 Kind = TypeVar("Kind")
 _hints = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
 
 
 def read_record(path: Path, kind: type[Kind]) -> Kind | None:
-    """The dataclass of this kind in `path`, None where there is no such file. Raises SiteError where it is damaged."""
+    """The dataclass of this kind in `path`, or None if there is no such file. Raises SiteError if it is damaged."""
     kept = read_object(path)
     return None if kept is None else kept_record(path, kind, kept)
 
 
 def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **known: Any) -> Kind:
-    """As `record_of`, for what was read from `path`, and with fields that are `known`.
+    """As `record_of`, for the content of `path`, with fields that are already `known`.
 
-    Raises SiteError where a field is missing or damaged.
+    Raises SiteError if a field is missing or damaged.
     """
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name not in kept and field.name not in known:
@@ -42,11 +42,11 @@ def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **know
 
 
 def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: str = "it") -> Any:
-    """A value of the type `hint`, which `dataclasses.asdict` and JSON made `value` of.
+    """A value of the type `hint`, from the output of `dataclasses.asdict` and JSON.
 
-    `text` is applied to every string; by default it makes one line that a terminal may show. Unknown keys are left
-    out, and missing fields have their defaults. Raises ValueError, in words, for a value of another type or a number
-    that cannot be.
+    `text` is applied to every string; by default it makes one line that is safe on a terminal. Unknown keys are left
+    out, and missing fields get their defaults. Raises ValueError with a plain message for a wrong type or an impossible
+    number.
     """
     kind, parts = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -93,7 +93,7 @@ def _checked(value: Any, kind: type[Kind], name: str) -> Kind:
 
 
 def _number(kind: type[Any], value: Any, name: str) -> Any:
-    """A number of this type; a bool is none, and a whole number is a float too. A name that ends in _s is a time."""
+    """A number of this type; a bool is refused, and an int is also a float. A name that ends in _s is a time."""
     if kind is int or type(value) is not int:
         _checked(value, kind, name)
     is_time = name.endswith("_s") and not name.endswith("_per_s")

@@ -11,9 +11,9 @@ TAIL_BYTES = 65_536
 
 
 def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
-    """(the whole lines in the last `largest_bytes` of a regular file, what follows the last line break).
+    """(The whole lines in the last `largest_bytes` of a regular file, the text after the last line break).
 
-    A line that begins before these bytes is left out. Raises OSError for whatever is no regular file.
+    A line that begins before these bytes is left out. Raises OSError if it is not a regular file.
     """
     with open(open_regular(path), "rb") as file:
         start = max(0, os.fstat(file.fileno()).st_size - largest_bytes)
@@ -24,7 +24,7 @@ def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
 
 
 def tail(path: Path, largest_bytes: int = TAIL_BYTES) -> list[bytes]:
-    """The last lines of a file, with the one that has no end yet; [] if it cannot be read."""
+    """The last lines of a file, including an unfinished one; [] if it cannot be read."""
     try:
         lines, rest = last_lines(path, largest_bytes)
     except OSError:

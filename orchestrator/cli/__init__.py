@@ -1,1 +1,1 @@
-"""What a user calls: the verbs of the command line, the functions for Python, and the dry run."""
+"""The interfaces for users: the verbs of the command line, the functions for Python, and the dry run."""

@@ -33,10 +33,10 @@ def submit(
     after_any: Sequence[str] = (),
     held: str = "",
 ) -> Run:
-    """Submit the run file at `path`, to begin once the runs `after` are COMPLETED and the runs `after_any` are over.
+    """Submit the run file at `path`; it begins when the runs `after` are COMPLETED and the runs `after_any` are over.
 
-    It runs in the held allocation `held`, or in a job of its own. Raises UserError for what is written wrong, SiteError
-    for what is refused.
+    It runs in the held allocation `held`, or in its own job. Raises UserError for mistakes in the request, SiteError if
+    it is refused.
     """
     planned = plan(path, site=site, settings=settings, later=bool(after or after_any or held))
     return submit_planned(planned, path, site=site, settings=settings, after=after, after_any=after_any, held=held)
@@ -74,10 +74,10 @@ def hold(
     site: str | None = None,
     settings: Sequence[str] = (),
 ) -> Run:
-    """Ask for what the run file at `path` asks for, and hold it for attempts: `submit(..., held=run.id)` starts one.
+    """Submit a job that holds the nodes of the run file at `path`: `submit(..., held=run.id)` starts attempts there.
 
-    It is held for `time` ('2h'; default: the file's), and given back after `idle` without an attempt at work. Raises as
-    `submit` does.
+    The nodes are held for `time` ('2h'; default: the file's), and released after `idle` without a running attempt.
+    Raises as `submit` does.
     """
     planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
@@ -96,7 +96,7 @@ def dry_run(
     after: Sequence[str] = (),
     after_any: Sequence[str] = (),
 ) -> DryRun:
-    """What `submit` would submit and what its job would run; nothing is written. Raises as `submit` does."""
+    """The job of `submit`, and the programs it would run; nothing is written. Raises as `submit` does."""
     planned = plan(path, site=site, settings=settings, later=bool(after or after_any))
     if planned.site.host:
         raise UserError(

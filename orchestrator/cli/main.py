@@ -1,4 +1,4 @@
-"""`torusrun VERB ...`: one lazy import per verb, so that help and status cost nothing that they do not use."""
+"""`torusrun VERB ...`: one lazy import per verb, so that help and status load only the code they need."""
 
 # ruff: noqa: E402
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 import sys
 
-# An empty entry of PYTHONPATH, as `export PYTHONPATH=/lib:$PYTHONPATH` leaves one, means the working directory.
-# Nothing is imported from there, unless torusrun itself lies in it.
+# An empty entry of PYTHONPATH, as in `export PYTHONPATH=/lib:$PYTHONPATH`, means the working directory. Nothing is
+# imported from there, unless torusrun itself is in it.
 named = os.environ["PYTHONPATH"].split(os.pathsep) if os.environ.get("PYTHONPATH") else []
 kept = {os.path.normpath(entry) for entry in named if os.path.isabs(entry)}
 kept.add(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -61,11 +61,11 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the schedule
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code."""
+    """Run one verb; returns the exit code."""
     os.environ.update(safe(os.environ))  # for libraries that start programs, as fabric does for a ProxyCommand
-    os.umask(private.UMASK)  # whatever is written from here on is its user's alone
+    os.umask(private.UMASK)  # new files are for their user only
     _open_what_is_closed()
-    for stream in (sys.stdout, sys.stderr):  # a terminal may not be able to show what a name holds
+    for stream in (sys.stdout, sys.stderr):  # a terminal may be unable to show a character of a name
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else list(argv)
@@ -80,10 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("torusrun: interrupted; submitted runs continue", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except BrokenPipeError:  # the reader of our output has ended, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except OSError as error:  # a file system that does not do its part, where nobody thought of it
+    except OSError as error:  # a failure of the file system that was not handled elsewhere
         name = f"{error.filename}: " if error.filename else ""
         print(f"torusrun: {private.plain(name)}{error.strerror or error}", file=sys.stderr)
         return SITE_FAILED
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Let a standard stream that is closed lead nowhere, and not to the next file that is opened."""
+    """Open closed standard streams on /dev/null, so that the next opened file does not take their place."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
@@ -129,7 +129,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     module.arguments(verb)
     words, command = argv[1:], []
-    if getattr(module, "TAKES_A_COMMAND", False) and "--" in words:  # argparse mixes it up with options before it
+    if getattr(module, "TAKES_A_COMMAND", False) and "--" in words:  # argparse confuses it with options before it
         at = words.index("--")
         words, command = words[:at], words[at + 1 :]
     args = verb.parse_args(words)

@@ -1,1 +1,1 @@
-"""The machines without a scheduler: hosts and switches, cost, placement, prediction. Pure functions."""
+"""Hosts and switches, cost of an all-reduce, placement and prediction, without a scheduler. Pure functions."""

@@ -1,1 +1,1 @@
-"""What users see of runs: logs, screens, published recipes."""
+"""The output about runs for users: logs, screens, published recipes."""

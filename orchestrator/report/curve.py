@@ -1,4 +1,4 @@
-"""Curves as a value: points by name, and what is along the axes; drawn with letters, as an area, or as SVG."""
+"""Curves as a value: points by name, and the axes; drawn with letters, as an area, or as SVG."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Axis:
-    """How values along an axis are written, and whether it is logarithmic."""
+    """How values along an axis are written, and whether the axis is logarithmic."""
 
     show: Callable[[float], str] = "{:g}".format
     log: bool = False
 
     def share(self, value: float, ends: tuple[float, float]) -> float:
-        """Where a value is between the ends: 0 to 1."""
+        """The position of a value between the ends: 0 to 1."""
         low, high = ends
         if high <= low:
             return 0.0
@@ -33,7 +33,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Curve:
-    """One or more curves, each by its name, its points in the order of x. There is at least one point."""
+    """One or more curves by name, each with its points in the order of x. There is at least one point."""
 
     curves: Mapping[str, Points]
     x: Axis = Axis()
@@ -48,7 +48,7 @@ class Curve:
         return _ends(y for points in self.curves.values() for _, y in points)
 
     def letters(self, width: int, height: int) -> list[str]:
-        """Each curve by the first letter of its name, a single one by '*', and '*' where several meet."""
+        """Each curve by the first letter of its name, a single one by '*'; '*' also where several meet."""
         cells = [[" "] * width for _ in range(height)]
         for name, points in self.curves.items():
             mark = name[0] if len(self.curves) > 1 else "*"
@@ -58,9 +58,9 @@ class Curve:
         return ["".join(row).rstrip() for row in cells]
 
     def area(self, width: int, height: int, marks: str = BLOCKS) -> list[str]:
-        """The only curve as an area: the mean of the points in each column over the smallest of these means.
+        """The only curve as an area: the mean of the points in each column, above the smallest of these means.
 
-        Columns share the range of x alike; one without a point repeats the one before it.
+        All columns have equal parts of the range of x; a column without a point repeats the one before.
         """
         ((_, points),) = self.curves.items()
         means = _means([right for right, _ in self._placed(points)], [y for _, y in points], min(width, len(points)))
@@ -70,7 +70,7 @@ class Curve:
         return ["".join(marks[min(max(level - row * parts, 0), parts)] for level in levels).rstrip() for row in rows]
 
     def framed(self, rows: Sequence[str], edge: str = "") -> list[str]:
-        """Drawn rows with the largest and the smallest value on the left."""
+        """The drawn rows with the largest and the smallest value on the left."""
         low, high = map(self.y.show, self.up)
         labels = [high, *[""] * (len(rows) - 2), low]
         return [
@@ -78,12 +78,12 @@ class Curve:
         ]
 
     def foot(self, name: str, width: int) -> str:
-        """The line below: a name, and both ends of x over `width` columns."""
+        """The line below the curve: a name, and both ends of x over `width` columns."""
         first, last = map(self.x.show, self.across)
         return foot(name, first, last, width)
 
     def as_svg(self, width: int = 720, height: int = 420) -> str:
-        """All curves in colours, each named on the right."""
+        """All curves in colours, each with its name on the right."""
         (first, last), (low, high) = map(self.x.show, self.across), map(self.y.show, self.up)
         drawn = [svg.text(8, 24, high), svg.text(8, height - 40, low), svg.text(80, height - 14, first)]
         drawn.append(svg.text(width - 120, height - 14, last, text_anchor="end"))
@@ -107,7 +107,7 @@ def foot(name: str, first: str, last: str, width: int) -> str:
 
 
 def _means(shares: Sequence[float], values: Sequence[float], width: int) -> list[float]:
-    """The mean in each of `width` columns; `shares` say where the values are."""
+    """The mean of the values in each of `width` columns; `shares` are the positions of the values."""
     columns: list[list[float]] = [[] for _ in range(width)]
     for share, value in zip(shares, values, strict=True):
         columns[min(int(share * width), width - 1)].append(value)

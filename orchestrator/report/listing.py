@@ -1,4 +1,4 @@
-"""Many runs as a table: one row each, and lines below it for long and damaged values."""
+"""Many runs as a table: one row for each, with lines below it for long and damaged values."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from orchestrator.report.table import Column, Long, Table
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
-UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no line of their own
+UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
 
 def listing(views: Sequence[View], *, long: bool = False) -> Table[View]:
-    """The runs; `long` adds a line with job, grid and folder below each."""
+    """The table of the runs; `long` adds a line with job, grid and folder below each."""
     return Table(COLUMNS, views, lambda view: [*([_details(view)] if long else []), *_notes(view)])
 
 
 def steps(view: View) -> str | None:
-    """'120/450', or '120' if the number of steps is not known; None without steps."""
+    """'120/450', or '120' if the number of steps is unknown; None without steps."""
     if view.step is None:
         return None
     return f"{view.step}/{view.total_steps}" if view.total_steps is not None else str(view.step)
 
 
 def result(view: View) -> str | None:
-    """The newest of loss ('0.314') and accuracy ('97.20%'); None if there is neither."""
+    """The newest of loss ('0.314') and accuracy ('97.20%'); None if both are missing."""
     if view.newest_result == "accuracy" and view.accuracy is not None:
         return percent(view.accuracy)
     return None if view.loss is None else number(view.loss)
 
 
 def folded(hosts: Sequence[str]) -> str:
-    """'g[0001-0004]'; names that no host list can hold as they are."""
+    """'g[0001-0004]'; names that a host list cannot hold stay unchanged."""
     try:
         return plain(fold(hosts)) if hosts else ""
     except SiteError:
@@ -47,7 +47,7 @@ def folded(hosts: Sequence[str]) -> str:
 
 
 def _where(view: View) -> Long:
-    """The hosts of a run that runs, the remarks on another one, which has its hosts if these are too long."""
+    """The hosts of a running run; otherwise its remarks, or its hosts if the remarks are too long."""
     hosts, remarks = folded(view.hosts), plain(view.remarks)
     if view.state is State.RUNNING:
         return Long(hosts)

@@ -24,7 +24,7 @@ HOT = "#c0392b"
 
 @dataclass(frozen=True)
 class Rack:
-    """A leaf switch and its hosts; `uplink` is None if nothing crosses it."""
+    """A leaf switch and its hosts; `uplink` is None if it carries nothing."""
 
     name: str
     mark: str
@@ -50,11 +50,11 @@ class Map:
         return self.arrangement.loads
 
     def text(self) -> str:
-        """The rows of nodes, equal ones once, above the racks; '<' marks the hottest link."""
+        """The rows of nodes, equal rows once, above the racks; '<' marks the hottest link."""
         return "\n".join([self._head(), *self._rows(), "", *map(self._rack, self.racks), *self._hottest_host()])
 
     def as_svg(self, title: str) -> str:
-        """A square for every node in the colour of its rack, a bar for every uplink. Hovering names the node."""
+        """A square for every node in the colour of its rack, a bar for every uplink. Hovering shows the node's name."""
         width = max(map(len, self.rows)) * CELL
         height = TOP + max(len(self.rows) * CELL, len(self.racks) * LINE) + 20
         hottest = f"hottest link {self.loads.largest_s_per_byte * 1e11:.2f} ms per 100 MB"
@@ -127,13 +127,13 @@ class Map:
                 yield svg.text(left + 136 + round(width), top + 10, words, 10)
 
     def _share(self, load: LinkLoad) -> float:
-        """The time that a link takes, as a share of the time of the hottest one."""
+        """The time of a link as a share of the hottest link's time."""
         largest_s = self.loads.largest_s_per_byte
         return load.s_per_byte / largest_s if largest_s else 0.0
 
 
 def map_of(arrangement: Arrangement, cluster: Cluster) -> Map:
-    """A row is one of the torus of nodes, or eight nodes if rows of ranks do not end with a node."""
+    """The map of an arrangement. A row is a row of nodes of the torus, or eight nodes if rows end inside nodes."""
     hosts, torus = cluster.only(arrangement.hosts), arrangement.rings.torus
     uplinks = {load.name: load for load in arrangement.loads.links if load.kind == "uplink"}
     racks = {
@@ -146,5 +146,5 @@ def map_of(arrangement: Arrangement, cluster: Cluster) -> Map:
 
 
 def _colour(number: int) -> str:
-    """Hues a golden angle apart, so that racks side by side differ."""
+    """The hue of a rack; hues are a golden angle apart, so that neighbouring racks differ."""
     return f"hsl({number * 137 % 360},{65 if number % 2 else 50}%,{55 if number % 3 else 68}%)"

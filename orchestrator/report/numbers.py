@@ -1,20 +1,20 @@
-"""Numbers as people read them."""
+"""Numbers for people."""
 
 from __future__ import annotations
 
 
 def number(value: float) -> str:
-    """A loss as '0.3140', or as '3.1e-05' if that would show nothing; its width stays from step to step."""
+    """A loss as '0.3140', or as '3.1e-05' if that would be 0; the width stays equal from step to step."""
     return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
 
 
 def percent(accuracy: float) -> str:
-    """A share as '97.20%'. A value above 1 was no share, and is shown as it is."""
+    """A share as '97.20%'. A value above 1 is not a share, and is shown unchanged."""
     return f"{accuracy:.2%}" if abs(accuracy) <= 1 else f"{accuracy:.4g}"
 
 
 def thousands(count: float) -> str:
-    """'1,641,853'."""
+    """A whole number with separators, as '1,641,853'."""
     return f"{count:,.0f}"
 
 
@@ -28,7 +28,7 @@ def size(count: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """'0.0123', '1.230', '123'."""
+    """Seconds, as '0.0123', '1.230', '123'."""
     return f"{value:.4f}" if value < 0.0995 else f"{value:.3f}" if value < 9.995 else f"{value:.0f}"
 
 
@@ -38,7 +38,7 @@ def ms(value_s: float) -> str:
 
 
 def duration(value_s: float) -> str:
-    """'64.6 s', '3.5 min', '2.1 h'."""
+    """A duration, as '64.6 s', '3.5 min', '2.1 h'."""
     if value_s < 120:
         return f"{value_s:.1f} s"
     return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"

@@ -28,7 +28,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Outlook:
-    """A plan placed on hosts, beside what else was possible: the best grids of one to three levels."""
+    """A plan placed on hosts, with the alternatives: the best grids of one to three levels."""
 
     plan: Plan
     cluster: Cluster
@@ -42,7 +42,7 @@ class Outlook:
         return map_of(self.arrangement, self.cluster)
 
     def text(self) -> str:
-        """For a terminal."""
+        """The outlook as text for a terminal."""
         return "\n".join(
             [
                 self.map.text(),
@@ -77,7 +77,7 @@ class Outlook:
 
 
 def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
-    """Place `plan` on `hosts`. Raises UserError when the site has no topology or the hosts are too few."""
+    """Place `plan` on `hosts`. Raises UserError if the site has no topology, or if there are too few hosts."""
     known = cluster(plan.site, hosts)
     if known is None:
         raise UserError(
@@ -102,7 +102,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
 
 
 def _orders(rows: Sequence[compare.OrderRow]) -> Table[compare.OrderRow]:
-    """The all-reduce in each order and the load of its hottest link, the first row beside the others."""
+    """The all-reduce in each order, the load of its hottest link, and the ratio to the first row."""
     ours_s = rows[0].all_reduce_s
     columns: list[Column[compare.OrderRow]] = [
         Column("order", lambda row: row.order, key="order"),

@@ -1,4 +1,4 @@
-"""A run's progress in words: what `watch` prints without a terminal, and the figures around its bar on one."""
+"""A run's progress in words: the lines of `watch` without a terminal, and the figures around its bar on one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.runs.state.view import View
 
 
 def words(view: View, said: str) -> str:
-    """One line for a log: all figures, uncut, and the remarks on a run that is not over.
+    """One line for a log: all figures, not cut, and the remarks on a run that is not over.
 
     `said` is the newest line of rank 0's log, for a run without steps.
     """
@@ -21,12 +21,12 @@ def words(view: View, said: str) -> str:
 
 
 def remark(view: View, said: str) -> str:
-    """What to show of a run without steps: why it has none, or what it wrote, or that it writes nothing."""
+    """The remark on a run without steps: why it has none, its newest output, or that it writes nothing."""
     return plain("; ".join(filter(None, (view.reason, view.waiting)))) or said or plain(view.pause)
 
 
 def figures(view: View) -> dict[str, str]:
-    """What is known of a run's progress, each in a few words, in the order in which it is shown."""
+    """The known figures of a run's progress, each in a few words, in the order of display."""
     at_work = view.state in (State.PENDING, State.RUNNING, State.UNKNOWN)
     known = {
         "step": None if view.step is None else f"step {steps(view)}",

@@ -7,14 +7,14 @@ from xml.sax.saxutils import escape, quoteattr
 
 
 def document(width: int, height: int, elements: Iterable[str]) -> str:
-    """A whole document, white below its elements."""
+    """A whole document, with a white background."""
     inner = "\n".join(["", element("rect", width=width, height=height, fill="white"), *elements, ""])
     size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
     return element("svg", inner, xmlns="http://www.w3.org/2000/svg", font_family="sans-serif", **size) + "\n"
 
 
 def element(name: str, inner: str = "", /, **attributes: object) -> str:
-    """One element with markup in it; in the names of attributes _ is -."""
+    """One element with markup in it; _ in the names of attributes becomes -."""
     written = "".join(f" {key.replace('_', '-')}={quoteattr(str(value))}" for key, value in attributes.items())
     return f"<{name}{written}>{inner}</{name}>"
 

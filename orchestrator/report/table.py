@@ -10,9 +10,9 @@ from orchestrator.base.terminal.width import cut, display_width, wrapped
 
 GAP = "  "
 EMPTY = "-"
-LEAST_LAST = 12  # the last column gets that much, or another one is left out
+LEAST_LAST = 12  # the last column gets at least this width, or another column is left out
 LEAST_NAME = 16
-NUMERIC = "0123456789+-"  # how numbers begin
+NUMERIC = "0123456789+-"  # first characters of numbers
 
 Row = TypeVar("Row")
 Line = list[tuple[str, str]]  # (text, style) from left to right
@@ -20,7 +20,7 @@ Line = list[tuple[str, str]]  # (text, style) from left to right
 
 @dataclass(frozen=True)
 class Long:
-    """A text of the last column. If it is too long, `short` or its beginning is shown, with `below` all of it below."""
+    """A text of the last column. If too long, `short` or its beginning is shown, and with `below` all of it below."""
 
     text: str
     short: str = ""
@@ -29,10 +29,10 @@ class Long:
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column: its title, its value in a row (None where there is none), and that value as text.
+    """A column: its title, its value in a row (None if there is none), and that value as text.
 
-    A column without a title is not in the text, one without a key not in JSON. Numbers are on the right if `right` is
-    None. On a narrow terminal the column with the lowest `left_out` goes first, one without it never.
+    A column without a title is not in the text; one without a key is not in JSON. If `right` is None, numbers are on
+    the right. On a narrow terminal the column with the lowest `left_out` is left out first; one without it never is.
     """
 
     title: str | None
@@ -53,7 +53,7 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """Rows and their columns. The first column is a name and is never cut; `notes` are lines to show below a row."""
+    """Rows and their columns. The first column is a name and is never cut; `notes` are lines below a row."""
 
     columns: Sequence[Column[Row]]
     rows: Sequence[Row]
@@ -65,13 +65,13 @@ class Table(Generic[Row]):
         return [{column.key: column.value(row) for column in self.columns if column.key} for row in self.rows]
 
     def lines(self, width: int | None = None) -> list[str]:
-        """The titles and the rows as text, as `styled` has them."""
+        """The titles and the rows as text, as in `styled`."""
         return ["".join(text for text, _ in line).rstrip() for line in self.styled(width)]
 
     def styled(self, width: int | None = None) -> Iterator[Line]:
         """The titles and the rows, in `width` columns of a terminal.
 
-        Without a width nothing is cut, folded or left out. A name longer than its share has a line to itself.
+        Without a width nothing is cut, folded or left out. A name longer than its share gets its own line.
         """
         layout = _Layout(self, width)
         yield layout.line(layout.titles)
@@ -80,7 +80,7 @@ class Table(Generic[Row]):
 
 
 class _Layout(Generic[Row]):
-    """The columns that are shown: their cells, their widths, and those that fit."""
+    """The shown columns: their cells, their widths, and those that fit."""
 
     def __init__(self, table: Table[Row], width: int | None) -> None:
         self.columns = [column for column in table.columns if column.title is not None]
@@ -98,7 +98,7 @@ class _Layout(Generic[Row]):
             self._room = width - self._before_last()
 
     def _leave_out(self, empty: set[int], width: int) -> None:
-        """Leave columns out, the empty ones first, until there is room for the last one."""
+        """Leave columns out, empty ones first, until there is room for the last one."""
         lasts = [self.titles[-1], *(cells[-1].short or cells[-1].text for cells in self.cells)]
         room = width - min(LEAST_LAST, max(map(display_width, lasts)))
         order = [(n not in empty, c.left_out, n) for n, c in enumerate(self.columns) if c.left_out is not None]
@@ -123,7 +123,7 @@ class _Layout(Generic[Row]):
             yield from ([(line, "")] for line in wrapped(note, self._width))
 
     def line(self, texts: Sequence[str], styles: Sequence[str] = ()) -> Line:
-        """A line of these texts, the last one cut."""
+        """A line of these texts, with the last one cut."""
         *padded, last = [(self._padded(n, texts[n]), styles[n] if styles else "") for n in self._kept]
         return [*((text + GAP, style) for text, style in padded), (cut(last[0], self._room), last[1])]
 

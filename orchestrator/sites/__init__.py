@@ -1,1 +1,1 @@
-"""Sites: made from what a login node tells (`init`), examined (`doctor`), and listed."""
+"""Site files: written from the facts of a login node (`init`), checked (`doctor`), and listed."""

@@ -1,4 +1,4 @@
-"""What nothing tells is asked: an option answers, or the user at a terminal, or --yes by what is sensible."""
+"""Values that nothing reports: an option gives them, or the user at a terminal, or with --yes the default choice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.recipe.near import did_you_mean
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen, and how, for the comment in the site's file."""
+    """A chosen value, and how it was chosen, for the comment in the site's file."""
 
     value: str
     how: str
@@ -21,7 +21,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Choices:
-    """The options given on the command line by name, --yes, and how the user is asked (None without a terminal)."""
+    """The options of the command line by name, --yes, and a function that asks the user (None without a terminal)."""
 
     options: Mapping[str, str | None]
     yes: bool = False
@@ -31,7 +31,7 @@ class Choices:
     def one_of(self, what: str, option: str, fitting: Mapping[str, str], sensible: str, told: str) -> Chosen:
         """One of the names in `fitting`, whose values describe them; `told` is the command that listed them.
 
-        Raises UserError where the option names none of them, or where nobody is there to choose.
+        Raises UserError if the option is none of them, or if no user can choose.
         """
         if given := self.options.get(option):
             if given not in fitting:
@@ -51,7 +51,7 @@ class Choices:
         return Chosen(self._asked(what, fitting, sensible), f"{told}: one of {len(fitting)}, chosen by you")
 
     def text(self, what: str, option: str, hint: str) -> Chosen:
-        """Free text that is needed. Raises UserError where nobody is there to give it: nothing is sensible for it."""
+        """Free text that is needed. Raises UserError if no user can give it: there is no default for it."""
         if given := self.options.get(option):
             return Chosen(given, f"--{option}")
         if self.ask is None or self.yes:

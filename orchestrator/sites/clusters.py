@@ -1,4 +1,4 @@
-"""Clusters that torusrun knows: how each is recognised, and where every value that it gives was read."""
+"""The known clusters: how each is recognised, and the source of every value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from orchestrator.spec.load import SHIPPED
 from training.recipe.files import CERTAINTIES
 
 FOLDER = Path(__file__).parent / "known"
-GENERIC = "generic"  # what --cluster calls a cluster that is none of these
+GENERIC = "generic"  # the name of every other cluster for --cluster
 SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
 
 
 class Recognition(Enum):
-    """How sure it is that a login node belongs to a known cluster."""
+    """How certain it is that a login node belongs to a known cluster."""
 
     NONE = "no"
     POSSIBLE = "its queues and resources have the same names, and nothing else is known"
@@ -31,7 +31,7 @@ class Recognition(Enum):
 
 @dataclass(frozen=True)
 class KnownCluster:
-    """A cluster's data file. `marks` give for each key of the site how sure it is and what it is from."""
+    """A cluster's data file. `marks` give the certainty and the source of each key of the site."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class KnownCluster:
     marks: dict[str, tuple[str, ...]]
 
     def settings(self) -> Iterator[Setting]:
-        """The values of the site that ships for it, each with its source."""
+        """The values of its shipped site, each with its source."""
         for key, value in self.values.items():
             certainty, source, *note = self.marks[key]
             extra = f", {note[0]}" if note else ""
@@ -53,10 +53,10 @@ class KnownCluster:
     def recognition(
         self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]
     ) -> Recognition:
-        """How sure it is that this is it, by the names of the login node, those of queues and resources, and its nodes.
+        """How certain the match is, by the login node's names, the queues and resources, and the nodes.
 
-        `gpus` are the numbers of GPUs that nodes have, as far as they are told. Anybody may name queues as it does, so
-        names alone are no proof, and nodes with other numbers of GPUs are those of another cluster.
+        `gpus` are the known numbers of GPUs per node. Another cluster may have the same names of queues, so names alone
+        prove nothing; nodes with other numbers of GPUs belong to another cluster.
         """
         if scheduler != self.scheduler:
             return Recognition.NONE
@@ -76,7 +76,7 @@ def clusters() -> dict[str, KnownCluster]:
 def recognised(
     scheduler: str, hosts: Iterable[str], names: Iterable[str], gpus: Iterable[int] = ()
 ) -> dict[str, Recognition]:
-    """The names of those that a login node with these host names, queues and resources, and nodes may belong to."""
+    """The clusters to which a login node with these host names, queues and resources, and nodes may belong."""
     told = tuple(hosts), frozenset(names), frozenset(gpus)
     found = {name: cluster.recognition(scheduler, *told) for name, cluster in clusters().items()}
     return {name: evidence for name, evidence in found.items() if evidence is not Recognition.NONE}

@@ -1,4 +1,4 @@
-"""Which schedulers this machine can reach."""
+"""Finds the schedulers that this machine can reach."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class Reached:
-    """A scheduler and what it told of its cluster."""
+    """A scheduler, and its answers about its cluster."""
 
     name: str
     facts: ClusterFacts
@@ -29,7 +29,7 @@ class Reached:
 
 
 def named(name: str) -> Reached:
-    """The scheduler that the user named. Raises SiteError where it does not answer, UserError for an unknown name."""
+    """The scheduler that the user named. Raises SiteError if it does not answer, UserError for an unknown name."""
     if name not in schedulers.KNOWN:
         raise UserError(f"--scheduler: {schedulers.unknown(name)}")
     return Reached(name, Client(schedulers.get(name), ASKING_S).describe())
@@ -38,8 +38,8 @@ def named(name: str) -> Reached:
 def reachable(say: Callable[[str], None]) -> list[Reached]:
     """All schedulers whose programs are on PATH and that answer; this machine if there is no scheduler's program.
 
-    Raises SiteError if programs are there and none of their schedulers answers. A login node whose scheduler is down is
-    not to be taken for a machine without one: Slurm says the same there as on a machine that belongs to no cluster.
+    Raises SiteError if there are programs but no scheduler answers. A login node whose scheduler is down must not count
+    as a machine without one: Slurm gives the same answer there as on a machine outside every cluster.
     """
     found, silent = [], []
     for name in schedulers.KNOWN:

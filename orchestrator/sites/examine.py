@@ -11,9 +11,9 @@ from orchestrator.spec.site import Site
 
 
 def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
-    """The scheduler, the folders, the programs, and what images need.
+    """The checks of the scheduler, the folders, the programs, and images.
 
-    With `job` a job will tell whether the nodes see the folders, so that nothing is guessed about it here.
+    With `job`, a job checks whether the nodes see the folders, so nothing is guessed about that here.
     """
     yield from scheduler.checks(site)
     yield from folders.checks(site, job=job)

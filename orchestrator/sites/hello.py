@@ -1,8 +1,8 @@
-"""What every rank of doctor's job runs: `hello.py FOLDER`. It needs Python alone.
+"""The program of every rank of doctor's job: `hello.py FOLDER`. It needs only Python.
 
-It reads the word that the login node wrote into FOLDER, writes what its node is like, and waits for an answer, so that
-the login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet. Rank 0
-asks whether a job may submit jobs.
+It reads the word that the login node wrote into FOLDER, writes facts about its node, and waits for an answer. So the
+login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet. Rank 0
+checks whether a job may submit jobs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(folder: Path) -> int:
 
 
 def _node() -> dict[str, object]:
-    """What the site's file may have said otherwise."""
+    """Facts about this node, to compare with the site's file."""
     scratch = os.environ.get("TORUSRUN_SCRATCH") or "/tmp"
     free = os.statvfs(scratch)
     return {
@@ -50,7 +50,7 @@ def _node() -> dict[str, object]:
 
 
 def refused(question: Path) -> str | None:
-    """Why a job may submit no job from here, '' if it may; None if nothing is to be asked."""
+    """Why a job may not submit a job from here, '' if it may; None if this is not to be checked."""
     if not question.exists():
         return None
     asked = json.loads(question.read_text(encoding="utf-8"))
@@ -81,10 +81,10 @@ def _write(path: Path, value: object) -> None:
 
 
 def _answer(path: Path) -> str:
-    """What the login node answered; '' where nothing came in time."""
+    """The login node's answer; '' if none came in time."""
     end_s = time.monotonic() + ANSWER_S
     while time.monotonic() < end_s:
-        os.listdir(path.parent)  # makes NFS look again
+        os.listdir(path.parent)  # makes NFS refresh the folder
         if path.exists():
             return path.read_text(encoding="utf-8")
         time.sleep(LOOK_S)
@@ -92,7 +92,7 @@ def _answer(path: Path) -> str:
 
 
 def _meet(rank: int, world: int) -> str:
-    """Every rank connects to rank 0; why that failed, '' where it did not."""
+    """Connect every rank to rank 0; why that failed, or '' if it worked."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     try:
         return _host(place, world) if rank == 0 else _join(place, rank)
@@ -123,7 +123,7 @@ def _join(place: tuple[str, int], rank: int) -> str:
         try:
             with socket.create_connection(place, timeout=MEET_S) as connection:
                 return "" if connection.recv(3) == b"met" else "rank 0 did not answer"
-        except ConnectionRefusedError:  # rank 0 is not there yet
+        except ConnectionRefusedError:  # rank 0 does not listen yet
             if time.monotonic() > end_s:
                 raise
             time.sleep(LOOK_S)

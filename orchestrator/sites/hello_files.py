@@ -1,4 +1,4 @@
-"""What the ranks of doctor's job and this login node tell each other by files in the job's folder."""
+"""Messages between the ranks of doctor's job and this login node, as files in the job's folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST_BYTES = 1 << 20
 
 @dataclass
 class Talk:
-    """What the ranks said so far, and when this login node saw and answered it, by rank."""
+    """The ranks' messages so far, and when this login node saw and answered them, by rank."""
 
     folder: Path
     word: str
@@ -25,8 +25,8 @@ class Talk:
     done: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def listen(self, ranks: int) -> None:
-        """Read what is new, and answer it at once."""
-        os.listdir(self.folder)  # makes NFS look again
+        """Read new messages, and answer them at once."""
+        os.listdir(self.folder)  # makes NFS refresh the folder
         for rank in range(ranks):
             if rank not in self.hello and (said := _read(self.folder / f"rank-{rank}.json")):
                 self.hello[rank], self.answered_s[rank] = said, time.time()

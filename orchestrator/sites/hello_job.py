@@ -1,4 +1,4 @@
-"""Doctor's job: a `command:` of a few seconds on two nodes, whose ranks talk with this login node by files."""
+"""Doctor's job: a `command:` of a few seconds on two nodes; its ranks and this login node exchange files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENDING_S = 60.0
 
 
 def checks(name: str, site: Site, wait_s: float) -> Iterator[Check]:
-    """Submit the job, wait for its end, judge it, and remove what it left."""
+    """Submit the job, wait for its end, judge it, and remove its files."""
     folder = absolute(site.runs) / f".doctor-{secrets.token_hex(4)}"
     try:
         private.make(folder, site.umask)
@@ -72,7 +72,7 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
 
 
 def _size(site: Site) -> tuple[int, float]:
-    """(nodes, time limit in seconds) of the job: two nodes and a few minutes, or what the queue has of each."""
+    """The (nodes, time limit in seconds) of the job: two nodes and a few minutes, or the queue's limits if lower."""
     if (asked := client.of(site)).scheduler.traits.one_machine:
         return 1, LIMIT_S
     try:
@@ -97,7 +97,7 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
 
 
 def _ask(run: Run, site: Site, folder: Path) -> None:
-    """Have rank 0 ask, before it is answered, whether the job could be submitted from its node."""
+    """Make rank 0 check, before it gets its answer, whether its node may submit the job."""
     attempt = run.folder.attempt(1)
     command = client.of(site).scheduler.ask_command(request(read_attempt(run.folder, 1), attempt))
     if command:
@@ -107,7 +107,7 @@ def _ask(run: Run, site: Site, folder: Path) -> None:
 
 
 def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
-    """The end of the run, the ranks being answered meanwhile; None where it takes longer than `wait_s`."""
+    """The run's last view, or None if it takes longer than `wait_s`; answers the ranks meanwhile."""
     end_s, poll_s = time.monotonic() + wait_s, 0.0
     while True:
         talk.listen(ranks)
@@ -123,7 +123,7 @@ def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
 
 
 def _removed(run: Run) -> bool:
-    """End the run if it is not over, take it out of the index and remove its folder; False where it does not end."""
+    """End the run if it is not over, remove it from the index, and remove its folder; False if it does not end."""
     end_s = time.monotonic() + ENDING_S
     if not run.status().state.over:
         with contextlib.suppress(TorusrunError):
@@ -136,7 +136,7 @@ def _removed(run: Run) -> bool:
 
 
 def _log(run: Run) -> str:
-    """The end of what the job and its first rank wrote, for a failure."""
+    """The last lines of the job's and its first rank's output, for a failure."""
     texts: list[str] = []
     attempt = run.folder.attempt(1).folder
     for path in [*sorted(attempt.glob("**/*.log")), attempt / "job.err"]:

@@ -1,4 +1,4 @@
-"""What doctor's job says of the site: whether it ran, what the nodes saw, their clocks, and the keys of `node:`."""
+"""The results of doctor's job: whether it ran, what the nodes saw, their clocks, and the keys of `node:`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator
 
 
 def skew_s(asked_s: float, answered_s: float, seen_s: float) -> tuple[float, float]:
-    """How far a node's clock is ahead of ours, and by how much that may be wrong, both in seconds.
+    """How far a node's clock is ahead of ours, and the largest error of that, both in seconds.
 
-    The node wrote at `asked_s` and saw our answer at `seen_s`, by its clock; we answered at `answered_s` by ours.
+    The node wrote at `asked_s` and saw our answer at `seen_s`, by its clock; we answered at `answered_s`, by ours.
     """
     return (asked_s + seen_s) / 2 - answered_s, abs(seen_s - asked_s) / 2
 
@@ -52,7 +52,7 @@ def _mend(talk: Talk) -> str:
 
 
 def _shared(talk: Talk, ranks: int) -> Check:
-    """Whether nodes and login node saw each other's files while the job ran."""
+    """Whether the nodes and the login node saw each other's files while the job ran."""
     mend = "write runs: FOLDER into the site, on a file system that the nodes mount"
     if wrong := [rank for rank, said in talk.hello.items() if said.get("word") != talk.word]:
         return failed("shared files", f"rank {wrong[0]} read other content than this login node wrote", mend)
@@ -82,7 +82,7 @@ def _clocks(talk: Talk) -> Check:
 
 
 def _submitting(talk: Talk) -> Iterator[Check]:
-    """Whether a job may submit the next one, if its scheduler can say so."""
+    """Whether a job may submit the next one, if its scheduler can report it."""
     first = talk.done.get(0, {})
     if (refused := first.get("refused")) is None:
         return
@@ -97,7 +97,7 @@ def _submitting(talk: Talk) -> Iterator[Check]:
 
 
 def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
-    """What the site's file says of a node, beside what the nodes said."""
+    """The site's values of a node, compared with the nodes' reports."""
     for said in {str(said["host"]): said for said in talk.hello.values()}.values():
         wrong = list(_differences(site, said))
         if wrong:

@@ -17,7 +17,7 @@ from orchestrator.spec.site import Site
 
 @dataclass(frozen=True)
 class ListedSite:
-    """A site. `wrong` says why its file cannot be read, '' where it can; then scheduler and queue are known."""
+    """A site. `wrong` is why its file cannot be read, or '' if it can; then scheduler and queue are known."""
 
     name: str
     scheduler: str
@@ -38,7 +38,7 @@ COLUMNS: tuple[Column[ListedSite], ...] = (
 
 
 def listed() -> Table[ListedSite]:
-    """The user's sites, then those that ship and have no namesake among the user's."""
+    """The user's sites, then the shipped ones without a namesake among the user's."""
     found: dict[str, ListedSite] = {}
     for path in _files():
         found.setdefault(path.stem, _listed(path))
@@ -56,7 +56,7 @@ def _files() -> Iterator[Path]:
 
 
 def _wrong(said: str, path: Path) -> str:
-    """The first line of an error, without the file that is named beside it."""
+    """The first line of an error, without the file's name, which is shown beside it."""
     said = said.splitlines()[0].removeprefix(f"{path}:").removeprefix(" cannot be read as a site's YAML file:")
     return said.strip() if said.startswith(" ") else f"line {said}"
 

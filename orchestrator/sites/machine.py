@@ -1,4 +1,4 @@
-"""What this login node tells of itself: file systems, adapters, interfaces, MPI, modules, the container runtime."""
+"""Facts about this login node: file systems, adapters, interfaces, MPI, modules, the container runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.images.runtime import Runtime, find
 ASKING_S = 30.0
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
 INFINIBAND_TYPE = "32"  # ARPHRD_INFINIBAND
-# Types of file systems by `stat -f` that other machines see as well; a name that is not here may still be one of them.
+# Types of shared file systems in `stat -f`; a type that is not listed here may still be shared.
 SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|fhgfs|ceph|panfs|wekafs|afs|pvfs2|orangefs|smb|cifs|gluster|quobyte|9p")
 LOCAL_TYPES = re.compile(r"ext2|xfs|btrfs|zfs|tmpfs|ramfs|overlay|f2fs|ufs|jfs|reiserfs")
 MPI_MODULES = ("openmpi", "hpcx", "ompi", "intelmpi", "intel-mpi", "impi", "mpich", "mvapich2")
@@ -28,7 +28,7 @@ RUNTIME_MODULES = ("apptainer", "singularitypro", "singularity-ce", "singularity
 
 @dataclass(frozen=True)
 class Adapter:
-    """An InfiniBand adapter whose link is up, and its rate one way."""
+    """An InfiniBand adapter whose link is up, and its rate in one direction."""
 
     name: str
     bytes_per_s: float
@@ -36,7 +36,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found here. `modules` are the names that `module avail` lists, in its order."""
+    """The facts found here. `modules` are the names in `module avail`, in its order."""
 
     adapters: tuple[Adapter, ...]
     interfaces: tuple[str, ...]
@@ -48,7 +48,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """Ask this machine."""
+    """Collect the facts about this machine."""
     try:
         runtime = find()
     except SiteError:
@@ -64,7 +64,7 @@ def host_names() -> tuple[str, ...]:
 
 
 def adapters(folder: Path = INFINIBAND) -> tuple[Adapter, ...]:
-    """The InfiniBand adapters with a port that is active, in order of their names."""
+    """The InfiniBand adapters with an active port, in order of their names."""
     found = []
     for adapter in sorted(folder.glob("*"), key=lambda path: path.name):
         for port in sorted(adapter.glob("ports/*")):
@@ -82,7 +82,7 @@ def interfaces(folder: Path = NET) -> tuple[str, ...]:
 
 
 def modules(text: str) -> tuple[str, ...]:
-    """The modules that `module -t avail` lists, of Environment Modules and Lmod; the defaults come last."""
+    """The modules in `module -t avail`, of Environment Modules and Lmod; the defaults come last."""
     listed = [line.strip() for line in text.splitlines()]
     plain = [(re.sub(r"\([^)]*\)$", "", line), DEFAULT.search(line) is not None) for line in listed]
     named = [(name, default) for name, default in plain if re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", name)]
@@ -90,7 +90,7 @@ def modules(text: str) -> tuple[str, ...]:
 
 
 def preferred(listed: tuple[str, ...], wanted: tuple[str, ...]) -> str | None:
-    """The default, else the last that is listed, of the first of the wanted names that there is."""
+    """For the first of the wanted names with a module: its default, otherwise the last in the list."""
     for name in wanted:
         if found := [module for module in listed if module.lower().split("/")[0] == name]:
             return found[-1]
@@ -98,13 +98,13 @@ def preferred(listed: tuple[str, ...], wanted: tuple[str, ...]) -> str | None:
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that `folder` is on, or will be, as `stat -f` names it; '' where it does not say."""
+    """The type in `stat -f` of the file system that `folder` is on, or will be on; '' if unknown."""
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
     return _said(["stat", "-f", "-c", "%T", str(there)]).strip()
 
 
 def is_shared(kind: str) -> bool | None:
-    """Whether other machines see such a file system; None where its type does not tell."""
+    """Whether other machines see such a file system; None if its type does not show it."""
     if SHARED.search(kind):
         return True
     return False if LOCAL_TYPES.search(kind) else None

@@ -1,4 +1,4 @@
-"""Makes the file of a site: finds the scheduler, recognises the cluster, asks for what is left, and writes."""
+"""Writes a site's file: finds the scheduler, recognises the cluster, and asks for the remaining values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from training.recipe.near import did_you_mean
 
 @dataclass(frozen=True)
 class Written:
-    """A site's file, its name and text."""
+    """A site's file with its name and text."""
 
     name: str
     path: Path
@@ -33,7 +33,7 @@ class Written:
 
 
 def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
-    """Write the site of this login node. Raises UserError for what nobody answers and for a file that is there."""
+    """Write the site of this login node. Raises UserError for values that are not given, and for an existing file."""
     if name is not None:
         _free(_place(name), force)
     found = _scheduler(choices)
@@ -59,7 +59,7 @@ def _scheduler(choices: Choices) -> Reached:
 
 
 def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
-    """The known cluster that this is; None for any other."""
+    """The known cluster of this login node, or None."""
     every = clusters.clusters()
     if given := choices.options.get("cluster"):
         if given not in every and given != GENERIC:
@@ -86,7 +86,7 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
 
 
 def _name(found: Reached, known: KnownCluster | None) -> str:
-    """A name for a site that was given none: the cluster's, or that of the kind of scheduler."""
+    """The default name of a site: the cluster's, or the scheduler's."""
     if known:
         return known.name
     if found.one_machine:
@@ -105,7 +105,7 @@ def _title(found: Reached) -> str:
 
 
 def _place(name: str) -> Path:
-    """Where `--site NAME` looks first. Raises UserError for what cannot be a site's name."""
+    """The first path that `--site NAME` tries. Raises UserError for an invalid name."""
     try:
         NAME.parse(name)
     except ValueError as error:
@@ -121,7 +121,7 @@ def _free(place: Path, force: bool) -> None:
 
 
 def _check(made: str, place: Path) -> None:
-    """Raise SiteError where the file would not be read as a site: a name that the scheduler told may be strange."""
+    """Raise SiteError if the file is not a valid site: the scheduler may report a strange name."""
     try:
         read(Site, made, str(place))
     except SpecError as error:

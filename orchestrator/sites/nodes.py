@@ -1,4 +1,4 @@
-"""The keys of `node:` and the request for nodes, from what the scheduler and the login node tell."""
+"""The keys of `node:` and the request for nodes, from the facts of the scheduler and the login node."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ARCHITECTURES = {
     "l40": "sm_89", "l40s": "sm_89", "h100": "sm_90", "h200": "sm_90", "gh200": "sm_90", "b200": "sm_100",
 }  # fmt: skip
 RANKS_WITHOUT_GPUS = 4
-RECKONED = 0.9  # of the adapters' rate and of a node's memory
+RECKONED = 0.9  # share of the adapters' rate and of a node's memory
 PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def settings(
     facts: ClusterFacts, kind: NodeKind | None, environment: Environment | None, machine: Machine, *, local: bool
 ) -> Iterator[Setting]:
-    """The keys of one node of this kind; `local` says that this machine is the node."""
+    """The keys of a node of this kind; `local`: this machine is the node."""
     command = facts.commands.get("nodes", "")
     yield from _ranks(kind, environment, command, local)
     if kind and kind.gpus:
@@ -40,7 +40,7 @@ def _ranks(kind: NodeKind | None, environment: Environment | None, command: str,
         ranks = kind.gpus
     elif environment and environment.slots:
         yield Setting("node.ranks", environment.slots, f"one for each slot that {environment.name} gives")
-        return  # a slot is a core as far as the scheduler tells
+        return  # as far as the scheduler reports, a slot is a core
     else:
         ranks = RANKS_WITHOUT_GPUS if local else min(RANKS_WITHOUT_GPUS, cpus or 1)
         yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number will do", Certainty.ASSUMED)
@@ -65,7 +65,7 @@ def _memory(memory_bytes: int, command: str) -> Setting:
 
 
 def _network(machine: Machine, local: bool) -> Iterator[Setting]:
-    """The nodes are assumed to have what this login node has; this machine is itself the node of its site."""
+    """The keys of the network: the nodes are assumed to be like this login node; with `local` it is the node."""
     here, like = (Certainty.TOLD, "") if local else (Certainty.ASSUMED, "as on this login node, ")
     if local:
         yield Setting("node.interface", "lo", "the ranks are processes of this machine")

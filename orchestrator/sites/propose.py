@@ -1,4 +1,4 @@
-"""The settings of a site, from what the scheduler, this machine and the data of a known cluster tell."""
+"""The settings of a site, from the scheduler, this machine and the data of a known cluster."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from training.counted import counted
 
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"
-CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # options: the key, and what it is
+CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # option: (key, its name)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """The settings by key, and the queues that they were chosen from."""
+    """The settings by key, and the facts with the queues they were chosen from."""
 
     settings: Mapping[str, Setting]
     facts: ClusterFacts
 
 
 def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Proposal:
-    """All settings; asks for what nothing tells. Raises UserError where nobody answers."""
+    """All settings; asks the user for unknown values. Raises UserError if they are not given."""
     facts, values = found.facts, known.values if known else {}
     queue, chosen = _queue(found, values, choices)
     environment = _environment(facts, queue, choices) if facts.environments and "ask" not in values else None
@@ -56,7 +56,7 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
 
 
 def _check_used(choices: Choices, proposal: Proposal) -> None:
-    """Raise UserError for an option that chose nothing, as a queue on this machine alone."""
+    """Raise UserError for an option without effect, as a queue on this machine alone."""
     for option, (key, what) in CHOOSE.items():
         told = proposal.settings[key].source if key in proposal.settings else ""
         if (given := choices.options.get(option)) and not told.startswith(f"--{option}"):
@@ -64,7 +64,7 @@ def _check_used(choices: Choices, proposal: Proposal) -> None:
 
 
 def shown(queue: Queue) -> str:
-    """A queue on one line: its nodes and limits, or why it is closed."""
+    """A queue in one line: its nodes and limits, or why it is closed."""
     if queue.closed:
         return f"closed: {queue.closed}"
     most = f", at most {queue.nodes} a job" if queue.nodes else ""
@@ -89,7 +89,7 @@ def _scheduler(found: Reached) -> str:
 
 
 def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tuple[Queue | None, Chosen | None]:
-    """The queue, and how it was chosen; no answer where the site needs none."""
+    """The queue, and how it was chosen; (None, None) if the site needs none."""
     queues = {queue.name: queue for queue in found.facts.queues}
     if found.one_machine:
         return found.facts.queues[0], None
@@ -108,12 +108,12 @@ def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tu
 
 
 def _preference(queue: Queue) -> tuple[bool, bool, int]:
-    """What makes a queue sensible: the scheduler's default, then GPUs, then most nodes."""
+    """The order of preference of queues: the scheduler's default, then GPUs, then most nodes."""
     return queue.is_default, bool(queue.kind and queue.kind.gpus), queue.all_nodes
 
 
 def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, Environment] | None:
-    """Grid Engine's parallel environment with the most slots on a host that are not more than its CPUs."""
+    """Grid Engine's parallel environment with the most slots on a host, but not more than its CPUs."""
     cpus = (queue.kind.cpus if queue and queue.kind else None) or 1024
     fitting = {
         one.name: one for one in facts.environments if one.slots and (not queue or one.name in queue.environments)
@@ -141,7 +141,7 @@ def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:
 
 
 def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
-    """The modules that bring what is not on PATH here: MPI, where the launcher is mpirun, and a container runtime."""
+    """The modules for programs that are not on PATH here: MPI, if the launcher is mpirun, and a container runtime."""
     launcher = surest(settings)["launcher"].value
     mpi = preferred(machine.modules, MPI_MODULES) if launcher in ASKED and not machine.mpi else None
     runtime = preferred(machine.modules, RUNTIME_MODULES) if not machine.runtime else None

@@ -1,4 +1,4 @@
-"""A value of a site with what told it, and which of several values for one key is written."""
+"""A value of a site with its source, and the choice among several values for one key."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class Certainty(IntEnum):
-    """How a value is known, the surest first."""
+    """How certain a value is, the most certain first."""
 
     CHOSEN = 0  # by the user
     TOLD = 1  # by a command, now
-    KNOWN = 2  # of this cluster, from its data file
+    KNOWN = 2  # for this cluster, from its data file
     ASSUMED = 3
 
 
@@ -32,7 +32,7 @@ class Setting:
 
 
 def surest(settings: Iterable[Setting]) -> dict[str, Setting]:
-    """One setting for each key: the surest, and of equally sure ones the first."""
+    """One setting for each key: the most certain; of equally certain ones, the first."""
     found: dict[str, Setting] = {}
     for setting in settings:
         if setting.key not in found or setting.certainty < found[setting.key].certainty:

@@ -1,4 +1,4 @@
-"""The file of a site: its values with the source of each beside it, and the queues above them."""
+"""The text of a site's file: its values, each with its source, and the queues above them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMN = 36
 
 
 def text(title: str, proposal: Proposal) -> str:
-    """The whole file, in the order in which the keys of a site are declared."""
+    """The whole file, in the order of the keys of a site."""
     lines = [f"# {printable(title)}", "# The comment beside each value names its source."]
     queues = [queue for queue in proposal.facts.queues if queue.name]
     if queues:

@@ -1,1 +1,1 @@
-"""What the user writes: the run and the site, read strictly, every mistake named with its file, line and column."""
+"""Run and site files: read strictly; every mistake is reported with its file, line and column."""

@@ -1,4 +1,4 @@
-"""How a field of a spec says what it means."""
+"""The metadata of a spec's fields."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def about(help_: str, key: str | None = None, former: str | None = None) -> dict[str, Any]:
-    """A field's metadata: what it means, its key in YAML if that is not its name, and its former key."""
+    """A field's metadata: its help, its key in YAML if that is not its name, and its former key."""
     return {"help": help_, **({"key": key} if key else {}), **({"former": former} if former else {})}

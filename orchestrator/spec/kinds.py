@@ -1,7 +1,7 @@
-"""Values that a spec holds as text, such as durations and sizes: how each is written, what it means, and its limits.
+"""Values that a spec holds as text, such as durations and sizes: their form, their meaning and their limits.
 
-A field of a dataclass says `Annotated[float, DURATION]`. The reader calls `parse` on the text of the file. The JSON
-schema takes `pattern` and `means`.
+A field of a dataclass has the type `Annotated[float, DURATION]`. The reader calls `parse` on the text of the file. The
+JSON schema takes `pattern` and `means`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ UNITS_BYTES = {
 }
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 GRID_PATTERN = r"(auto|[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2})"
-AUTO: tuple[int, ...] = ()  # a grid that is chosen for the hosts
+AUTO: tuple[int, ...] = ()  # a grid that torusrun chooses for the hosts
 UMASK_PATTERN = r"0?0[2367][2367]"
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in [...] of a pattern: characters that end a line or move a cursor
 LONGEST_LINE = 4000  # characters
-LONGEST_VALUE = 30_000  # characters; Linux gives a program no variable of more than 128 KiB
+LONGEST_VALUE = 30_000  # characters; Linux allows no variable of more than 128 KiB
 LONGEST_NUMBER = 40  # characters, unit included
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value. `parse` makes the value from text; `write` is the inverse.
+    """A kind of value. `parse` reads the value from text; `write` is the inverse.
 
-    The ValueError of `parse` says how to write it.
+    The message of a ValueError of `parse` explains the right form.
     """
 
     means: str
@@ -49,7 +49,7 @@ class Kind:
     write: Callable[[Any], str] = str
 
 
-# More than any machine needs, and so little that no computation with them overflows or takes too long.
+# More than any machine needs, and small enough that no computation with them overflows or takes too long.
 DURATIONS_S = Limits(at_least=0.001, at_most=10 * 366 * 86400)
 SIZES_BYTES = Limits(at_least=0, at_most=1e18)
 RATES_BYTES_PER_S = Limits(at_least=1, at_most=1e18)
@@ -70,7 +70,7 @@ def _matched(kind: str, pattern: str, example: str) -> Callable[[str], str]:
 
 
 def text_kind(means: str, pattern: str, example: str) -> Kind:
-    """Text that matches `pattern` from end to end; `example` says how to write it."""
+    """Text that matches `pattern` from end to end; `example` explains its form."""
     return Kind(means, f"^{pattern}$", _matched(means, pattern, example))
 
 
@@ -147,7 +147,7 @@ def share(text: str) -> float:
 
 
 def grid(text: str) -> tuple[int, ...]:
-    """'4x2' as (4, 2): rows of 4 ranks, 2 of them. One to three levels; 'auto' is AUTO."""
+    """'4x2' as (4, 2): 2 rows of 4 ranks. One to three levels; 'auto' is AUTO."""
     if not re.fullmatch(GRID_PATTERN, text):
         raise ValueError(
             "is not a grid; write auto, 8 (8 ranks in one group), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)"
@@ -156,7 +156,7 @@ def grid(text: str) -> tuple[int, ...]:
 
 
 def umask(text: str) -> int:
-    """'027' as a number: the rights that others do not get."""
+    """'027' as a number: the permissions that others do not get."""
     if not re.fullmatch(UMASK_PATTERN, text):
         raise ValueError(
             "is not a umask; write 077 (you alone may read), 027 (your group, too) or 022 (everybody): "

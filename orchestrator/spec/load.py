@@ -1,4 +1,4 @@
-"""Specs from files: the run by its path, the site by its name or path."""
+"""Reads spec files: a run by its path, a site by its name or path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run and its site as read, with the text of the run's file and where every key stands."""
+    """A run and its site, with the text of the run's file and the place of every key."""
 
     run: RunSpec
     site: Site
@@ -33,7 +33,7 @@ class Loaded:
     site_marks: Marks
 
     def problem(self, key: str, message: str) -> Problem:
-        """A problem with `key` of the run, or with the run as a whole where it does not stand."""
+        """A problem with `key` of the run, or with the whole run if the key is not in the file."""
         return Problem(self.marks.get(key, Mark(self.source)), message)
 
     def site_problem(self, key: str, message: str) -> Problem:
@@ -42,9 +42,9 @@ class Loaded:
 
 
 def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Loaded:
-    """Read the run at `path` and its site; `site` and `settings` override what the file says.
+    """Read the run at `path` and its site; `site` and `settings` override the file.
 
-    A path that the file gives for its site is relative to the file, one given as `site` to the working directory.
+    A path of a site in the file is relative to the file; `site` is relative to the working directory.
     """
     file = checked(path)
     text = read_text(file, "run")
@@ -55,35 +55,35 @@ def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] =
 
 
 def load_site(name: str) -> Site:
-    """The site with this name or path, as named on the command line."""
+    """The site with this name or path from the command line."""
     path = site_file(name)
     return as_measured(read(Site, read_text(path, "site"), str(path))[0], path)
 
 
 def site_file(name: str) -> Path:
-    """The file of the site with this name or path, as named on the command line."""
+    """The file of the site with this name or path from the command line."""
     return find_site(name, Path(), Mark(f"--site {clipped(name)}"))
 
 
 def as_measured(site: Site, site_file: Path) -> Site:
-    """The site with what `torusrun calibrate` has measured there, if it has."""
+    """The site with the measurements of `torusrun calibrate`, if there are any."""
     found = measured_at(site_file)
     return found.at(site) if found else site
 
 
 def measured_at(site_file: Path) -> SiteMeasurements | None:
-    """What has been measured at the site in `site_file`."""
+    """The measurements of the site in `site_file`, or None."""
     place = measured_place(site_file)
     return read(SiteMeasurements, read_text(place, "measurement"), str(place))[0] if exists(place) else None
 
 
 def measured_place(site_file: Path) -> Path:
-    """Where that is kept: beside the site's file, or with the user's own sites if it ships."""
+    """The file of a site's measurements: beside its file, or with the user's own sites if it is shipped."""
     return (site_folders()[0] if site_file.parent == SHIPPED else site_file.parent) / f"{site_file.stem}.measured"
 
 
 def is_run(name: str) -> bool:
-    """Whether the file `name` is a run, not an image file: a run names its site."""
+    """Whether the file `name` is a run, not an image file: only a run names a site."""
     path = checked(name)
     if not path.is_file():
         return False
@@ -92,7 +92,7 @@ def is_run(name: str) -> bool:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a spec's file. Raises UserError saying why it cannot be had."""
+    """The text of a spec's file. Raises UserError with the reason if it cannot be read."""
     try:
         return read_bytes(path, LARGEST_BYTES).decode()
     except FileNotFoundError:
@@ -107,19 +107,19 @@ def read_text(path: Path, what: str) -> str:
 
 
 def site_folders() -> list[Path]:
-    """Where sites are looked up by name: the user's own first, then those shipped. Raises UserError without a home."""
+    """The folders of named sites: the user's own, then the shipped one. Raises UserError without a home folder."""
     return [config_home() / "torusrun" / "sites", SHIPPED]
 
 
 def site_names() -> list[str]:
-    """The names that find a site."""
+    """The names of all known sites."""
     return sorted({path.stem for folder in site_folders() for path in folder.glob("*.yaml")})
 
 
 def find_site(name: str, beside: Path, mark: Mark) -> Path:
     """The file of a site. A name with a slash or ending in .yaml is a path, relative to `beside`.
 
-    Raises SpecError at `mark` where there is none.
+    Raises SpecError at `mark` if there is none.
     """
     try:
         return _site(name, beside)

@@ -1,4 +1,4 @@
-"""What `torusrun calibrate` has measured at a site: a file beside the site's, whose values replace the site's."""
+"""Measurements of `torusrun calibrate`: a file beside the site's file, whose values replace the site's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_pe
 
 @dataclass(frozen=True)
 class SiteMeasurements:
-    """Links as a site's `node` has them, and rates as a site has them; None for what was not measured."""
+    """Link speeds as in a site's `node`, and compute times as in a site; None if not measured."""
 
     run: Annotated[str, LINE] = field(metadata=about("where it was measured"))
     inter_node_bytes_per_s: Annotated[float, RATE] | None = field(
@@ -37,7 +37,7 @@ class SiteMeasurements:
     )
 
     def at(self, site: Site) -> Site:
-        """The site as it was measured."""
+        """The site with the measured values."""
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
         return replace(
             site,

@@ -1,4 +1,4 @@
-"""Keys and values by a shorter way: `model: resnet-digits` for `model: {name: resnet-digits}`; where a key moved to."""
+"""Short forms, as `model: resnet-digits` for `model: {name: resnet-digits}`; hints for moved keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Root = TypeVar("Root", yaml.Node, "yaml.Node | None")
 
 
 def with_names(cls: type[Any], root: Root) -> Root:
-    """The tree of a `cls` with every short form written out. Aliased nodes stay as they are elsewhere."""
+    """The tree of a `cls` with every short form written out. Other uses of an aliased node stay unchanged."""
     return _written_out(cls, root) if isinstance(root, yaml.MappingNode) else root
 
 
@@ -32,13 +32,13 @@ def short_key(cls: type[Any]) -> str | None:
 
 
 def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
-    """Whether `3` may be written for `[3]`, in a list of type `tuple[*items]`: where it holds any count of numbers."""
+    """Whether `3` may be written for `[3]`, for the type `tuple[*items]`: only for number lists of any length."""
     item = typing.get_args(items[0])[0] if typing.get_args(items[0]) else items[0]
     return items[-1] is ... and item in (int, float)
 
 
 def near_key(key: str, cls: type[Any]) -> str:
-    """'; did you mean X?' for a key that `cls` does not have, where X may be a key of one of its sections."""
+    """'; did you mean X?' for a key that `cls` does not have; X may be a key of one of its sections."""
     if renamed := [key_of(field) for field in dataclasses.fields(cls) if field.metadata.get("former") == key]:
         return f"; did you mean {renamed[0]!r}, its new name?"
     sections = _sections(cls)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def _is_in(key: yaml.Node, sections: dict[str, type[Any]]) -> bool:
 
 @cache
 def _sections(cls: Any) -> dict[str, type[Any]]:
-    """The keys of `cls` that hold keys of their own, with their classes."""
+    """The keys of `cls` that hold sections, with the classes of these."""
     hints = typing.get_type_hints(cls)
     held = {key_of(field): _optional(hints[field.name]) for field in dataclasses.fields(cls)}
     return {key: kind for key, kind in held.items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}

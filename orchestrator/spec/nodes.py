@@ -1,4 +1,4 @@
-"""YAML text as a tree of nodes with their places, and the tree changed by `--set key.sub=value`."""
+"""YAML text as a tree of nodes with their places; changes the tree by `--set key.sub=value`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import yaml
 
 from orchestrator.spec.problems import Mark, Problem, SpecError, shown
 
-MOST_VALUES = 100_000  # of a spec; an alias counts each time it is used
-MOST_CHARACTERS = 1_000_000  # of all its values
-MOST_SHOWN = 200  # characters of a setting that a message names as its place
+MOST_VALUES = 100_000  # in a spec; an alias counts each time it is used
+MOST_CHARACTERS = 1_000_000  # in all values of a spec
+MOST_SHOWN = 200  # characters of a setting in a message
 
 
 def compose(text: str, source: str) -> yaml.Node | None:
-    """The tree of `text`, None when it holds nothing. Raises SpecError where it is not YAML, or no tree of text."""
+    """The tree of `text`, or None if it is empty. Raises SpecError if it is not YAML, or as `checked` does."""
     loader = None
     try:
         loader = yaml.SafeLoader(text)
@@ -29,7 +29,7 @@ def compose(text: str, source: str) -> yaml.Node | None:
         raise _not_yaml(mark, error.reason) from None
     except RecursionError:
         raise SpecError([Problem(Mark(source), "this is nested too deeply to be a spec")]) from None
-    except (ValueError, OverflowError):  # PyYAML's own, for an escape such as "\\UFFFFFFFF"
+    except (ValueError, OverflowError):  # raised by PyYAML for an escape such as "\\UFFFFFFFF"
         at = loader.get_mark() if loader else None
         raise _not_yaml(_mark(source, at), "there is no character of this number") from None
     return None if root is None else checked(root)
@@ -40,7 +40,7 @@ def _not_yaml(mark: Mark, reason: str) -> SpecError:
 
 
 def _tab(text: str, at: yaml.Mark | None) -> str:
-    """The text to write in place of a tab at this mark; '' if there is none."""
+    """The advice about a tab at this mark; '' if there is none."""
     if at is None or text[at.index : at.index + 1] != "\t":
         return ""
     indents = not text[at.index - at.column : at.index].strip()
@@ -52,7 +52,7 @@ def _mark(source: str, at: yaml.Mark | None) -> Mark:
 
 
 def checked(root: yaml.Node) -> yaml.Node:
-    """The tree as it is. Raises SpecError for half a character, and where aliases make it too large to walk."""
+    """The tree unchanged. Raises SpecError if it holds half a character, or if aliases make it too large."""
     stack, values, characters = [root], 0, 0
     while stack:
         node = stack.pop()
@@ -72,7 +72,7 @@ def checked(root: yaml.Node) -> yaml.Node:
 
 
 def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
-    """The tree with the value at `key.sub` replaced or added, as `setting` ('key.sub=value') says."""
+    """The tree with the value at `key.sub` replaced or added, from `setting` ('key.sub=value')."""
     name = f"--set {clipped(setting)}"
     if not _is_utf8(setting):
         raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
@@ -85,7 +85,7 @@ def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
 
 
 def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> yaml.Node:
-    """The tree with the value of `key` replaced by `text` as it stands, which is not read as YAML."""
+    """The tree with the value of `key` replaced by the plain text `text`, which is not read as YAML."""
     name = f"--{key} {clipped(text)}"
     if not _is_utf8(text):
         raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
@@ -93,7 +93,7 @@ def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> y
 
 
 def clipped(text: str) -> str:
-    """The beginning of a long word of the command line, which is a place in messages."""
+    """The beginning of a long word of the command line, for the place in a message."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
@@ -138,7 +138,7 @@ def _mapping(name: str) -> yaml.MappingNode:
 
 
 def from_value(value: Any, name: str) -> yaml.Node:
-    """The tree that stands for plain values (as JSON gives them), for reading back what torusrun wrote itself."""
+    """The tree of plain values (as JSON gives them): reads files that torusrun wrote itself."""
     at = _start(name)
     if isinstance(value, dict):
         return yaml.MappingNode("", [(_key(k, name), from_value(v, name)) for k, v in value.items()], at, at)
@@ -158,12 +158,12 @@ def mark_of(node: yaml.Node) -> Mark:
 
 
 def keys(node: yaml.Node) -> list[str]:
-    """The keys of a mapping, none of anything else."""
+    """The keys of a mapping; [] for other nodes."""
     return [k.value for k, _ in node.value] if isinstance(node, yaml.MappingNode) else []
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Whether nothing was written as the value."""
+    """Whether the value is empty or null."""
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in ("", "null", "~")
 
 

@@ -1,4 +1,4 @@
-"""Paths that a user writes. Errors say why a path cannot exist, or that there is no home folder."""
+"""Paths that a user writes. Errors explain why a path cannot exist, or that there is no home folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: Linux's PATH_MAX without its NU
 
 
 def complaint(text: str) -> str | None:
-    """Why no file can have the path `text`, or why it cannot be written into a script; None where both are possible."""
+    """Why no file can have the path `text`, or why a script cannot hold it; None if it is valid."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
@@ -35,14 +35,14 @@ def complaint(text: str) -> str | None:
 
 
 def checked(text: str | Path) -> Path:
-    """`text` as a path; a leading '~' stays. Raises UserError where no file can have this path."""
+    """`text` as a path; a leading '~' stays. Raises UserError if no file can have this path."""
     if reason := complaint(str(text)):
         raise UserError(f"{shown(str(text))} cannot be a path: {reason}")
     return Path(text)
 
 
 def expanded(text: str | Path) -> Path:
-    """`text` as a path, with a home folder for '~' or '~user'. Raises UserError where no file can have this path."""
+    """`text` as a path, with a home folder for '~' or '~user'. Raises UserError if no file can have this path."""
     path = checked(text)
     first = path.parts[0] if path.parts else ""
     if not first.startswith("~"):
@@ -51,7 +51,7 @@ def expanded(text: str | Path) -> Path:
 
 
 def state_folder() -> Path:
-    """Where torusrun keeps what it knows of this user's runs. Raises UserError where there is no home."""
+    """The folder of torusrun's records of this user's runs. Raises UserError without a home folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return (checked(state) if os.path.isabs(state) else home() / ".local" / "state") / "torusrun"
 
@@ -66,7 +66,7 @@ def absolute(text: str | Path, beside: Path | None = None) -> Path:
 
 
 def home() -> Path:
-    """The user's home folder. Raises UserError where there is none."""
+    """The user's home folder. Raises UserError if there is none."""
     try:
         named = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -83,7 +83,7 @@ def config_home() -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether `path` exists. Raises UserError where that cannot be known, as in a folder without permission."""
+    """Whether `path` exists. Raises UserError if that is unknown, as in a folder without permission."""
     try:
         checked(path).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -94,9 +94,9 @@ def exists(path: Path) -> bool:
 
 
 def read_bytes(path: Path, largest_bytes: int) -> bytes:
-    """The content of a file or a pipe. It does not wait for somebody to open the other end of a pipe.
+    """The content of a file or a pipe. It does not wait for a writer to open the pipe.
 
-    Raises OSError where `path` cannot be read, or holds more than `largest_bytes`.
+    Raises OSError if `path` cannot be read, or holds more than `largest_bytes`.
     """
     descriptor = os.open(checked(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     kind = os.fstat(descriptor).st_mode

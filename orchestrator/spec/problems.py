@@ -1,4 +1,4 @@
-"""Mistakes in what a user wrote, with their places in the file, reported together."""
+"""Mistakes in the user's files and settings, with their places, reported together."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from orchestrator.base.errors import UserError
 from training.counted import counted
 
-MOST_TOLD = 30  # mistakes of one file
-SHOWN = 80  # characters of a value that a message repeats
+MOST_TOLD = 30  # mistakes of one file in a message
+SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """A place in a source; line and column count from 1, 0 meaning the source as a whole."""
+    """A place in a source; line and column count from 1; line 0 means the whole source."""
 
     source: str
     line: int = 0
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake: where it is, what it is, and how to mend it."""
+    """One mistake: its place, and a message with the correction."""
 
     mark: Mark
     message: str
@@ -36,7 +36,7 @@ class Problem:
 
 
 class SpecError(UserError):
-    """All the mistakes found in what the user wrote."""
+    """All mistakes in the user's input."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -46,7 +46,7 @@ class SpecError(UserError):
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with control characters and what else cannot be shown as escapes."""
+    """`text` on one line; control characters and others that cannot be shown are escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

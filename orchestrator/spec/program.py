@@ -1,4 +1,4 @@
-"""What a run says about a program of its own: its code, how it is stopped, and where its progress is read."""
+"""The keys of a run for its own program: its code, how it is stopped, and the source of its progress."""
 
 from __future__ import annotations
 

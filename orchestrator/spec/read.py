@@ -1,7 +1,7 @@
-"""YAML into frozen dataclasses, strictly: an unknown key, a wrong kind or a bad unit is a Problem with its place.
+"""Reads YAML into frozen dataclasses, strictly: an unknown key, a wrong kind or a bad unit is a Problem with its place.
 
-The composer of PyYAML is used without its constructor: values are taken as written and read by the type of their
-field, so `grid: 4:2`, `on`, or `0777` never turn into something nobody wrote.
+PyYAML's composer is used without its constructor: values are taken as written and read by the type of their field, so
+that `grid: 4:2`, `on` or `0777` are never converted to another value.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from training.recipe.near import did_you_mean
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
 MISSING: Any = object()
-OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # what a shell would read, and a list of words does not
-MOST_TEXT = 1000  # characters that a message writes as a list
+OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # special characters of a shell
+MOST_TEXT = 1000  # longest text that a message shows as a list
 
 
 def read(
     cls: type[T], text: str, source: str, settings: Sequence[str] = (), texts: Mapping[str, str] | None = None
 ) -> tuple[T, Marks]:
-    """Read `text` as a `cls`; also return where each dotted key stands.
+    """Read `text` as a `cls`; also return the place of each dotted key.
 
-    `settings` are `key.sub=value` words that replace what the text says, `texts` are values of keys that are not read
+    `settings` are `key.sub=value` words that replace values of the text; `texts` are values of keys that are not read
     as YAML. Raises SpecError with every mistake found.
     """
     root = with_names(cls, compose(text, source))
@@ -62,7 +62,7 @@ def read_value(cls: type[T], value: Any, source: str) -> T:
 
 
 class _Reader:
-    """Walks nodes and types side by side, collecting problems and marks."""
+    """Walks nodes and types together, and collects problems and marks."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -119,7 +119,7 @@ class _Reader:
     def value(self, hint: Any, node: yaml.Node, path: str) -> Any:
         """A node as the type `hint`, or MISSING after its problem has been noted."""
         origin, args = get_origin(hint), get_args(hint)
-        if origin in (types.UnionType, typing.Union) and type(None) in args:  # of these, only `X | None` is used
+        if origin in (types.UnionType, typing.Union) and type(None) in args:  # only `X | None` is used
             return None if is_null(node) else self.value(args[0], node, path)
         if is_null(node):
             return self.wrong(node, f"{shown(path)} has no value; give it one or leave the key out")
@@ -159,7 +159,7 @@ class _Reader:
         return self.wrong(node, f"{shown(path)} {complaint}, not {given}{hint}")
 
     def _any_of(self, kinds: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
-        """The first of these types that the text can be read as; text in quotes is text."""
+        """The first of these types that the text can be read as; quoted text is always text."""
         lists = [kind for kind in kinds if get_origin(kind) is tuple]
         if lists and isinstance(node, yaml.SequenceNode):
             return self._sequence(get_args(lists[0]), node, path)
@@ -183,9 +183,9 @@ class _Reader:
         return self.wrong(node, f"{shown(path)} must be one of {', '.join(choices)}, not {shown(given)}{hint}")
 
     def _sequence(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
-        """A list of any length where `args` ends with an ellipsis, else of as many items as `args`.
+        """A list of any length if `args` ends with an ellipsis, otherwise of as many items as `args`.
 
-        A number may stand for a list of one.
+        A number may be written for a list of one.
         """
         if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
             return (self.value(args[0], node, path),)
@@ -220,13 +220,13 @@ class _Reader:
 
 
 def _as_list(item: Any, node: yaml.Node) -> str:
-    """'; write [python, x.py]' for a text in place of a list, if it is certain which list it means."""
+    """'; write [python, x.py]' for a text that should be a list, if the list is certain."""
     kind = next((extra for extra in get_args(item)[1:] if isinstance(extra, Kind)), None)
     if kind is None or not isinstance(node, yaml.ScalarNode) or len(node.value) > MOST_TEXT:
         return ""
     try:
         words = shlex.split(node.value)
-    except ValueError:  # half a quote
+    except ValueError:  # a quote is not closed
         return ""
     if kind is ARGUMENT:
         items = ["sh", "-c", node.value] if OF_A_SHELL.search(node.value) else words

@@ -1,4 +1,4 @@
-"""A run as its user writes it."""
+"""The keys of a run."""
 
 from __future__ import annotations
 

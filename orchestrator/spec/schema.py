@@ -1,4 +1,4 @@
-"""The JSON schema of a spec, made from the same dataclasses that read it, for editors and other tools."""
+"""The JSON schema of a spec, for editors and other tools, made from the dataclasses that read it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _union(args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _list(items: tuple[Any, ...], limits: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Of `tuple[*items]`."""
+    """The schema of `tuple[*items]`."""
     if items[-1] is not ...:
         limits = {"minItems": len(items), "maxItems": len(items)}
     item = _value(items[0])
@@ -70,7 +70,7 @@ def _list(items: tuple[Any, ...], limits: dict[str, Any] | None = None) -> dict[
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
-    """A record, or the value of its short key alone where that stands for it."""
+    """A record, or only the value of its short key if it has one."""
     record, short = _record(cls), short_key(cls)
     return {"anyOf": [record, record["properties"][short]]} if short else record
 

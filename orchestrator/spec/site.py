@@ -1,4 +1,4 @@
-"""A site: what is true of a cluster and not of a run."""
+"""The keys of a site: facts about a cluster that hold for every run."""
 
 from __future__ import annotations
 
@@ -261,5 +261,5 @@ class Site:
 
     @property
     def interpreter(self) -> str:
-        """The nodes' Python: the one that the site names, or the one that runs torusrun."""
+        """The nodes' Python: the site's `python`, or the one that runs torusrun."""
         return str(expanded(self.python)) if self.python else sys.executable

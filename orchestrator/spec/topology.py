@@ -1,4 +1,4 @@
-"""The switches above a site's nodes, as its file describes them."""
+"""The keys of a site's topology: the switches above its nodes."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Topology:
 
     @property
     def by_name(self) -> bool:
-        """Whether racks follow from the names of hosts, so that no source lists the other hosts."""
+        """Whether racks follow from the names of hosts; then no source lists the other hosts."""
         return self.source == "names"

@@ -1,11 +1,11 @@
-"""Which environment variables a user may set: not those that bash, which runs the job's script, keeps for itself."""
+"""The environment variables that a user may set: none that bash, which runs the job's script, uses itself."""
 
 from __future__ import annotations
 
 import re
 
-# bash(1), "Shell Variables": read-only, changed by bash itself, or a change of how it reads what follows. All names
-# that begin with BASH are left to it as well: BASH_ENV is a file that every bash runs first.
+# bash(1), "Shell Variables": read-only, changed by bash itself, or changing how bash reads the next lines. All names
+# that begin with BASH are reserved as well: every bash first runs the file BASH_ENV.
 OF_BASH = (
     "_", "COMP_WORDBREAKS", "DIRSTACK", "ENV", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "FUNCNEST",
     "GROUPS", "HISTCMD", "HISTFILE", "IFS", "LINENO", "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS",
@@ -18,7 +18,7 @@ PATTERN = rf"^(?!{RESERVED})(?!{OWN})[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST - 1}}}$"
 
 
 def variable(name: str) -> str:
-    """`name` as it is. Raises ValueError where it is no name, or not for a user to set."""
+    """`name` unchanged. Raises ValueError if it is not a valid name, or is reserved."""
     if not re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST - 1}}}", name):
         raise ValueError(
             "is not an environment variable's name; use letters, digits and '_', beginning with a letter, at most "

@@ -1,4 +1,4 @@
-"""A spec back into what a user would have written, for the plan file in the run folder."""
+"""Writes a spec back as a user would write it, for the plan file in the run folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.recipe.key import key_of
 
 
 def as_written(record: Any) -> dict[str, Any]:
-    """A spec as plain values under its YAML keys; `read` makes the same spec of it."""
+    """A spec as plain values under its YAML keys; `read` makes the same spec from it."""
     hints = typing.get_type_hints(type(record), include_extras=True)
     return {key_of(f): _value(hints[f.name], getattr(record, f.name)) for f in dataclasses.fields(record)}
 

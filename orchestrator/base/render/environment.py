@@ -1,7 +1,7 @@
-"""The Jinja2 environment of job scripts. It quotes every value, and refuses names that have none.
+"""The Jinja2 environment of job scripts. It quotes every value, and refuses names without a value.
 
-Every value that a template prints goes through `word`. So no string of a user reaches a shell unquoted. Only `Text`,
-which torusrun itself makes, is printed as it is.
+Every printed value goes through `word`, so no string of a user reaches a shell unquoted. Only `Text`, which torusrun
+itself makes, is printed unchanged.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\
 
 
 class Text(str):
-    """Text that goes into the script as it is, such as a line with a directive."""
+    """Text that goes into the script unchanged, such as a line with a directive."""
 
 
 def word(value: Any) -> Text:
     """A value as one word of bash, always on one line of the script.
 
-    Schedulers read all lines of a script. They would obey a line within a value that begins like one of their
-    directives. In $'...' every byte that is not printable ASCII is written in hexadecimal, which means the same in
-    every locale.
+    Schedulers read all lines of a script. They would obey a line of a value that begins like a directive. In $'...'
+    every byte that is not printable ASCII is written in hexadecimal, which means the same in every locale.
     """
     text = str(value)
     if text.isprintable():
@@ -57,5 +56,5 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of `template`, a path below templates/. Raises jinja2.UndefinedError where a value is missing."""
+    """The text of `template`, a path below templates/. Raises jinja2.UndefinedError if a value is missing."""
     return _environment().get_template(template).render(**values)

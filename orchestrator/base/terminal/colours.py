@@ -1,4 +1,4 @@
-"""The colours of a run's states on a terminal, by the names that rich gives them."""
+"""The colours of a run's states on a terminal, as rich names them."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ _OF = {
 
 
 def of(state: State) -> str:
-    """The colour of a state; red for every end that went wrong."""
+    """The colour of a state; red for every failure."""
     return _OF.get(state, "red")

@@ -1,4 +1,4 @@
-"""Single keys from the terminal, and a terminal that is as before when they are no longer read."""
+"""Single keys from the terminal; its settings are restored afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_BYTES = 1024
 
 
 class Keys:
-    """The keys that a user presses, not echoed. Where standard input is no terminal there are none."""
+    """The keys that a user presses, not echoed. There are none if standard input is not a terminal."""
 
     def __init__(self) -> None:
         self._stream: int | None = None
@@ -38,7 +38,7 @@ class Keys:
         if sys.stdin is not None and sys.stdin.isatty():
             stream = sys.stdin.fileno()
             self._before = termios.tcgetattr(stream)
-            self._stream = stream  # from here on there is something to restore
+            self._stream = stream  # from here on, settings must be restored
             tty.setcbreak(stream)
         return self
 
@@ -54,7 +54,7 @@ class Keys:
         return self._stream is not None
 
     def within(self, seconds: float) -> list[str]:
-        """The names of the keys that are pressed; waits for the first at most that long."""
+        """The names of the pressed keys; waits at most `seconds` for the first."""
         if self._stream is None:
             time.sleep(seconds)
             return []

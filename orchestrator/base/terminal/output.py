@@ -1,4 +1,4 @@
-"""Where a stream leads to: whether that is a file, whether lines can be drawn on it, and how wide it is."""
+"""Facts about an output stream: whether it is a file, whether its lines can be redrawn, and its width."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ USUAL_WIDTH = 80
 
 
 def drawable(stream: TextIO) -> bool:
-    """Whether a line on it can be drawn anew, in colours."""
+    """Whether a line on it can be redrawn, in colours."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def is_file(stream: TextIO) -> bool:
-    """Whether it leads to a regular file. A pipe may lead to a terminal."""
+    """Whether it writes to a regular file. A pipe may lead to a terminal."""
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):  # no descriptor
@@ -26,7 +26,7 @@ def is_file(stream: TextIO) -> bool:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """What rich draws on; 80 columns where COLUMNS is 0, which rich would take at its word."""
+    """The console for rich; 80 columns if COLUMNS is 0, which rich would use."""
     from rich.console import Console
 
     made = Console(stderr=stderr)
@@ -36,7 +36,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def width(stream: TextIO) -> int | None:
-    """Its columns, 80 where it does not say; None where the stream leads to no terminal. COLUMNS overrides it."""
+    """Its columns, 80 if unknown; None if the stream is not a terminal. COLUMNS overrides it."""
     if not stream.isatty():
         return None
     told = os.environ.get("COLUMNS", "")

@@ -1,4 +1,4 @@
-"""The user's terminal, raw while another one at the other end reads its keys, and as before afterwards."""
+"""The user's terminal in raw mode while the terminal at the other end reads its keys; restored afterwards."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from types import FrameType
 
 @contextmanager
 def raw(wanted: bool) -> Iterator[list[int]]:
-    """Within, standard input hands on every key as it is; where that is not wanted, nothing changes.
+    """Within, standard input passes every key on unchanged, if `wanted`; otherwise nothing changes.
 
-    Yields a list that grows when the size of the window has changed: whoever tells the other end looks into it between
-    two messages, and empties it. A signal's handler must send nothing, for it may come in the middle of a message.
+    Yields a list that grows when the size of the window changes: the sender to the other end reads it between two
+    messages, and empties it. A signal's handler must send nothing, because it may run in the middle of a message.
     """
     changed: list[int] = []
     if not wanted:
@@ -27,7 +27,7 @@ def raw(wanted: bool) -> Iterator[list[int]]:
 
     before, handler = termios.tcgetattr(0), signal.signal(signal.SIGWINCH, change)
     try:
-        tty.setraw(0, termios.TCSANOW)  # and what was typed before is kept
+        tty.setraw(0, termios.TCSANOW)  # keys that were typed before are kept
         yield changed
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)

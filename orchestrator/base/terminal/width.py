@@ -10,7 +10,7 @@ CUT = "…"
 
 
 def wrapped(text: str, width: int | None) -> Iterator[str]:
-    """`text` indented, in lines of at most `width` columns; a word that is longer than a line is broken."""
+    """`text` indented, in lines of at most `width` columns; a word longer than a line is broken."""
     line = ""
     for word in text.split(" "):
         while (
@@ -38,7 +38,7 @@ def cut(text: str, width: int | None) -> str:
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning of `text` as fits."""
+    """The longest beginning of `text` that fits."""
     used = 0
     for n, char in enumerate(text):
         used += display_width(char)
@@ -48,7 +48,7 @@ def _head(text: str, width: int) -> str:
 
 
 def display_width(text: str) -> int:
-    """The columns of a terminal that `text` takes."""
+    """The columns of a terminal that `text` needs."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

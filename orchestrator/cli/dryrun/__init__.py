@@ -1,1 +1,1 @@
-"""What submit would do, by the functions that do it; nothing is written."""
+"""The dry run of submit: it calls the same functions, and writes nothing."""

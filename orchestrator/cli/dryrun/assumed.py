@@ -1,4 +1,4 @@
-"""What this machine, which is not a node of the job, can tell of its launcher and its scheduler."""
+"""Assumptions about the job's launcher and scheduler on this machine, which is not a node of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPEN_MPI = "mpirun (Open MPI) 4.1"
 
 
 def launcher(plan: Plan) -> tuple[Launcher, list[str]]:
-    """The site's launcher, with a note where this machine has none to ask: then Open MPI 4's mpirun is assumed."""
+    """The site's launcher and notes; without a launcher on this machine, Open MPI 4's mpirun is assumed."""
     try:
         found = asked(plan, os.environ)
     except SiteError as error:
@@ -27,5 +27,5 @@ def launcher(plan: Plan) -> tuple[Launcher, list[str]]:
 
 
 def unavailable(argv: list[str]) -> list[str]:
-    """A note where this machine does not have the submit command `argv`."""
+    """A note if this machine lacks the submit command `argv`."""
     return [] if which(argv[0]) else [f"{argv[0]}: not found on this machine, which therefore cannot submit it"]

@@ -1,4 +1,4 @@
-"""A dry run: what `submit` would submit, and what the job and its ranks would then run."""
+"""A dry run: the job that `submit` would submit, and the programs of the job and its ranks."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
-ASSUMED_VERSION = (4, 0)  # of a runtime that is not here: one that keeps values as they are
+ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 MEETING = ("<address of host 1>", "<free port>")
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a submission would do. Words in <> stand for what only the job knows.
+    """The results of a dry run. Words in <> are placeholders for values that only the job knows.
 
-    `order` is the attempt's launch.json, `environment` what rank 0's program gets beside what it inherits from the
-    job. `container` starts the program of rank 0 in the image; None on the host. `files` says what the run folder will
-    hold, `notes` what this machine could not tell.
+    `order` is the attempt's launch.json; `environment` has the variables of rank 0's program in addition to the job's
+    variables. `container` is the command that starts rank 0's program in the image, None on the host. `files` lists the
+    files of the run folder, `notes` the facts that are unknown on this machine.
     """
 
     plan: Plan
@@ -64,9 +64,9 @@ class DryRun:
 
 
 def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
-    """What `attempts.submit.first` would submit.
+    """The dry run of `attempts.submit.first`.
 
-    Raises UserError and SiteError as it does, but for what only the scheduler refuses.
+    Raises UserError and SiteError as it does, except for requests that only the scheduler refuses.
     """
     run = RunFolder(plan.folder)
     attempt = run.attempt(1)
@@ -104,7 +104,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 
 
 def _runtime(plan: Plan, notes: list[str]) -> Runtime:
-    """The runtime of this machine with the site's modules, or the one that a job is assumed to find."""
+    """The runtime on this machine with the site's modules, or the one that the job is assumed to have."""
     here = login(plan.site)
     if here.runtime:
         return here.runtime
@@ -114,21 +114,21 @@ def _runtime(plan: Plan, notes: list[str]) -> Runtime:
 
 
 def _hosts(plan: Plan) -> list[str]:
-    """The hosts of the job: this one, or words that stand for hosts that are not known yet."""
+    """The hosts of the job: this one, or placeholders for hosts that are not known yet."""
     if schedulers.get(plan.site.scheduler).traits.one_machine:
         return [socket.gethostname()]
     return [f"<host {number}>" for number in range(1, plan.run.nodes + 1)]
 
 
 def _jobs_environment() -> Mapping[str, str]:
-    """The variables that launchers pass on, which a job has as this process has them, or sets itself."""
+    """The variables that launchers pass on: those that a job inherits from this process, and those that it sets."""
     return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
 
 
 def _contained(
     kept: Mapping[str, Any], image: Image, program: Program, environment: Mapping[str, str], attempt: Attempt
 ) -> list[str]:
-    """What starts the program of rank 0 in the image, or in the node's own copy where the site stages it."""
+    """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
     path = stage.below(kept["stage"], image.sha256) if kept["stage"] else Path(image.path)
     return list(start(kept, path, program.argv, environment, {}, attempt.rank_variables(0)).argv)
 

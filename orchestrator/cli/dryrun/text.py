@@ -1,4 +1,4 @@
-"""A dry run as text: sections with plain headings, every command as a shell would take it, the job script last."""
+"""A dry run as text: sections with plain headings, every command in shell syntax, the job script last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def text(shown: DryRun, answer: str | None = None) -> str:
-    """The sections; `answer` is what the scheduler said of the job, where it was asked."""
+    """The sections; `answer` is the scheduler's answer about the job, if it was queried."""
     sections = {
         "Submit command": _submit(shown),
         "What the scheduler says": (answer or "").splitlines(),
@@ -33,7 +33,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
 
 
 def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
-    """The same for programs."""
+    """The dry run as JSON, for programs."""
     return {
         "schema": SCHEMA,
         "run": shown.plan.run_id,

@@ -1,1 +1,1 @@
-"""One file per verb: what it asks for and what it prints. Its docstring is the end of its `--help`."""
+"""One file per verb: its arguments and its output. Its docstring is the end of its `--help`."""

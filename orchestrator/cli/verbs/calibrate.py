@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace) -> RunFolder:
-    """The folder of a measuring run that is COMPLETED: that of --from, or of a new one, which is waited for."""
+    """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
     from orchestrator.cli.api import State, open_run, plan, submit
     from orchestrator.report.screen import live
 
@@ -85,7 +85,7 @@ def _read(path: Path) -> Any:
 
 
 def _yaml(fits: list[Any]) -> str:
-    """The snippet that predict --network reads."""
+    """The text that predict --network reads."""
     lines = ["# fitted to measured times", "network:"]
     for fit in fits:
         lines += [

@@ -53,7 +53,7 @@ def _say(as_json: bool, image: str | None, found: list[Finding], about: str) -> 
 
 
 def _counted(found: list[Finding]) -> str:
-    """How many of each outcome there are."""
+    """The number of findings for each outcome."""
     if not found:
         return ""
     count = Counter("warned" if f.severity == "warning" else f.outcome for f in found)

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool = False) -> int:
-    """Print the checks of a site as they are made; the exit code."""
+    """Print the checks of a site as they are made; returns the exit code."""
     from orchestrator.spec.load import load_site, site_file
 
     site, file, found = load_site(name), site_file(name).absolute(), []

@@ -122,7 +122,7 @@ def _print_table(entries: Sequence[CachedImage]) -> None:
 
 
 def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
-    """Sign with the user's own key, for which the runtime asks. That changes the file and so its checksum."""
+    """Sign with the user's own key, which the runtime asks for. This changes the file and its checksum."""
     from orchestrator.base import process
     from orchestrator.images import runtime
 

@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _attempt(text: str) -> int:
-    """A number, or ALL for 'all'."""
+    """The number of an attempt, or ALL for 'all'."""
     if text == "all":
         return ALL
     if not text.isdecimal() or int(text) == ALL:
@@ -69,9 +69,9 @@ def _attempt(text: str) -> int:
 
 
 def _options(args: argparse.Namespace) -> list[str]:
-    """The options as they were given, for a login node."""
+    """The given options, for a login node."""
     options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
-    options.append("--raw" if args.raw else "--no-raw")  # the login node does not know where its output leads
+    options.append("--raw" if args.raw else "--no-raw")  # the login node cannot see whether the output is a file
     options += [] if args.all or args.errors else [f"--rank={args.rank}"]
     attempt = "all" if args.attempt == ALL else args.attempt
     values = {"attempt": attempt, "since": args.since, "grep": args.grep}
@@ -110,7 +110,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 
 
 def _print(lines: Iterable[LogLine], *, times: bool, raw: bool, flush: bool) -> int | None:
-    """Print the lines; how many of them have no time, None where there are no lines."""
+    """Print the lines; returns the number of lines without a time, or None if there are no lines."""
     from orchestrator.base.terminal.plain import harmless
 
     untimed = None
@@ -134,7 +134,7 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
-    """Say why no line was printed, with the end of what the job wrote where that explains a failure."""
+    """Say why no line was printed, with the end of the job's output if that explains a failure."""
     from orchestrator.report.logs.source import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
@@ -152,6 +152,6 @@ def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
 
 
 def _say(what: str) -> None:
-    """Tell what is no line of a log where it does not mix with them."""
+    """Print a remark on standard error, apart from the lines of the log."""
     sys.stdout.flush()
     print(f"torusrun: {what}", file=sys.stderr)

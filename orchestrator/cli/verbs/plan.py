@@ -16,7 +16,7 @@ from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 from training.schedule.phases import Course, phases_of
 
-WIDTH = 100  # of what stands beside a name
+WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
     from orchestrator.network.prediction.forecast import Forecast
@@ -102,7 +102,7 @@ def _words(planned: Plan) -> str:
 
 
 def _image(planned: Plan, text: str) -> str:
-    """The image, and the command that makes it ready, if it is built of an image file and was not yet."""
+    """The image; if it comes from an image file and is not built yet, also the command that builds it."""
     from orchestrator.images import source
     from orchestrator.runs.image import run_image
 
@@ -131,7 +131,7 @@ def _training(planned: Plan) -> dict[str, str]:
 
 
 def _without_steps(train: Train) -> dict[str, str]:
-    """The phases that train nothing, and so make no member of an ensemble either."""
+    """The phases that train no step, and so make no member of an ensemble either."""
     from training.recipe.facts import data_facts
 
     data = data_facts(train) if train.phases else None
@@ -143,7 +143,7 @@ def _without_steps(train: Train) -> dict[str, str]:
 
 
 def _recipe(planned: Plan) -> str:
-    """The recipe, and what the run changes of it."""
+    """The recipe, and the run's changes of it."""
     name = planned.run.train.recipe
     changes = map(str, planned.recipe_changes)
     lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]

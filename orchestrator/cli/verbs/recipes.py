@@ -62,7 +62,7 @@ def _shown(args: argparse.Namespace) -> Shown:
 
 
 def _scaled(args: argparse.Namespace) -> Shown:
-    """The recipe as a run with these options would have it."""
+    """The recipe as in a run with these options."""
     from orchestrator.report.recipes.recipe import Shown
     from training.recipe.facts import data_facts
     from training.recipe.files import as_train, load
@@ -83,7 +83,7 @@ def _scaled(args: argparse.Namespace) -> Shown:
         raise UserError(str(error)) from None
     for misfit in misfits(train, ranks):
         if misfit.key == "train.data.name":
-            continue  # its folder is for a run to name
+            continue  # the folder is for a run to name
         raise UserError(f"{misfit.key} {misfit.message}; {misfit.advice}")
     data = data_facts(train)
     return Shown(recipe, train, changes, ranks, data.train_samples if data else recipe.scale.epoch_samples)

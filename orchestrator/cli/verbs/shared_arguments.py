@@ -12,11 +12,11 @@ from orchestrator.spec.paths import expanded, read_bytes
 if TYPE_CHECKING:
     from orchestrator.spec.site import Site
 
-LARGEST_BYTES = 64_000_000  # of a file of hosts
+LARGEST_BYTES = 64_000_000  # of a file with hosts
 
 
 def run_file(parser: argparse.ArgumentParser) -> None:
-    """A run file and what overrides it."""
+    """Add the argument RUN.yaml and the options that override it."""
     parser.add_argument("file", metavar="RUN.yaml", help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     parser.add_argument(
@@ -30,23 +30,23 @@ def run_file(parser: argparse.ArgumentParser) -> None:
 
 
 def site(parser: argparse.ArgumentParser) -> None:
-    """A site alone."""
+    """Add the option --site."""
     parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
 
 
 def here(site: Site, verb: str) -> None:
-    """Raise UserError for a site with a login node, where a verb that does not go through it has to be asked."""
+    """Raise UserError if the site has a login node and the verb does not work through it."""
     if site.host:
         raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
 
 
 def run_id(parser: argparse.ArgumentParser) -> None:
-    """A run that was submitted."""
+    """Add the argument RUN, a submitted run."""
     parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
 
 
 def held(parser: argparse.ArgumentParser) -> None:
-    """A held allocation."""
+    """Add the option --in for a held allocation."""
     parser.add_argument(
         "--in",
         metavar="HELD",
@@ -57,13 +57,13 @@ def held(parser: argparse.ArgumentParser) -> None:
 
 
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """A file of hosts, which `hosts` reads."""
+    """Add the option --hosts, a file that `hosts` reads."""
     what = "one per line, or a list like n[1-8]; surplus hosts are spares"
     parser.add_argument("--hosts", metavar="FILE", help=f"{purpose}: {what}")
 
 
 def hosts(name: str) -> list[str]:
-    """The hosts in the file of --hosts, in order. Raises UserError with the line that is wrong."""
+    """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
     from orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
 
     try:

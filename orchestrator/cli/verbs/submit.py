@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
             held=args.held,
         )  # fmt: skip
-    except NoAnswer:  # the run stays: its id is what its user needs to ask for it
+    except NoAnswer:  # the run stays, and its user needs the id to query it
         print(planned.run_id, flush=True)
         raise
     print(submitted.id, flush=True)
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:
-    """What would be submitted, as the login node of the run's site tells it."""
+    """Print the dry run that the login node of the run's site makes."""
     from orchestrator.remote import of_file, remote_runs
     from orchestrator.remote.links.host import of
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.handle import Run
     from orchestrator.runs.state.view import View
 
-MOST_ROWS = 40  # of the table that is left on a terminal
+MOST_ROWS = 40  # rows of the table that stays on a terminal
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watch_there(away: Sequence[Known]) -> int:
-    """Watch runs of a login node: on a terminal they are drawn here, else what is printed there appears here."""
+    """Watch runs of a login node: drawn here on a terminal, otherwise the login node's output is printed here."""
     from orchestrator.base.terminal import output
     from orchestrator.remote import verbs
 
@@ -130,7 +130,7 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
 
 
 def follow_to_end(run: Run) -> int:
-    """Show one run in a line until it is over, then its table; the exit code that its outcome means."""
+    """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
     from orchestrator.cli.api import RunThere
     from orchestrator.remote import verbs
     from orchestrator.report.screen import final_table as report

@@ -1,5 +1,5 @@
-"""The time of an all-reduce, one model for placement, prediction, plans and jobs.
+"""The time of an all-reduce: one model for placement, prediction, plans and jobs.
 
-`phases` says what the phases of an all-reduce ask of the links; `regular` computes that for a regular network and
-`network.placement.timing` for given hosts. `nccl` and `gloo` make seconds of it, `all_reduce` adds the phases up.
+`phases` describes the load of each phase on the links; `regular` computes it for a regular network, and
+`network.placement.timing` for given hosts. `nccl` and `gloo` compute seconds from it; `all_reduce` adds the phases up.
 """

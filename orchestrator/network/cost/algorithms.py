@@ -1,4 +1,4 @@
-"""The all-reduces that a run can name, as functions of bytes: what chooses grids and what predicts ask here."""
+"""The all-reduces that a run can name, as functions of bytes; used to choose grids and to predict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TORUS = SyncKeys()
 
 
 def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
-    """Seconds by bytes of what `train.sync` names, over a grid of `dims`; torch's DDP is taken as flat."""
+    """The cost function of the all-reduce in `train.sync`, over a grid of `dims`; torch's DDP is taken as flat."""
     if sync.all_reduce == "torus":
         return layout.torus(dims)
     flat = layout.torus((layout.ranks,))
@@ -26,5 +26,5 @@ def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
 
 
 def unchunked_s(cost: Cost, size_bytes: float) -> float:
-    """The same one phase after the other; only the torus has chunks."""
+    """Seconds with the phases one after the other; only the torus has chunks."""
     return cost.unchunked_s(size_bytes) if isinstance(cost, AllReduceTime) else cost(size_bytes)

@@ -19,10 +19,10 @@ Cost = Callable[[float], float]
 
 @dataclass(frozen=True)
 class AllReduceTime:
-    """The phases of a grid's all-reduce, in time order, and who carries them out.
+    """The phases of a grid's all-reduce, in time order, and the backend.
 
-    Call it with bytes for seconds: in chunks, as the training sends them, unless NCCL all-reduces over a single level.
-    `busiest_s_per_byte` is the link that carries most in all phases together.
+    A call converts bytes to seconds: in chunks, as in the training, unless NCCL all-reduces over a single level.
+    `busiest_s_per_byte` is the time of the link with the largest load over all phases.
     """
 
     phases: tuple[PhaseLinks, ...]
@@ -36,7 +36,7 @@ class AllReduceTime:
         return pipelined_s(self._stages, size_bytes, self.busiest_s_per_byte)
 
     def unchunked_s(self, size_bytes: float) -> float:
-        """One phase after the other."""
+        """Seconds with the phases one after the other."""
         return sum(stage(size_bytes) for stage in self._stages)
 
     @cached_property
@@ -48,11 +48,11 @@ class AllReduceTime:
 
 
 class PhaseTime:
-    """NCCL's time of a phase at the sizes of its table, straight lines between; more bytes never take less time."""
+    """NCCL's time of a phase at the sizes of its table, linear between them; more bytes never take less time."""
 
     def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...]) -> None:
         self._phase, self._algorithms = phase, algorithms
-        self._pieces: dict[int, tuple[float, float, float]] = {}  # asked for so far: (from bytes, seconds, per byte)
+        self._pieces: dict[int, tuple[float, float, float]] = {}  # computed so far: (from bytes, seconds, per byte)
 
     def __call__(self, size_bytes: float) -> float:
         """Seconds for a gradient of `size_bytes`."""

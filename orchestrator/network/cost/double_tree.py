@@ -1,7 +1,7 @@
-"""The two trees in which NCCL all-reduces: every node is inner in one and a leaf in the other.
+"""The two trees of NCCL's all-reduce: every node is inner in one and a leaf in the other.
 
-Source: NCCL 2.30.7, src/graph/trees.cc, commit 5067397 (verified). Each tree carries half of the bytes, towards the
-root and back.
+Source: NCCL 2.30.7, src/graph/trees.cc, commit 5067397 (verified). Each tree carries half of the bytes to the root and
+back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=64)
 def edges(nodes: int) -> tuple[tuple[int, int], ...]:
-    """The (child, parent) of both trees over nodes 0, 1, ..."""
+    """The (child, parent) edges of both trees over nodes 0, 1, ..."""
     tree = [(node, _parent(nodes, node)) for node in range(1, nodes)]
     if nodes % 2:
         other = [((a + 1) % nodes, (b + 1) % nodes) for a, b in tree]
@@ -28,7 +28,7 @@ def _parent(nodes: int, node: int) -> int:
 
 @lru_cache(maxsize=256)
 def most_leaving(nodes: int, block: int) -> int:
-    """How many edges leave the worst of the blocks 0 to block-1, block to 2 block - 1, ..."""
+    """The most edges that leave one of the blocks 0 to block-1, block to 2 block - 1, ..."""
     leaving: dict[int, int] = {}
     for a, b in edges(nodes):
         if a // block != b // block:

@@ -1,7 +1,7 @@
-"""gloo: rings only.
+"""gloo's time of a phase: rings only.
 
-A phase takes the longer of its busiest link and its slowest chunk (derived; `benchmarks/predict.py` holds that against
-shaped links): fast hops within nodes do not idle the links between nodes. Additions are not charged.
+A phase takes the longer of its busiest link and its slowest chunk (derived; `benchmarks/predict.py` compares it with
+shaped links): fast hops within nodes do not idle the links between nodes. Additions are not counted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from orchestrator.network.cost.phases import PhaseLinks
 
 
 def phase_s(phase: PhaseLinks, size_bytes: float) -> float:
-    """One phase of a gradient of `size_bytes`."""
+    """Seconds of one phase for a gradient of `size_bytes`."""
     return max(phase.link_s_per_byte * size_bytes, phase.chunk_s + phase.chunk_s_per_byte * size_bytes)
 
 
 def half_s(phase: PhaseLinks, size_bytes: float) -> float:
-    """A reduce-scatter or an all-gather: the training makes an all-reduce of both, which work side by side."""
+    """Seconds of a reduce-scatter or an all-gather; the training's all-reduce is both, overlapped."""
     return phase_s(phase, size_bytes) / phase.times

@@ -1,8 +1,8 @@
-"""The hierarchical all-reduce: to the first rank of each group, level by level; among those of the last level; back.
+"""The hierarchical all-reduce: reduces to the first rank of each group, an all-reduce on the last level, broadcasts.
 
-Derived. Where the torus passes (d-1)/d of a vector on in half a level of d ranks, NCCL's chain of a reduce or a
-broadcast passes on all of it. gloo reduces by a reduce-scatter and a gather, so that 2 (d-1)/d of the vector pass the
-link of the first rank, and broadcasts along a binomial tree, so that it sends the vector log2 d times (from memory).
+Derived. In half a level of d ranks, the torus passes on (d-1)/d of a vector; NCCL's chain of a reduce or a broadcast
+passes on all of it. gloo reduces by a reduce-scatter and a gather, so 2 (d-1)/d of the vector crosses the link of the
+first rank. It broadcasts along a binomial tree, so it sends the vector log2 d times (from memory).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Layout(Protocol):
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """The number of ranks."""
 
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
         """The all-reduce over a grid of all these ranks."""
 
     def first(self, ranks: int) -> Layout:
-        """The first `ranks` ranks, and the others of their last node."""
+        """The first `ranks` ranks, and the other ranks of their last node."""
 
     def leaders(self, group: int) -> Layout:
-        """Every `group`-th rank alone."""
+        """Only every `group`-th rank."""
 
 
 def all_reduce(layout: Layout, dims: Sequence[int]) -> Cost:
-    """Over a grid of `dims`, without chunks: one phase after the other."""
+    """The cost over a grid of `dims`, without chunks: one phase after the other."""
     down, up = list[PhaseLinks](), list[PhaseLinks]()
     for ranks in dims[:-1]:
         found = layout.torus((ranks, layout.ranks // ranks))
@@ -46,7 +46,7 @@ def all_reduce(layout: Layout, dims: Sequence[int]) -> Cost:
 
 
 def _passing(phase: PhaseLinks, vectors: float) -> PhaseLinks:
-    """A reduce-scatter's phase, when so many vectors pass its busiest link."""
+    """A reduce-scatter's phase in which `vectors` vectors cross its busiest link."""
     if phase.ranks == 1:
         return phase
     share = vectors * phase.ranks / (phase.ranks - 1)

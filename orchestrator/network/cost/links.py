@@ -1,4 +1,4 @@
-"""The network as the cost formulas see it: levels of links, from inside a node outwards."""
+"""The network for the cost formulas: levels of links, from inside a node outwards."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from math import ceil, prod
 
 @dataclass(frozen=True)
 class Level:
-    """One kind of link: `members` units (GPUs, then nodes, then racks) meet here, each over a link of its own."""
+    """One kind of link: `members` units (GPUs, then nodes, then racks) meet here, each over its own link."""
 
     name: str
     members: int
     bandwidth_bytes_per_s: float  # of one member's link, one direction
-    latency_s: float  # of one step across it
+    latency_s: float  # of one step across the link
     sharing: int = 1  # ranks behind one link that may send at the same time
 
     def share_bytes_per_s(self, flows: int) -> float:
-        """What one of `flows` gets of a member's link: an equal part."""
+        """The bandwidth that each of `flows` gets on a member's link: an equal part."""
         return self.bandwidth_bytes_per_s / max(1, min(flows, self.sharing))
 
 
@@ -26,7 +26,7 @@ class Network:
     """Levels from the innermost to the outermost; ranks are numbered along them (node-major order)."""
 
     levels: tuple[Level, ...]
-    used: int = 0  # ranks, where they do not fill the outermost units; 0 for all
+    used: int = 0  # ranks, if they do not fill the outermost units; 0 for all
 
     @property
     def ranks(self) -> int:
@@ -37,7 +37,7 @@ class Network:
         return prod(level.members for level in self.levels[:index])
 
     def holding(self, ranks: int) -> Network:
-        """The smallest part of this network with room for `ranks`; the outermost level grows as far as it must."""
+        """The smallest part of this network with room for `ranks`; the outermost level grows as needed."""
         kept: list[Level] = []
         units = ranks
         for index, level in enumerate(self.levels):

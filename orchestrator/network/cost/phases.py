@@ -1,7 +1,7 @@
-"""What the phases of an all-reduce ask of the links.
+"""The load of an all-reduce's phases on the links.
 
 The ranks are a grid of one to three levels. Down the levels every group reduce-scatters, the last level all-reduces,
-and back up every group all-gathers. All groups of a level work at the same time, so a phase is as slow as its slowest
+and back up every group all-gathers. All groups of a level run at the same time, so a phase is as slow as its slowest
 group and its busiest link.
 """
 
@@ -18,7 +18,7 @@ class TreeLinks:
     nodes: int
     near_s: float  # latency of a hop within a node
     far_s: float  # of the slowest hop between nodes
-    link_s_per_byte: float  # the busiest link, per byte of gradient
+    link_s_per_byte: float  # time of the busiest link, per byte of gradient
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class PhaseLinks:
     """One phase. Bytes are per byte of gradient; hops are those from the first to the last rank of a group."""
 
     ranks: int  # of a group
-    share: float  # what a rank holds when the phase begins
-    times: int  # how often a chunk goes round: 2 for an all-reduce, 1 for half of one
+    share: float  # part of the vector that a rank holds when the phase begins
+    times: int  # how often a chunk goes round the ring: 2 for an all-reduce, 1 for half of one
     near_hops: int
     far_hops: int
-    hops_s: float  # their latency in all
-    link_s_per_byte: float  # the busiest link with rings
-    chunk_s: float  # latency of the slowest chunk's way
-    chunk_s_per_byte: float  # and its transfers
-    tree: TreeLinks | None = None  # of an all-reduce
+    hops_s: float  # their total latency
+    link_s_per_byte: float  # time of the busiest link with rings
+    chunk_s: float  # latency of the slowest chunk
+    chunk_s_per_byte: float  # transfer time of the slowest chunk
+    tree: TreeLinks | None = None  # only of an all-reduce
 
 
 def one_rank(share: float, times: int) -> PhaseLinks:

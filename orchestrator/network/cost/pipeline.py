@@ -1,4 +1,4 @@
-"""The time of a vector that goes through the phases in chunks, as the training cuts it."""
+"""The time of a vector that passes the phases in chunks, as the training cuts it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Stage = Callable[[float], float]  # bytes of gradient -> seconds
 
 
 def pipelined_s(stages: Sequence[Stage], size_bytes: float, busiest_s_per_byte: float) -> float:
-    """All chunks through all stages. A stage takes one chunk at a time, in order, and stages work side by side.
+    """Seconds for all chunks through all stages. A stage takes one chunk at a time, in order; stages overlap.
 
-    `busiest_s_per_byte` is the link that carries most in all stages together: from the end of the first chunk on it
-    has to carry the others, and stages that share it wait for one another (derived).
+    `busiest_s_per_byte` is the link with the largest load over all stages: after the end of the first chunk it must
+    still carry the others, and stages that share it wait for one another (derived).
     """
     weights = chunk_weights(int(size_bytes))
     unit = size_bytes / sum(weights)

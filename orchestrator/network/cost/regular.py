@@ -1,9 +1,9 @@
-"""The all-reduce of a grid on a regular network: ranks in node order, and all units of a level of one size.
+"""The all-reduce of a grid on a regular network: ranks in node order, all units of a level of one size.
 
 Derived: of u / stride hops from rank r to r + stride, one leaves a unit of u ranks, and min(stride, u) groups use that
 unit's link at the same time. A hop has the latency of the outermost link that it crosses, as in NCCL's own model
 (verified: NCCL 2.30, src/graph/tuning.cc: 2(N-1) - 2(M-1) steps within nodes, 2(M-1) between them). The innermost level
-is that within a node.
+is within a node.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from training.recipe.train import SyncKeys
 
 @dataclass(frozen=True)
 class Crossing:
-    """The hops of a group from its first rank to its last whose outermost link is of one level."""
+    """The hops of a group, from its first rank to its last, whose outermost link is on one level."""
 
     level: Level
     hops: int
-    flows: int  # on one link of the level, also of hops that go further
+    flows: int  # on one link of the level, including flows of hops that go further
     used: bool  # whether any hop crosses the level
 
     @property
     def rank_s_per_byte(self) -> float:
-        """Seconds for a byte of every rank that sends over one link."""
+        """Seconds per byte of each rank that sends over one link."""
         return 1 / self.level.share_bytes_per_s(self.flows) if self.used else 0.0
 
 
@@ -59,7 +59,7 @@ def all_reduce(
 
 @dataclass(frozen=True)
 class RegularLayout:
-    """All ranks of a regular network, or every so many of one."""
+    """All ranks of a regular network, or every n-th rank of one."""
 
     network: Network
     backend: Backend
@@ -77,7 +77,7 @@ class RegularLayout:
         return replace(self, network=self.network.holding(ranks))
 
     def leaders(self, group: int) -> RegularLayout:
-        """As `hierarchical.Layout.leaders`; units are rounded up where groups end inside them."""
+        """As `hierarchical.Layout.leaders`; units are rounded up if groups end inside them."""
         levels, apart = list[Level](), group
         for level in self.network.levels:
             members, sharing = -(-level.members // apart), max(1, level.sharing // group)
@@ -108,7 +108,7 @@ def _phase(crossings: Sequence[Crossing], ranks: int, stride: int, times: int) -
 
 
 def _slowest_way(crossings: Sequence[Crossing]) -> Iterator[tuple[int, Crossing]]:
-    """The hops of the chunk whose way leaves out the quickest hop of the ring: the ring closes over the outermost."""
+    """The hops of the slowest chunk: it skips the quickest hop of the ring, which closes over the outermost level."""
     taken = [crossing for crossing in crossings if crossing.hops]
     quickest = min(taken, key=lambda crossing: (crossing.rank_s_per_byte, crossing.level.latency_s))
     for crossing in taken:
@@ -116,7 +116,7 @@ def _slowest_way(crossings: Sequence[Crossing]) -> Iterator[tuple[int, Crossing]
 
 
 def _with_tree(phase: PhaseLinks, network: Network, crossings: Sequence[Crossing], stride: int) -> PhaseLinks:
-    """The same with the links of a tree, which all carry twice what a rank brings, or what the trees' edges carry."""
+    """The phase with the links of a tree: each carries twice a rank's vector, or the load of the trees' edges."""
     in_node = max(1, network.unit_ranks(1) // stride) if len(network.levels) > 1 else phase.ranks
     chain = min(phase.ranks, in_node)
     nodes = -(-phase.ranks // chain)
@@ -130,7 +130,7 @@ def _with_tree(phase: PhaseLinks, network: Network, crossings: Sequence[Crossing
 
 
 def _crossings(network: Network, count: int, stride: int) -> Iterator[Crossing]:
-    """For each level what a group of `count` ranks with `stride` between them has to do with it."""
+    """For each level, the crossings of a group of `count` ranks with `stride` between them."""
     units = [network.unit_ranks(i) for i in range(len(network.levels))]
     reaching = [_leaving(network.ranks, unit, count, stride) for unit in units]
     for index, level in enumerate(network.levels):
@@ -140,7 +140,7 @@ def _crossings(network: Network, count: int, stride: int) -> Iterator[Crossing]:
 
 
 def _leaving(ranks: int, unit: int, count: int, stride: int) -> tuple[int, int]:
-    """(hops of a group that leave a unit, groups that leave it over the same link), for the slowest group."""
+    """(Hops of a group that leave a unit, groups that leave it over the same link), for the slowest group."""
     block, hops, flows = stride * count, count - 1, min(stride, unit)
     even = unit % stride == 0 or stride % unit == 0
     if unit > 1 and unit % block == 0:
@@ -151,7 +151,7 @@ def _leaving(ranks: int, unit: int, count: int, stride: int) -> tuple[int, int]:
 
 
 def ring_s(size_bytes: float, network: Network) -> float:
-    """A ring without protocols, 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan 2009, from memory)."""
+    """Seconds of a ring without protocols, 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan 2009, from memory)."""
     (phase,) = all_reduce(network, (network.ranks,), "gloo").phases
     return phase.times * phase.hops_s + phase.link_s_per_byte * size_bytes
 
@@ -159,7 +159,7 @@ def ring_s(size_bytes: float, network: Network) -> float:
 def best(
     network: Network, size_bytes: float, backend: Backend, sync: SyncKeys = TORUS
 ) -> tuple[tuple[int, ...], float]:
-    """(the fastest grid, its seconds); of grids as fast, that of fewer levels."""
+    """(The fastest grid, its seconds); of equally fast grids, the one with fewest levels."""
     layout = RegularLayout(network, backend)
     every = ((dims, cost_of(sync, layout, dims)(size_bytes)) for dims in shapes(network.ranks))
     return min(every, key=lambda found: (found[1], len(found[0]), found[0]))

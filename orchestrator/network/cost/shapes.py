@@ -1,4 +1,4 @@
-"""The grids that a number of ranks can form."""
+"""The possible grids of a number of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def divisors(number: int) -> list[int]:
 
 
 def shapes(ranks: int) -> list[tuple[int, ...]]:
-    """All grids of one to three levels, each of two ranks or more; of one rank one level."""
+    """All grids of one to three levels, each level of two ranks or more; one level for one rank."""
     rows = [d for d in divisors(ranks) if d > 1]
     two = [(x, ranks // x) for x in rows[:-1]]
     three = [(x, y, rest // y) for x, rest in two for y in divisors(rest)[1:-1]]

@@ -1,4 +1,4 @@
-"""Racks from the names of hosts: the number of a node tells its rack."""
+"""Racks from the names of hosts: the number of a node gives its rack."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.network.hosts.tree import Tree
 def racks(hosts: Sequence[str], pattern: str, rack_nodes: int | None, first: int = 1) -> Tree:
     """Hosts g0001 ... with 34 to a rack: g0034 is the last of rack 1.
 
-    A group 'rack' in `pattern` names the rack itself. Racks come in the order of their numbers or, named, in that of
-    their names. Raises SiteError for a name that does not fit the pattern.
+    A group 'rack' in `pattern` names the rack itself. Racks are in the order of their numbers or, if named, of their
+    names. Raises SiteError for a name that does not fit the pattern.
     """
     compiled = _compiled(pattern)
     found: dict[tuple[int, str], list[str]] = {}

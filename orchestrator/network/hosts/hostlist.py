@@ -1,4 +1,4 @@
-"""Slurm's compressed host lists, expanded and written in order: never a set, since order is what places ranks."""
+"""Slurm's compressed host lists, expanded and written in order; never as a set, because the order places ranks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from orchestrator.base.errors import SiteError
 
 MOST_HOSTS = 1_000_000
 LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)
-SHOWN = 200  # characters that a message repeats
+SHOWN = 200  # characters of a list in a message
 WORD = re.compile(r"[^\[\],\s]*(?:\[[0-9,-]+\][^\[\],\s]*)*")
 
 
 def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
     """'n[1-3,7],m-[01-02]' as n1 n2 n3 n7 m-01 m-02.
 
-    Raises SiteError where it is not a host list, or one of more than `most` hosts.
+    Raises SiteError if it is not a host list, or has more than `most` hosts.
     """
     hosts: list[str] = []
     for word in _words(text.strip()):
@@ -26,15 +26,15 @@ def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
 
 
 def fold(hosts: Sequence[str]) -> str:
-    """The inverse of `expand`, and of `scontrol show hostnames`: in order, runs of following numbers in brackets.
+    """The inverse of `expand`, and of `scontrol show hostnames`: in order, consecutive numbers in brackets.
 
     Raises SiteError for a name that a host list cannot hold.
     """
     if strange := [host for host in hosts if not host or re.search(r"[\[\],\s]", host)]:
         raise SiteError(f"{strange[0]!r} cannot be written in a host list")
-    parts: list[tuple[str | None, list[str]]] = []  # (what stands before the number, numbers), or (None, [the name])
+    parts: list[tuple[str | None, list[str]]] = []  # (text before the number, numbers), or (None, [the name])
     for host in hosts:
-        match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads nothing after a bracket, so a number must come last
+        match = re.fullmatch(r"(.*?)([0-9]+)", host)  # Slurm reads no text after a bracket, so a number must be last
         before, word = match.groups() if match else (None, host)
         if before is not None and parts and parts[-1][0] == before:
             parts[-1][1].append(word)
@@ -50,7 +50,7 @@ def _folded(before: str | None, words: list[str]) -> str:
 
 
 def _ranges(numbers: list[str]) -> Iterator[str]:
-    """07, 08 and 10 as 07-08 and 10: numbers of a range are as wide as its first."""
+    """07, 08 and 10 as 07-08 and 10: all numbers of a range are as wide as the first."""
     start = end = numbers[0]
     for number in numbers[1:]:
         if number == str(int(end) + 1).zfill(len(start)):
@@ -75,7 +75,7 @@ def _words(text: str) -> Iterator[str]:
 def _expand_word(word: str, whole: str, most: int) -> list[str]:
     if not word or not WORD.fullmatch(word):
         raise _no_list(whole, word)
-    # Texts and ranges in turn: 'n[1-2]x' is 'n', '1-2', 'x'.
+    # Texts and ranges alternate: 'n[1-2]x' is 'n', '1-2', 'x'.
     parts = re.split(r"\[([0-9,-]+)\]", word)
     ranges = [[_range(part, whole) for part in text.split(",")] for text in parts[1::2]]
     if math.prod(sum(len(numbers) for numbers, _ in several) for several in ranges) > most:
@@ -91,7 +91,7 @@ def _expand_word(word: str, whole: str, most: int) -> list[str]:
 
 
 def _range(part: str, whole: str) -> tuple[range, int]:
-    """'08-11' as its numbers and the width that all of them are written in."""
+    """'08-11' as its numbers and their written width."""
     match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
     if not match or (match[2] and int(match[2]) < int(match[1])):
         raise _no_list(whole, part)

@@ -1,4 +1,4 @@
-"""The switches of an InfiniBand fabric, as `ibnetdiscover` lists them."""
+"""The switches of an InfiniBand fabric, from the output of `ibnetdiscover`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LINE = re.compile(r'^\[(\d+)\](?:\(\w+\))?\s+"([SHR])-(\w+)"\[(\d+)\](?:\(\w+\))
 
 @dataclass(frozen=True)
 class InfinibandFabric:
-    """The hosts of every leaf switch, which switch is above it, and how many cables lead from a switch to another."""
+    """The hosts of every leaf switch, the switch above it, and the number of cables from one switch to another."""
 
     tree: Tree
     cables: Mapping[tuple[str, str], int]
-    names: Mapping[str, str]  # of the switches, by their GUIDs
+    names: Mapping[str, str]  # of the switches, by GUID
 
 
 def fabric(text: str) -> InfinibandFabric:
-    """The fabric in what `ibnetdiscover` says.
+    """The fabric in the output of `ibnetdiscover`.
 
-    A host's leaf is the switch that most of its ports go to; switches without hosts are taken together as what is
-    above the leaves, since any of them leads anywhere. Raises SiteError when the text is damaged or holds no hosts.
+    A host's leaf is the switch with most of its ports. Switches without hosts are merged into one above the leaves,
+    since each of them leads everywhere. Raises SiteError if the text is damaged or has no hosts.
     """
     cables: Counter[tuple[str, str]] = Counter()
     ports_of: dict[str, Counter[str]] = defaultdict(Counter)
@@ -55,7 +55,7 @@ def fabric(text: str) -> InfinibandFabric:
 
 
 def _switches(text: str) -> list[tuple[str, str, list[str]]]:
-    """(GUID, name, lines of ports) of every switch."""
+    """The (GUID, name, lines of ports) of every switch."""
     blocks = re.findall(r'^Switch\s+\d+\s+"S-(\w+)"\s*#\s*"([^"]*)".*\n((?:^\[.*\n?)*)', text, re.MULTILINE)
     return [(guid, title, lines.splitlines()) for guid, title, lines in blocks]
 
@@ -68,7 +68,7 @@ def _host(remark: str, line: str) -> str:
 
 
 def _is_switch_agent(remark: str) -> bool:
-    """The management port that is built into a switch looks like a host."""
+    """Whether this is a switch's built-in management port, which looks like a host."""
     return "Aggregation Node" in remark
 
 

@@ -1,8 +1,8 @@
 """A cluster as plain values: nodes with their adapters, and a tree of switches above them.
 
-A tree is enough to compute how many bytes cross each bundle of cables. The spine switches of a fat tree become one
-switch, whose uplinks have the bandwidth of all parallel cables together. This assumes that routing spreads traffic
-evenly. Bandwidths are per direction; links are full duplex.
+A tree is enough to compute the bytes on each bundle of cables. The spine switches of a fat tree become one switch,
+whose uplinks have the bandwidth of all parallel cables together. This assumes that routing spreads traffic evenly.
+Bandwidths are per direction; links are full duplex.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Nic:
 
     name: str
     rail: int
-    gpus: tuple[int, ...] = ()  # those beside it
+    gpus: tuple[int, ...] = ()  # GPUs beside it
     numa: int | None = None
 
 
@@ -42,9 +42,9 @@ class NodeType:
 
     gpus: int
     nics: tuple[Nic, ...]
-    inter_node: Link  # of all its adapters together
-    intra_node: Link  # of one GPU to another: NVLink, or memory
-    gpu_cores: tuple[tuple[int, ...], ...] = ()  # the cores beside each GPU; empty when not known
+    inter_node: Link  # all its adapters together
+    intra_node: Link  # from one GPU to another: NVLink, or memory
+    gpu_cores: tuple[tuple[int, ...], ...] = ()  # the cores beside each GPU; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Switch:
 
 @dataclass(frozen=True)
 class Host:
-    """A node: its name, its leaf switch, and its own link (slower where an adapter is dead)."""
+    """A node: its name, its leaf switch, and its own link (slower if an adapter is dead)."""
 
     name: str
     leaf: str
     network: Link
-    gpus: int  # that work
+    gpus: int  # working ones
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts in order and the switches above them. Raises SiteError where the switches are no tree."""
+    """Hosts in order and the switches above them. Raises SiteError if the switches are not a tree."""
 
     node: NodeType
     hosts: tuple[Host, ...]
@@ -103,9 +103,9 @@ class Cluster:
             name = self.switch[name].parent
 
     def only(self, names: Sequence[str]) -> tuple[Host, ...]:
-        """The hosts of these names, in that order; a domain that only one side has does not matter.
+        """The hosts of these names, in that order; a domain that only one side has is ignored.
 
-        Raises SiteError naming those that the topology does not know.
+        Raises SiteError with the names that the topology lacks.
         """
         short = {name.partition(".")[0]: host for name, host in self.host.items()}
         found = [self.host.get(name) or short.get(name.partition(".")[0]) for name in names]

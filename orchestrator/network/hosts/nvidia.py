@@ -1,4 +1,4 @@
-"""A node as `nvidia-smi topo -m` shows it: how GPUs and adapters are joined, and the cores beside every GPU."""
+"""A node from `nvidia-smi topo -m`: the connections of GPUs and adapters, and the cores beside every GPU."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Nic
 
-# From near to far, as the legend of nvidia-smi explains them; NV# are # bonded NVLinks.
+# From near to far, as in the legend of nvidia-smi; NV# means # bonded NVLinks.
 NEAR = ("X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 @dataclass(frozen=True)
 class Topo:
-    """Devices in the order of the matrix; `joined[a, b]` is the matrix's word for two of them."""
+    """Devices in the order of the matrix; `joined[a, b]` is the matrix's word for a pair."""
 
     gpus: tuple[str, ...]
     adapters: tuple[str, ...]
     joined: Mapping[tuple[str, str], str]
-    cores: tuple[tuple[int, ...], ...]  # beside each GPU; empty where not told
+    cores: tuple[tuple[int, ...], ...]  # beside each GPU; empty if not listed
 
     def distance(self, gpu: int, adapter: str) -> int:
-        """0 is nearest."""
+        """The distance of a GPU to an adapter; 0 is nearest."""
         return NEAR.index(re.sub(r"\d+$", "", self.joined[self.gpus[gpu], adapter]))
 
     def nics(self) -> tuple[Nic, ...]:
-        """The adapters with the GPUs beside them: each GPU has the nearest, of equally near ones the least taken."""
+        """The adapters with the GPUs beside them: each GPU gets the nearest, of these the one with fewest GPUs."""
         taken: dict[str, list[int]] = {name: [] for name in self.adapters}
         for gpu in range(len(self.gpus)):
             if self.adapters:
@@ -37,7 +37,7 @@ class Topo:
 
 
 def topo(text: str) -> Topo:
-    """The matrix in `text`. Raises SiteError where it is cut off or is none."""
+    """The matrix in `text`. Raises SiteError if it is cut off or missing."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     start = next((i for i, line in enumerate(lines) if re.match(r"\s*GPU0\b(?!\s+X)", line)), None)
     if start is None:
@@ -65,7 +65,7 @@ def topo(text: str) -> Topo:
 
 
 def numbered(text: str) -> tuple[int, ...]:
-    """'0-3,8' as 0 1 2 3 8; none where something else is written, as N/A."""
+    """'0-3,8' as 0 1 2 3 8; empty for other text, as N/A."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
         return ()
     ranges = (part.partition("-") for part in text.split(","))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
 
-UPLINK_S = 1e-6  # that a message waits for every uplink on its way, beside the network's latency [from memory]
+UPLINK_S = 1e-6  # latency of every uplink on a message's way, added to the network's latency [from memory]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Faults:
 
 
 def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, source: str) -> Cluster:
-    """The cluster: a leaf's uplink carries `uplink_share` of what its hosts send together, a higher switch's all of
-    what comes from below.
+    """The cluster: a leaf's uplink carries `uplink_share` of its hosts' total traffic; a higher switch's uplink carries
+    all traffic from below.
 
-    Raises SiteError for a host on two leaves, for a circle of switches, and for a fault of something not there.
+    Raises SiteError for a host on two leaves, a cycle of switches, or a fault of an unknown host or switch.
     """
     _check_once(tree, source)
     top = _tops(tree)
@@ -70,23 +70,23 @@ def _check_once(tree: Tree, source: str) -> None:
 
 
 def _tops(tree: Tree) -> str:
-    """The one switch above all; where there are several without a parent, one is put above them."""
+    """The top switch; if several switches have no parent, a new one above them."""
     names = dict.fromkeys([*tree.leaves, *tree.parents.values()])
     tops = [name for name in names if name not in tree.parents]
     return tops[0] if len(tops) == 1 else "(above)"
 
 
 def _ordered(tree: Tree) -> list[str]:
-    """Every switch once, leaves first, in the order in which they are told."""
+    """Every switch once, leaves first, in the order of the topology."""
     return list(dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]))
 
 
 def _uplinks(tree: Tree, host_bytes_per_s: float) -> dict[str, float]:
-    """What comes from below every switch."""
+    """The total bandwidth from below every switch."""
     capacity: dict[str, float] = defaultdict(float)
     for leaf, names in tree.leaves.items():
         step: str | None = leaf
-        for _ in range(len(tree.parents) + 1):  # a circle ends here, and is named when the cluster is made
+        for _ in range(len(tree.parents) + 1):  # a cycle ends here; it is reported when the cluster is made
             if step is None:
                 break
             capacity[step] += len(names) * host_bytes_per_s

@@ -1,1 +1,1 @@
-"""Which rank runs where: the grid, its placement on the hosts of a job, and the check of every rank's place."""
+"""The place of every rank: the grid, its placement on the hosts of a job, and the check of each rank's place."""

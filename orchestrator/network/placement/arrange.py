@@ -1,4 +1,4 @@
-"""Order the allocated hosts for the ranks, and prove how good the order is."""
+"""Orders the allocated hosts for the ranks, and proves how good the order is."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from orchestrator.network.placement.search import anneal, descend
 from orchestrator.network.placement.spares import without_spares
 from training.counted import counted
 
-EFFORT = 240_000  # pairs of positions looked at, shared out among starts and rounds
-LARGE = 200  # positions, from which on a sixth of the effort is spent: construction is worth more there
-WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # of the largest load beside the total, in each round
+EFFORT = 240_000  # pairs of positions to try, divided among starts and rounds
+LARGE = 200  # positions; from here on a sixth of the effort is spent, because construction gives more
+WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # weight of the largest load against the total, in each round
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Hosts in the order of the positions, what their links carry, and two bounds, in seconds per byte of gradient.
+    """Hosts in the order of the positions, the loads of their links, and two bounds in seconds per byte of gradient.
 
-    `grid_bound_s_per_byte` holds for every placement of this grid, `cut_bound_s_per_byte` for every all-reduce on
-    these hosts. `optimal` says that no placement of this grid has a smaller largest load, nor with it fewer hop-bytes.
+    `grid_bound_s_per_byte` holds for every placement of this grid, `cut_bound_s_per_byte` for every all-reduce on these
+    hosts. `optimal`: no placement of this grid has a smaller largest load, or fewer hop-bytes with the same load.
     """
 
     rings: Rings
@@ -41,17 +41,17 @@ class Arrangement:
 
     @property
     def over_bound(self) -> float:
-        """The largest load as a multiple of the bound of the grid: 1 is proved to be the least."""
+        """The largest load as a multiple of the grid's bound; 1 is proved minimal."""
         return self.loads.largest_s_per_byte / self.grid_bound_s_per_byte if self.grid_bound_s_per_byte else 1.0
 
 
 def arrange(
     dims: Sequence[int], hosts: Sequence[str], ranks_per_node: int, cluster: Cluster, effort: int = EFFORT
 ) -> Arrangement:
-    """Order `hosts` for a grid of `dims`, so that the largest link load is least, then the hop-bytes.
+    """Order `hosts` for a grid of `dims`: first the smallest largest link load, then the fewest hop-bytes.
 
-    Hosts beyond what the grid needs are spares: the broken, then the slow, then those whose absence helps most stay
-    out. The same hosts give the same answer. Raises SiteError when there are too few, or the cluster does not know one.
+    Hosts that the grid does not need are spares: first broken hosts, then slow ones, then those whose absence helps
+    most. The same hosts give the same answer. Raises SiteError if there are too few, or one is not in the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
     known = cluster.only(list(dict.fromkeys(hosts)))
@@ -72,7 +72,7 @@ def arrange(
 
 
 def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], bool]:
-    """The kinds of the positions, and whether they are proved to be the best; without effort, by construction alone."""
+    """(The kinds of the positions, whether they are proved the best); with no effort, by construction only."""
     starts: list[list[int]] = []
     for kinds in candidates(problem):
         if problem.cost(kinds) == problem.bound:

@@ -1,6 +1,6 @@
-"""The part of a node that each local rank uses: a GPU, its nearest adapter, and a share of the nearest cores.
+"""The part of a node for each local rank: a GPU, its nearest adapter, and a share of the nearest cores.
 
-A plan shows `bindings`. On the node the per-rank wrapper binds itself by the same `share`, within the cores of its job.
+A plan shows `bindings`. On the node, the wrapper of each rank binds itself by the same `share`, within its job's cores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.network.hosts.model import NodeType
 
 @dataclass(frozen=True)
 class Binding:
-    """One local rank's part of its node; no adapter or cores where the node's are not known."""
+    """One local rank's part of its node; adapter and cores are empty if the node's are unknown."""
 
     local_rank: int
     gpu: int
@@ -24,7 +24,7 @@ class Binding:
 
 
 def bindings(node: NodeType, ranks_per_node: int) -> tuple[Binding, ...]:
-    """Local rank i takes GPU i (ranks beyond the GPUs share them in turn); ranks beside the same cores divide them."""
+    """Local rank i gets GPU i (further ranks share the GPUs in turn); ranks beside the same cores divide them."""
     cores = beside(node, ranks_per_node)
     return tuple(
         Binding(i, gpu, next((nic.name for nic in node.nics if gpu in nic.gpus), None), share(cores, i))
@@ -33,16 +33,16 @@ def bindings(node: NodeType, ranks_per_node: int) -> tuple[Binding, ...]:
 
 
 def beside(node: NodeType, ranks_per_node: int) -> tuple[tuple[int, ...], ...]:
-    """The cores beside each local rank's GPU, which ranks may have in common; empty where they are not known."""
+    """The cores beside each local rank's GPU, which several ranks may share; empty if unknown."""
     gpus = _gpus(node, ranks_per_node)
     return tuple(node.gpu_cores[gpu] if gpu < len(node.gpu_cores) else () for gpu in gpus)
 
 
 def share(beside: Sequence[Sequence[int]], local_rank: int, allowed: Collection[int] | None = None) -> tuple[int, ...]:
-    """A rank's even part of the cores that it has in common with others, of the `allowed` ones (default: all).
+    """A rank's even part of the cores that it shares with others, among the `allowed` ones (default: all).
 
-    Each run of consecutive numbers is divided for itself: a core's hardware threads are numbered either one after the
-    other or in a second run like the first, and both ways a rank gets whole cores.
+    Each run of consecutive numbers is divided separately: a core's hardware threads are numbered either one after the
+    other or in a second run like the first, and in both cases a rank gets whole cores.
     """
     usable = [tuple(core for core in cores if allowed is None or core in allowed) for cores in beside]
     mine = usable[local_rank]
@@ -55,7 +55,7 @@ def share(beside: Sequence[Sequence[int]], local_rank: int, allowed: Collection[
 
 
 def bind(beside: Sequence[Sequence[int]], local_rank: int) -> None:
-    """Bind this process to its share of the cores that its job has here; where that is none, leave it as it is."""
+    """Bind this process to its share of its job's cores here; do nothing if there are none."""
     with contextlib.suppress(OSError):
         if cores := share(beside, local_rank, os.sched_getaffinity(0)):
             os.sched_setaffinity(0, cores)

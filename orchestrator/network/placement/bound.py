@@ -12,13 +12,12 @@ from orchestrator.network.placement.rings import Rings
 def fewest_crossing(rings: Rings, nodes: int) -> float:
     """The fewest bytes per byte of gradient that leave any set of `nodes` positions of the grid.
 
-    Exact for rings; for a torus it is the edge-isoperimetric argument of `_boundary`, a lower bound that is attained
-    by whole rows, whole columns and rectangles. 0, a trivial bound, for three and more levels between the
-    nodes.
+    Exact for rings. For a torus it is the edge-isoperimetric argument of `_boundary`: a lower bound that whole rows,
+    whole columns and rectangles attain. For three and more levels between the nodes it is the trivial bound 0.
     """
     if torus := rings.torus:
         return _boundary(*torus, nodes)
-    if len(rings.dims) == 2:  # nodes straddle rows: the same argument for their ranks
+    if len(rings.dims) == 2:  # nodes span rows: the same argument for their ranks
         return _boundary(*rings.dims, rings.hop(0), rings.hop(1), nodes * rings.ranks_per_node)
     return 0.0
 
@@ -27,10 +26,10 @@ def fewest_crossing(rings: Rings, nodes: int) -> float:
 def _boundary(row: int, rows: int, row_hop: float, column_hop: float, chosen: int) -> float:
     """The least sum of hops leaving `chosen` cells of a torus with `rows` rings of `row` cells.
 
-    A row that is partly chosen is left at least once, and so is a column. If there are both a full and an empty row,
-    every column is cut, and a row too unless whole rows make up the number. If there is an empty row and no full one,
+    At least one hop leaves each partly chosen row, and each partly chosen column. If there are both a full and an empty
+    row, every column is cut, and also a row unless `chosen` is whole rows. If there is an empty row and no full one,
     all of the r >= 1 touched rows and k touched columns are cut, r k >= chosen. If every row is touched and none is
-    full, all rows are cut, and a column unless whole columns make up the number. What is left mirrors this: the cells
+    full, all rows are cut, and also a column unless `chosen` is whole columns. The other cases mirror these: the cells
     not chosen.
     """
     if not 0 < chosen < row * rows:
@@ -50,12 +49,12 @@ def _half(row: int, rows: int, row_hop: float, column_hop: float, chosen: int) -
 
 
 def cut_bound_s_per_byte(tree: Fabric) -> float:
-    """Time per byte of gradient that any all-reduce needs at the least, in whatever grid or scheme.
+    """The least time per byte of gradient of any all-reduce, in any grid or scheme.
 
-    k groups of hosts, each behind links of its own, are k ranks that must send 2 (k-1) n in all to know the sum of n
-    bytes (Patarasuk and Yuan 2009; Chan et al. 2007 [from memory]), hence 2 (k-1) n / (the sum of their bandwidths).
-    Of two sides each must send n, so a link alone needs n / its bandwidth. Groups: the hosts; the switches of each
-    depth where they hold all of the hosts; every uplink against the rest.
+    k groups of hosts, each behind its own links, are k ranks: to know the sum of n bytes they must send 2 (k-1) n in
+    total (Patarasuk and Yuan 2009; Chan et al. 2007 [from memory]), hence 2 (k-1) n / (the sum of their bandwidths).
+    Each of two sides must send n, so a single link needs n / its bandwidth. Groups: the hosts; the switches of each
+    depth if all hosts are below them; every uplink against the rest.
     """
     hosts = [tree.host_bytes_per_s[kind] for kind in tree.kinds]
     bounds = [1 / bandwidth for bandwidth in (*tree.uplink_bytes_per_s, *(hosts if len(hosts) > 1 else []))]
@@ -66,7 +65,7 @@ def cut_bound_s_per_byte(tree: Fabric) -> float:
 
 
 def _covers(tree: Fabric) -> list[list[float]]:
-    """For every depth below the top, the uplinks at that depth, where every host is below one of them."""
+    """For every depth below the top, the uplinks at that depth, if every host is below one of them."""
     found = []
     for depth in range(1, 1 + min((len(path) for path in tree.paths), default=0)):
         hosts_of = Counter(tree.paths[kind][-depth] for kind in tree.kinds)

@@ -1,7 +1,7 @@
-"""Choose the grid of a run: place its shapes of one to three levels on the hosts, and compare their all-reduces.
+"""Chooses the grid of a run: places its shapes of one to three levels on the hosts, and compares their all-reduces.
 
-Every shape is timed as if the network were regular, the best of them are placed by construction, and the best of those
-are placed for good (`arrange`), so that a choice takes as long as the same grid takes when it is asked for by name.
+Every shape is timed on a regular network. The best are placed by construction, and the best of those by `arrange` with
+full effort. So a choice takes as long as a grid that the run names.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from orchestrator.network.placement.timing import HostsLayout
 from training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
-FEW_NODES = 32  # up to which all shapes are placed by construction
-CONSTRUCTED = 4  # beyond, of each regular network
-CLOSE = 1.02  # times as long: what the model does not tell apart
-PLACED = ((LARGEST, 8), (LARGE, 3))  # (up to so many nodes, so many shapes are placed for good); beyond 2
+FEW_NODES = 32  # up to this number, all shapes are placed by construction
+CONSTRUCTED = 4  # above it, the number of shapes for each regular network
+CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
+PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A shape on its hosts, the time of its all-reduce (and of its phases one by one), and in a few words why."""
+    """A shape on its hosts, the time of its all-reduce (also with phases one by one), and the reason in short."""
 
     arrangement: Arrangement
     total_s: float
@@ -55,10 +55,10 @@ def choices(
 ) -> list[Choice]:
     """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
 
-    The first is the one that `grid: auto` takes.
+    `grid: auto` takes the first.
 
-    `nodes` of the hosts are used, all by default. The same hosts give the same answer. Raises SiteError when the
-    cluster does not know one of them. `sync` names the all-reduce.
+    `nodes` of the hosts are used (default: all). The same hosts give the same answer. Raises SiteError if the cluster
+    lacks one of them. `sync` names the all-reduce.
     """
     count = nodes or len(dict.fromkeys(hosts))
     candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend, sync)
@@ -85,11 +85,11 @@ def choices(
 
 
 def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
-    """Of the shapes that are about as fast as the fastest, the one that gains least by levels working side by side.
+    """Of the shapes about as fast as the fastest, the one that gains least from overlapping levels.
 
-    Two levels whose links are equally busy do not hide each other as well as the model says: 4x2 on two racks was
-    predicted to be as fast as 2x2x2, and took 15 % longer (benchmarks/results/allreduce-2026-11-22.txt). Where that is
-    the same too, the one with the fewest levels, with a node for a row.
+    Two levels with equally busy links overlap less than in the model: 4x2 on two racks was predicted to be as fast as
+    2x2x2, and took 15 % longer (benchmarks/results/allreduce-2026-11-22.txt). If that is equal too, the one with the
+    fewest levels, with one row per node.
     """
     close = [choice for choice in kept if choice.total_s <= kept[0].total_s * CLOSE]
     least_s = min(choice.unchunked_s for choice in close)
@@ -114,7 +114,7 @@ def _candidates(
     backend: Backend,
     sync: SyncKeys,
 ) -> list[tuple[int, ...]]:
-    """The shapes worth placing: all, or those that would be the best on a regular network."""
+    """The shapes worth placing: all, or those that are best on a regular network."""
     every = shapes(nodes * ranks_per_node)
     if nodes <= FEW_NODES:
         return every
@@ -128,7 +128,7 @@ def _candidates(
 
 
 def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) -> Iterator[Network]:
-    """The hosts as racks of their mean size: with the uplinks' mean bandwidth, and with that of the narrowest."""
+    """The hosts as racks of their mean size: once with the uplinks' mean bandwidth, once with the narrowest."""
     inside, latency_s = cluster.node.intra_node, cluster.node.inter_node.latency_s
     node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
     host_bytes_per_s = min(tree.host_bytes_per_s)

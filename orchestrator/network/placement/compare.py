@@ -1,4 +1,4 @@
-"""Compare an arrangement with alphabetical and random orders of the same hosts."""
+"""Compares an arrangement with alphabetical and random orders of the same hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHUFFLES = range(5)
 
 @dataclass(frozen=True)
 class OrderRow:
-    """An order, what it costs, and the predicted all-reduce; a bound has no hop-bytes."""
+    """An order, its loads, and its predicted all-reduce; a bound has no hop-bytes."""
 
     order: str
     all_reduce_s: float
@@ -37,7 +37,7 @@ def rows(
     sync: SyncKeys = TORUS,
     seed: int = 0,
 ) -> Iterator[OrderRow]:
-    """The order by the network, alphabetical order, the median of some random ones, and the two bounds."""
+    """The order by the network, the alphabetical order, the median of some random ones, and the two bounds."""
     found = partial(_row, arrangement, cluster, gradient_bytes, backend, sync)
     chance = random.Random(seed)
     shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]

@@ -1,4 +1,4 @@
-"""Placements by construction: the answers that the search starts from."""
+"""Placements by construction: the starts of the search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.network.placement.problem import PlacementProblem
 
 
 def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
-    """Answers worth improving: as given, by the tree, with remainders packed, and the last two by columns."""
+    """Starts worth improving: as given, by the tree, with remainders packed, and the last two by columns."""
     yield list(problem.fabric.kinds)
     tree = sorted(problem.fabric.kinds)
     yield tree
@@ -23,12 +23,12 @@ def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
 
 
 def by_columns(kinds: Sequence[int], row: int, rows: int) -> list[int]:
-    """What was meant for the positions row by row, column by column."""
+    """The kinds of a row-by-row order, placed column by column."""
     return [kinds[(p % row) * rows + p // row] for p in range(row * rows)]
 
 
 def orders(problem: PlacementProblem, tries: int) -> Iterator[list[int]]:
-    """Leaf after leaf in random orders, by rows and by columns; the same ones every time."""
+    """Leaf after leaf in random orders, by rows and by columns; always the same ones."""
     chance = random.Random(0)
     counts, (row, rows) = problem.fabric.counts, _shape(problem)
     leaves = list(range(len(counts)))
@@ -44,13 +44,13 @@ def _shape(problem: PlacementProblem) -> tuple[int, int]:
 
 
 def _blocks(problem: PlacementProblem) -> list[tuple[tuple[int, ...], int, int]]:
-    """(path from the top, kind, hosts) in the order of the tree."""
+    """The (path from the top, kind, hosts) of every kind, in the order of the tree."""
     fabric = problem.fabric
     return [(tuple(reversed(fabric.paths[kind])), kind, count) for kind, count in enumerate(fabric.counts)]
 
 
 def aligned(problem: PlacementProblem, row: int) -> list[int]:
-    """Leaf after leaf, each time the one that ends nearest to the end of a row, switch by switch."""
+    """Leaf after leaf, switch by switch: the next leaf is the one that ends nearest to the end of a row."""
     waiting, kinds = _blocks(problem), list[int]()
     path: tuple[int, ...] = ()
     while waiting:
@@ -67,12 +67,12 @@ def aligned(problem: PlacementProblem, row: int) -> list[int]:
 
 
 def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """How many switches two paths from the top share, their last ones left aside."""
+    """The number of switches that two paths from the top share, without their last ones."""
     return next((i for i, (x, y) in enumerate(zip(a[:-1], b[:-1], strict=False)) if x != y), len(a[:-1]))
 
 
 def packed(problem: PlacementProblem, row: int) -> list[int]:
-    """Whole rows of one leaf; the remainders packed, each in one piece where that works, into rows beside a leaf."""
+    """Whole rows of one leaf; the remainders are packed into rows beside a leaf, each in one piece if possible."""
     whole = {kind: count // row for _, kind, count in _blocks(problem)}
     pieces = [(count % row, kind) for _, kind, count in _blocks(problem) if count % row]
     shared = _fill(sorted(pieces, reverse=True), row)
@@ -88,10 +88,10 @@ def packed(problem: PlacementProblem, row: int) -> list[int]:
 
 
 def _fill(pieces: Sequence[tuple[int, int]], row: int) -> list[list[int]]:
-    """Rows made of pieces (size, kind), largest first; a piece is broken only where none or several fill a gap.
+    """Rows made of pieces (size, kind), largest first; a piece is broken only if no pieces fill the gap exactly.
 
-    The larger pieces go to the ends of a row, where they touch the whole rows of their leaf; a piece in the middle
-    touches nothing of its own, which costs as many column hops as it is long.
+    Larger pieces are at the ends of a row, where they touch the whole rows of their leaf. A piece in the middle touches
+    nothing of its own leaf, which costs as many column hops as it is long.
     """
     waiting, made = sorted(pieces), list[list[int]]()
     while waiting:
@@ -115,7 +115,7 @@ def _fill(pieces: Sequence[tuple[int, int]], row: int) -> list[list[int]]:
 
 
 def _exactly(pieces: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]] | None:
-    """The fewest pieces that fill `gap` to the last place, or None."""
+    """The fewest pieces that fill `gap` exactly, or None."""
     ways: dict[int, list[tuple[int, int]]] = {0: []}
     for piece in reversed(pieces):
         for filled, chosen in list(ways.items()):

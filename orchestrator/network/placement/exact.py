@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
 
 LARGEST = 12  # positions
-STEPS = 150_000  # tries, after which the answer is the best so far
+STEPS = 150_000  # tries; after them the best placement so far is returned
 
 
 def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
-    """The cheapest kinds, and whether all others were ruled out; `incumbent` is an answer to beat."""
+    """(The cheapest kinds, whether all others were ruled out); `incumbent` is the placement to beat."""
     search = _Search(problem, incumbent)
     finished = search.run()
     return search.best, finished
 
 
 class _Search:
-    """Fills positions in order; abandons a partial answer whose lower bound is no better than the best so far."""
+    """Fills positions in order; drops a partial placement whose lower bound is no better than the best so far."""
 
     def __init__(self, problem: PlacementProblem, incumbent: Sequence[int]) -> None:
         self.problem = problem
@@ -52,7 +52,7 @@ class _Search:
             self._take(kind, added)
 
     def _choices(self) -> Iterator[int]:
-        """Kinds worth trying: one of those not yet used that are alike; on a torus, any kind can hold position 0."""
+        """Kinds to try: one of each set of unused, interchangeable kinds; on a torus any kind can hold position 0."""
         if not self.kinds and self.problem.rings.torus:
             yield max(range(len(self.left)), key=self.left.__getitem__)
             return
@@ -66,7 +66,7 @@ class _Search:
                 yield kind
 
     def _put(self, kind: int) -> list[tuple[int, float]]:
-        """Put `kind` on the next position; return the uplinks that carry more."""
+        """Put `kind` on the next position; return the bytes added to each uplink."""
         here, crossed = len(self.kinds), self.problem.fabric.crossed[kind]
         added = [
             (uplink, bytes_)
@@ -89,14 +89,14 @@ class _Search:
             self.carried[uplink] -= bytes_
 
     def _least(self) -> Cost:
-        """A lower bound of the cost of every completion of this partial answer."""
+        """A lower bound of the cost of every completion of this partial placement."""
         carried = [max(c, f) for c, f in zip(self.carried, self.problem.fewest, strict=True)]
         largest = max((u * c for u, c in zip(self.problem.uplink_cost, carried, strict=True)), default=0.0)
         return rounded(max(self.hosts[-1], largest), sum(carried))
 
 
 def _alike(problem: PlacementProblem) -> list[object]:
-    """For every kind what it must share with another for the two to be interchangeable as a whole."""
+    """A mark for every kind; kinds with equal marks are interchangeable as a whole."""
     fabric = problem.fabric
     marks: list[object] = []
     for kind, path in enumerate(fabric.paths):

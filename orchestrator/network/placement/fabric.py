@@ -1,6 +1,6 @@
-"""The links that hosts share, numbered for the search: the leaf of every host, the uplinks from every leaf to the top.
+"""The links that hosts share, numbered for the search: the leaf of every host, the uplinks from each leaf to the top.
 
-Hosts on one leaf with equally fast links are of one *kind*: they can change places without changing any load.
+Hosts on one leaf with equally fast links have one *kind*: they can swap places without a change of any load.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Fabric:
     """
 
     hosts: tuple[Host, ...]
-    kinds: tuple[int, ...]  # of every host
+    kinds: tuple[int, ...]  # of each host
     paths: tuple[tuple[int, ...], ...]
     uplinks: tuple[str, ...]  # names of the switches below them
     uplink_bytes_per_s: tuple[float, ...]
@@ -29,13 +29,13 @@ class Fabric:
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How many hosts there are of every kind."""
+        """The number of hosts of every kind."""
         counted = Counter(self.kinds)
         return tuple(counted[kind] for kind in range(len(self.paths)))
 
     @cached_property
     def below(self) -> tuple[int, ...]:
-        """How many hosts are below every uplink."""
+        """The number of hosts below every uplink."""
         counted = Counter(uplink for kind in self.kinds for uplink in self.paths[kind])
         return tuple(counted[uplink] for uplink in range(len(self.uplinks)))
 
@@ -46,7 +46,7 @@ class Fabric:
         return tuple(tuple(tuple(sorted(a ^ b)) for b in sets) for a in sets)
 
     def order(self, kinds: Sequence[int]) -> list[Host]:
-        """Hosts whose kinds are these, position by position; within a kind they keep their order."""
+        """The hosts of these kinds, position by position; within a kind they keep their order."""
         waiting: list[list[Host]] = [[] for _ in self.paths]
         for host, kind in zip(reversed(self.hosts), reversed(self.kinds), strict=True):
             waiting[kind].append(host)
@@ -54,9 +54,9 @@ class Fabric:
 
 
 def fabric(cluster: Cluster, hosts: Sequence[Host]) -> Fabric:
-    """Number the kinds in the order of the tree (switches as the cluster lists them), slow hosts last on a leaf.
+    """Number the kinds in the order of the tree (the cluster's order of switches), slow hosts last on a leaf.
 
-    Uplinks that all of the hosts are below carry nothing and are left out.
+    Uplinks above all of the hosts carry nothing and are left out.
     """
     place = {switch.name: i for i, switch in enumerate(cluster.switches)}
     ways = {leaf: cluster.path(leaf) for leaf in {host.leaf for host in hosts}}

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from training.counted import counted
 
-LISTED = 12  # shapes that a message offers
+LISTED = 12  # shapes in a message
 MOST_LEVELS = 3
 
 
 @dataclass(frozen=True)
 class Grid:
-    """`dims` are the ranks in a row, the rows below one another, and such planes: one to three levels.
+    """`dims` are the ranks in a row, the rows in a plane, and the planes: one to three levels.
 
     The first varies fastest: rank = x + dims[0] * (y + dims[1] * z).
     """
@@ -39,7 +39,7 @@ class Grid:
 
     @property
     def words(self) -> str:
-        """'2 groups of 16 rows of 4 ranks'."""
+        """The grid in words, as '2 groups of 16 rows of 4 ranks'."""
         row, *above = self.dims
         if not above:
             return f"{counted(row, 'rank')} in one group"
@@ -50,7 +50,7 @@ class Grid:
 def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid | None:
     """The grid that a run names; None for `auto` on several nodes, where it is chosen for the hosts.
 
-    `auto` on one node is one row. Raises ValueError, listing shapes that fit, when `dims` do not hold exactly `ranks`.
+    `auto` on one node is one row. Raises ValueError with shapes that fit, unless `dims` hold exactly `ranks`.
     """
     if not dims:
         return Grid((ranks_per_node, 1)) if ranks == ranks_per_node else None
@@ -73,7 +73,7 @@ def divisors(number: int) -> list[int]:
 
 
 def _shapes(ranks: int, levels: int) -> Iterator[tuple[int, ...]]:
-    """All shapes of so many levels that hold the ranks."""
+    """All shapes with this number of levels that hold the ranks."""
     if levels == 1:
         yield (ranks,)
         return

@@ -1,4 +1,4 @@
-"""The load of every link, level by level, for hosts placed on the positions of a grid."""
+"""The load of every link, level by level, with hosts placed on the positions of a grid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LinkLoad:
 
     @property
     def bytes_per_byte(self) -> float:
-        """Over all levels, in one direction."""
+        """The bytes over all levels, in one direction."""
         return sum(self.levels)
 
     @property
@@ -37,13 +37,13 @@ class LinkLoad:
 
 @dataclass(frozen=True)
 class Loads:
-    """All the links of a placement, hosts first, in order."""
+    """All links of a placement, hosts first, in order."""
 
     links: tuple[LinkLoad, ...]
 
     @cached_property
     def hottest(self) -> LinkLoad | None:
-        """The link that takes longest; an uplink before a host's own link where both take as long."""
+        """The link with the longest time; of an uplink and a host's link with equal times, the uplink."""
         return max(self.links, key=lambda load: (round(load.s_per_byte, 21), load.kind == "uplink"), default=None)
 
     @property
@@ -56,7 +56,7 @@ class Loads:
         return 2 * sum(load.bytes_per_byte for load in self.links)
 
     def uplink(self) -> LinkLoad | None:
-        """The uplink that takes longest."""
+        """The uplink with the longest time."""
         uplinks = [load for load in self.links if load.kind == "uplink"]
         return max(uplinks, key=lambda load: load.s_per_byte, default=None)
 
@@ -72,7 +72,7 @@ def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
 def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
     """The loads of every link for any parts of the traffic, in `LinkLoad.levels`.
 
-    A link is loaded by the busier of its two directions.
+    A link's load is that of the busier of its two directions.
     """
     hosts = cluster.only(names)
     tree = fabric(cluster, hosts)

@@ -1,4 +1,4 @@
-"""A grid on hosts: rank -> (host, local rank, place in the grid), and the check that a rank runs in its place."""
+"""A grid on hosts: rank -> (host, local rank, position in the grid), and the check of a rank's place."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Placement:
 
 
 def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
-    """Fill the hosts in the order given, `ranks_per_node` consecutive ranks on each.
+    """Fill the hosts in the given order, with `ranks_per_node` consecutive ranks on each.
 
-    Raises SiteError when the hosts given are not as many as the grid needs.
+    Raises SiteError unless the number of hosts is exactly what the grid needs.
     """
     order = list(dict.fromkeys(hosts))
     if len(order) * ranks_per_node != grid.ranks:
@@ -64,7 +64,7 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
 
 
 def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
-    """Why `rank` must not run as `local_rank` on `host`, with both places named; None if it may."""
+    """Why `rank` must not run as `local_rank` on `host`, with both places; None if it may."""
     if not 0 <= rank < len(placement.slots):
         return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.slots) - 1}"
     slot = placement.slots[rank]

@@ -1,4 +1,4 @@
-"""A placement as launchers read it."""
+"""A placement in the format of launchers."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from orchestrator.network.placement.mapping import Placement
 
 
 def hostfile(placement: Placement) -> str:
-    """One host per rank, in rank order: all launchers know this form."""
+    """One host per rank, in rank order; all launchers read this form."""
     return "".join(f"{slot.host}\n" for slot in placement.slots)

@@ -1,4 +1,4 @@
-"""Why a grid was chosen, in a few words."""
+"""The reason for the choice of a grid, in short."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.fabric import Fabric, fabric
 from training.counted import counted
 
-OVERSUBSCRIBED = 1.05  # from which on it is worth a word
+OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 
 
 def reason(chosen: Arrangement, total_s: float, by_node_s: float, cluster: Cluster) -> str:
-    """What speaks for the shape, and its time beside that of one row to a node (`by_node_s`), where that differs."""
+    """The reason for the shape, and its time beside that of one row per node (`by_node_s`), if that differs."""
     dims, per_node = chosen.rings.dims, chosen.rings.ranks_per_node
     words = f"{_levels(dims, per_node)}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}; {_ms(total_s)}"
     nodes = chosen.rings.positions
@@ -35,7 +35,7 @@ def _levels(dims: tuple[int, ...], per_node: int) -> str:
 
 
 def _racks(tree: Fabric) -> str:
-    """How far the worst uplink is oversubscribed: what the hosts below it can send over what it carries."""
+    """The oversubscription of the worst uplink: the bandwidth of the hosts below it over its own."""
     sent = [0.0] * len(tree.uplinks)
     for kind in tree.kinds:
         for uplink in tree.paths[kind]:

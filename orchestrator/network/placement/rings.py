@@ -1,19 +1,18 @@
-"""What one all-reduce sends, and between which nodes: the load model of a grid.
+"""The load model of a grid: the bytes of one all-reduce between each pair of nodes.
 
 The ranks are a grid of `dims` = (X, Y), or of more levels such as (GPUs of a node, nodes of a rack, racks); the first
-varies fastest. Level i reduce-scatters along its rings, the last level all-reduces, and the way back all-gathers
-(2-D torus: Mikami et al. 2018, arXiv 1811.05233; any number of levels: Cho et al. 2019, BlueConnect, MLSys). On level i
-a rank holds n / (d_1 ... d_(i-1)) of the n bytes of the gradient, and a ring over d ranks passes (d-1)/d of what a rank
-holds over every hop, once to reduce and once to gather (ring bound: Patarasuk and Yuan 2009). So every hop of a ring of
-level i carries, in the ring's direction,
+varies fastest. Level i reduce-scatters along its rings, the last level all-reduces, and the way back all-gathers (2-D
+torus: Mikami et al. 2018, arXiv 1811.05233; any number of levels: Cho et al. 2019, BlueConnect, MLSys). On level i a
+rank holds n / (d_1 ... d_(i-1)) of the n bytes of the gradient. A ring over d ranks passes (d-1)/d of a rank's part
+over every hop, once to reduce and once to gather (ring bound: Patarasuk and Yuan 2009). So every hop of a ring of level
+i carries, in the ring's direction,
 
     2 (d_i - 1) / d_i / (d_1 ... d_(i-1))    bytes per byte of gradient.
 
 A node holds `ranks_per_node` consecutive ranks, and is a *position* of the torus. Hops inside a node load no network
-link; a hop between two positions loads every link on the path between their hosts, upwards on one side and downwards
-on the other. A ring enters a set of nodes as often as it leaves it, so both directions of a link carry the same.
-
-Phases follow one another, so `Rings.levels` keeps the levels apart; a pipelined all-reduce has all of them at once.
+link; a hop between two positions loads every link on the path between their hosts, upwards on one side and downwards on
+the other. A ring enters a set of nodes as often as it leaves it, so both directions of a link carry the same load.
+Phases follow one another, so `Rings.levels` separates the levels; a pipelined all-reduce has all of them at once.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Flows = dict[tuple[int, int], float]
 
 @dataclass(frozen=True)
 class Rings:
-    """The rings of a grid of `dims` on nodes of `ranks_per_node`; raises ValueError unless the nodes come out even."""
+    """The rings of a grid of `dims` on nodes of `ranks_per_node`. Raises ValueError unless ranks fill whole nodes."""
 
     dims: tuple[int, ...]
     ranks_per_node: int
@@ -52,7 +51,7 @@ class Rings:
         return 2 * (self.dims[level] - 1) / self.dims[level] / self.stride(level)
 
     def stride(self, level: int) -> int:
-        """How far apart in rank the neighbours of a level are."""
+        """The distance in ranks between neighbours of a level."""
         product = 1
         for size in self.dims[:level]:
             product *= size
@@ -77,9 +76,9 @@ class Rings:
 
     @cached_property
     def torus(self) -> tuple[int, int, float, float] | None:
-        """(row length, rows, bytes over a hop of a row, of a column) when the positions are a 2-D torus themselves.
+        """(Row length, rows, bytes over a hop of a row, of a column) if the positions are themselves a 2-D torus.
 
-        A ring of positions is a torus with rows of one. None where nodes straddle rows.
+        A ring of positions is a torus with rows of one. None if nodes span rows.
         """
         dims, per_node = list(self.dims), self.ranks_per_node
         inside, levels = 1, list(range(len(dims)))
@@ -97,7 +96,7 @@ class Rings:
 
     @cached_property
     def neighbours(self) -> tuple[dict[int, float], ...]:
-        """For every position its neighbours, and the mean of what goes there and comes back, all levels together."""
+        """For every position its neighbours, and the mean of the bytes to and from each, over all levels."""
         beside: list[dict[int, float]] = [defaultdict(float) for _ in range(self.positions)]
         for flows in self.levels:
             for (a, b), bytes_ in flows.items():

@@ -1,9 +1,8 @@
-"""Local search: exchange the hosts of two positions as long as that lowers the cost.
+"""Local search: exchanges the hosts of two positions while that lowers the cost.
 
 Most exchanges do not change the largest load. So the search minimizes another function: the weighted excess of each
-uplink's load over a floor, plus the bytes over all uplinks. With the bound for a floor the search lowers
-the largest load, with the largest load itself it lowers the total beneath it. The answer is the cheapest seen by the
-real cost.
+uplink's load over a floor, plus the bytes over all uplinks. With the bound as floor, the search lowers the largest
+load; with the largest load as floor, it lowers the total. The result is the cheapest solution found, by the real cost.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
 
-STRICT = 1000.0  # weight of the excess over the floor, beside the total
+STRICT = 1000.0  # weight of the excess over the floor, against the total
 
 
 class Swapper:
-    """An answer, the loads it makes, and what an exchange would change."""
+    """A solution, its loads, and the effect of an exchange."""
 
     def __init__(self, problem: PlacementProblem, kinds: Sequence[int], floor: float, weight: float) -> None:
         self.problem, self.kinds = problem, list(kinds)
@@ -28,14 +27,14 @@ class Swapper:
         self.alike = len(set(problem.host_cost)) == 1
 
     def real_cost(self) -> Cost:
-        """The cost of the answer, from the loads as they are kept where no host's link differs."""
+        """The cost of the solution; from the stored loads if all hosts' links are equal."""
         if not self.alike:
             return self.problem.cost(self.kinds)
         largest = max((c * b for c, b in zip(self.cost, self.carried, strict=True)), default=0.0)
         return rounded(max(self.problem.host_bound, largest), sum(self.carried))
 
     def changes(self, p: int, q: int) -> dict[int, float]:
-        """How the bytes over every uplink change when p and q exchange their hosts."""
+        """The change of the bytes over every uplink if p and q exchange their hosts."""
         kinds, delta = self.kinds, dict[int, float]()
         for here, other, old, new in ((p, q, kinds[p], kinds[q]), (q, p, kinds[q], kinds[p])):
             before, after = self.crossed[old], self.crossed[new]
@@ -50,7 +49,7 @@ class Swapper:
         return delta
 
     def gain(self, p: int, q: int, delta: dict[int, float]) -> float:
-        """By how much the exchange lowers the function that the search minimizes."""
+        """The decrease of the search's function by the exchange."""
         gain = 0.0
         for uplink, bytes_ in delta.items():
             carried, cost = self.carried[uplink], self.cost[uplink]
@@ -72,7 +71,7 @@ class Swapper:
 
 
 def descend(problem: PlacementProblem, kinds: Sequence[int], tries: int) -> list[int]:
-    """Exchange pairs on the borders between leaves until none helps, or after `tries` pairs."""
+    """Exchange pairs on the borders between leaves until no exchange helps, or after `tries` pairs."""
     state = Swapper(problem, kinds, problem.bound[0], STRICT)
     best, best_cost = list(kinds), problem.cost(kinds)
     improved = True
@@ -94,7 +93,7 @@ def descend(problem: PlacementProblem, kinds: Sequence[int], tries: int) -> list
 
 
 def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
-    """Pairs of positions whose exchange can help: both beside another kind of host, the hottest leaves' first."""
+    """Pairs of positions whose exchange can help: both beside another kind of host, the hottest leaves first."""
     border = [p for p, near in enumerate(state.beside) if any(state.kinds[q] != state.kinds[p] for q in near)]
     paths = state.problem.fabric.paths
     heat = [max((state.carried[u] * state.cost[u] for u in path), default=0.0) for path in paths]
@@ -105,11 +104,11 @@ def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
 def anneal(
     problem: PlacementProblem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float
 ) -> list[int]:
-    """Random exchanges, worse ones too while it is warm; every fourth seed starts cooler, and so nearer to `kinds`.
+    """Random exchanges, also worse ones while it is warm; every fourth seed starts cooler, so nearer to `kinds`.
 
-    An exchange brings a position a host of the kind that one of its neighbours has.
+    An exchange gives a position a host of the kind of one of its neighbours.
 
-    The same seed gives the same answer.
+    The same seed gives the same result.
     """
     chance = random.Random(seed)
     state = Swapper(problem, kinds, floor, weight)

@@ -1,4 +1,4 @@
-"""Choose the spare hosts when there are more than the grid needs."""
+"""Chooses the spare hosts if there are more hosts than the grid needs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from training.counted import counted
 
 
 def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> list[Host]:
-    """As many hosts as there are positions, in the order given.
+    """As many hosts as there are positions, in the given order.
 
-    Out go those with too few working GPUs, then those with a slow link of their own, then, of several ways to choose,
-    what makes the cheapest placement by construction. Raises SiteError when too few are whole.
+    Removed are hosts with too few working GPUs, then hosts with a slow link. Among several choices, the one with the
+    cheapest placement by construction is taken. Raises SiteError if too few hosts are usable.
     """
     whole = [host for host in hosts if host.gpus >= rings.ranks_per_node]
     spare = len(whole) - rings.positions
@@ -38,7 +38,7 @@ def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float,
 
 
 def _choices(rings: Rings, cluster: Cluster, hosts: Sequence[Host], spare: int) -> Iterator[list[Host]]:
-    """Leave out slow hosts, then whole leaves from the smallest on; or what leaves rows whole; or one leaf's hosts."""
+    """Leave out slow hosts, then whole leaves, smallest first; or keep rows whole; or take one leaf's hosts."""
     on = Counter(host.leaf for host in hosts)
     row = rings.torus[0] if rings.torus else 1
     fast = max(host.network.bandwidth_bytes_per_s for host in hosts)

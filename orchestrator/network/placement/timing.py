@@ -1,12 +1,12 @@
-"""The time of a grid's all-reduce on given hosts: what each phase asks of the links between them.
+"""The time of a grid's all-reduce on given hosts: the load of each phase on the links between them.
 
 Down the levels every ring reduce-scatters, the last level all-reduces, and back up every ring all-gathers. In a phase
-every ring passes chunks around, d - 1 hops each, once to reduce or to gather, twice for both. What bounds it [derived]:
+every ring passes chunks around, d - 1 hops each, once to reduce or to gather, twice for both. Its bounds [derived]:
 
     its busiest link:   bytes over the link / its bandwidth
     its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
 
-A message between hosts takes the slower of their two links and every uplink on its way; one within a node takes the
+A message between hosts uses the slower of their two links and every uplink on its way; one within a node uses the
 intra-node link. NCCL's trees load uplinks by their edges (`double_tree`), and a host's link with twice the bytes.
 """
 
@@ -38,7 +38,7 @@ def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backen
 
 @dataclass(frozen=True)
 class HostsLayout:
-    """Ranks on given hosts: so many on each, in order."""
+    """Ranks on given hosts, in order: `ranks_per_node` on each."""
 
     cluster: Cluster
     names: Sequence[str]
@@ -59,7 +59,7 @@ class HostsLayout:
         return replace(self, names=self.names[: -(-ranks // each)], ranks_per_node=each)
 
     def leaders(self, group: int) -> HostsLayout:
-        """As `hierarchical.Layout.leaders`; where groups end inside hosts, as if leaders filled the first hosts."""
+        """As `hierarchical.Layout.leaders`; if groups end inside hosts, as if leaders filled the first hosts."""
         left = self.ranks // group
         if group % self.ranks_per_node == 0:
             return replace(self, names=self.names[:: group // self.ranks_per_node], ranks_per_node=1)
@@ -68,7 +68,7 @@ class HostsLayout:
 
 
 class _Hops:
-    """What single messages between positions wait for."""
+    """Latency and transfer time of single messages between positions."""
 
     def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host], loads: Loads) -> None:
         self.rings, self.intra_node = rings, cluster.node.intra_node
@@ -77,12 +77,12 @@ class _Hops:
         self._groups: dict[int, Counter[tuple[int, ...]]] = {}
 
     def phase(self, level: int) -> PhaseLinks:
-        """A level's reduce-scatter or all-gather, or the last level's all-reduce: the slowest of its groups."""
+        """A level's reduce-scatter or all-gather, or the last level's all-reduce, for the slowest of its groups."""
         size, share = self.rings.dims[level], 1 / self.rings.stride(level)
         times = 2 if level == len(self.rings.dims) - 1 else 1
         if size == 1:
             return one_rank(share, times)
-        part = times / 2  # of what the level sends in all
+        part = times / 2  # of all bytes of the level
         intra_node_s = part * self._intra_node_s(level)
         network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self._all())
         busiest_s = max(intra_node_s, part * max(network_s, default=0.0))
@@ -99,7 +99,7 @@ class _Hops:
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
             latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
             far = sum(a != b for a, b in hops)
-            steps_s = sum(way[1] for way in ways) - max(way[1] for way in ways)  # as NCCL counts steps
+            steps_s = sum(way[1] for way in ways) - max(way[1] for way in ways)  # NCCL counts steps in this way
             slowest = max(slowest, (steps_s, far - 1 if far else 0))
         return PhaseLinks(
             size,
@@ -114,17 +114,17 @@ class _Hops:
         )
 
     def busiest_s_per_byte(self) -> float:
-        """The link that carries most in all phases together."""
+        """The time per byte of the link with the largest load over all phases."""
         intra_node_s = sum(self._intra_node_s(level) for level in range(len(self.rings.dims)))
         return max([intra_node_s, *(load.s_per_byte for load in self._all())])
 
     def _intra_node_s(self, level: int) -> float:
-        """Seconds per byte of gradient for what a rank sends to a neighbour in its node."""
+        """Seconds per byte of gradient that a rank needs to send to a neighbour in its node."""
         near = self.rings.stride(level) < self.rings.ranks_per_node
         return self.rings.hop(level) / self.intra_node.bandwidth_bytes_per_s if near else 0.0
 
     def groups(self, level: int) -> Counter[tuple[int, ...]]:
-        """The positions of every group of a level, and how many groups are on the same positions."""
+        """The positions of every group of a level, with the number of groups on the same positions."""
         if level not in self._groups:
             size, stride, per_node = self.rings.dims[level], self.rings.stride(level), self.rings.ranks_per_node
             self._groups[level] = Counter(
@@ -135,7 +135,7 @@ class _Hops:
         return self._groups[level]
 
     def latency_s(self, a: int, b: int) -> float:
-        """Of a hop between two positions."""
+        """The latency of a hop between two positions."""
         if a == b:
             return self.intra_node.latency_s
         hosts, _ = self._links
@@ -150,7 +150,7 @@ class _Hops:
         return [self._links[1][u] for u in self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]]
 
     def _hop(self, level: int, a: int, b: int, part: float) -> tuple[float, float]:
-        """(seconds per byte of gradient that the narrowest link of the hop is busy in all, latency)."""
+        """(Seconds per byte of gradient that the hop's narrowest link is busy in total, latency)."""
         if a == b:
             return part * self._intra_node_s(level), self.intra_node.latency_s
         hosts, _ = self._links
@@ -159,7 +159,7 @@ class _Hops:
 
 
 def _tree(rings: Rings, cluster: Cluster, names: Sequence[str], hops: _Hops) -> TreeLinks:
-    """The last level's groups as double trees; the slowest of them."""
+    """The last level's groups as double trees, with the values of the slowest."""
     level = len(rings.dims) - 1
     share = 1 / rings.stride(level)
     flows: Flows = defaultdict(float)

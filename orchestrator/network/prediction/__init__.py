@@ -1,1 +1,1 @@
-"""Predict the time of a training before it is submitted: pure functions from published constants to seconds."""
+"""Predicts the time of a training before it is submitted: pure functions from published constants to seconds."""

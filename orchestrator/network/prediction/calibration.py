@@ -1,6 +1,6 @@
 """Latency and time per byte of every link class, by least squares from measured times.
 
-Source: derived. time = steps * alpha + bytes sent by one rank * beta, steps and bytes as in collectives/; relative
+Source: derived. time = steps * alpha + bytes sent by one rank * beta, with steps and bytes as in collectives/. Relative
 errors are minimised, so that a small all-reduce counts as much as a large one.
 """
 
@@ -35,14 +35,14 @@ class MeasuredTime:
 
     @property
     def terms(self) -> tuple[float, float]:
-        """What alpha and beta are multiplied with."""
+        """The factors of alpha and beta."""
         steps, share = SHAPES[self.operation](self.ranks)
         return steps, share * self.size_bytes
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A link class: what one step and one byte cost, and how well that says what was measured."""
+    """A link class: the cost of one step and of one byte, and the largest error against the measured times."""
 
     link: str
     ranks: int
@@ -53,14 +53,14 @@ class Fit:
 
 
 def read(written: Any) -> list[MeasuredTime]:
-    """The rows of a calibration file. Raises UserError naming the first that is wrong."""
+    """The rows of a calibration file. Raises UserError with the first wrong row."""
     if not isinstance(written, dict) or written.get("schema") != 1 or not isinstance(written.get("rows"), list):
         raise UserError('must be {"schema": 1, "rows": [...]}; see docs/guides/predict.md')
     return [_row(row, index) for index, row in enumerate(written["rows"])]
 
 
 def fits(rows: Sequence[MeasuredTime]) -> list[Fit]:
-    """One Fit per link class, in the order of the rows. Raises UserError where they do not determine one."""
+    """One Fit per link class, in the order of the rows. Raises UserError if the rows do not determine one."""
     return [_fit(link, [row for row in rows if row.link == link]) for link in dict.fromkeys(row.link for row in rows)]
 
 
@@ -88,7 +88,7 @@ def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
 
 
 def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, float]:
-    """alpha and beta with a alpha + b beta nearest to 1 in all (a, b); the 2 x 2 normal equations, columns scaled."""
+    """alpha and beta with a alpha + b beta nearest to 1 for all (a, b); 2 x 2 normal equations with scaled columns."""
     wide = max(a for a, _ in rows), max(b for _, b in rows) or 1.0
     scaled = [(a / wide[0], b / wide[1]) for a, b in rows]
     aa, ab, bb = (sum(f(a, b) for a, b in scaled) for f in (_aa, _ab, _bb))

@@ -1,7 +1,7 @@
 """Forward, backward and update of one device: t(b) = fixed + b / rate.
 
-Source: derived. Two numbers describe a device: its rate at a large batch, as published, and a time per step that no
-batch makes smaller (launches, the optimizer). Backward takes two thirds of a step, by multiplications.
+Source: derived. Two numbers describe a device: its published rate at a large batch, and a fixed time per step for every
+batch (launches, the optimizer). Backward takes two thirds of a step, by multiplications.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ BACKWARD_SHARE = 2 / 3
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: a GPU with its software."""
+    """A GPU with its software."""
 
     name: str
     fixed_s: float
     image_s: float
 
     def for_work(self, share: float) -> Device:
-        """The same for images of which each takes `share` times as many multiply-adds (derived: at the same rate)."""
+        """The device for images that each need `share` times as many multiply-adds (derived: at the same rate)."""
         if abs(share - 1) < 1e-9:
             return self
         return Device(f"{self.name}, {share:.3g} of the work at 224 x 224", self.fixed_s, self.image_s * share)
@@ -43,13 +43,13 @@ def measured(name: str, batch: float, step_s: float, fixed_s: float) -> Device:
 
 
 def device(name: str) -> Device:
-    """The device `name` that ships. Raises UserError."""
+    """The shipped device `name`. Raises UserError if there is none."""
     written = constants.entry("gpus", name, "--gpu")
     batch, rate = constants.number(written["reference_batch"]), constants.number(written["images_per_s"])
     return measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
 
 
 def device_for(architecture: str | None) -> str | None:
-    """The name of the device that has this architecture, as in sm_70."""
+    """The name of the device with this architecture, as in sm_70."""
     names = (name for name, written in constants.table("gpus").items() if architecture in written["matches"])
     return next(names, None)

@@ -1,4 +1,4 @@
-"""The constants that ship with the program: every value with where it is from and how far to trust it."""
+"""The shipped constants: every value with its source and how reliable it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = get_args(Mark)
 
 @dataclass(frozen=True)
 class Value:
-    """A number that somebody published, or that follows from one."""
+    """A published number, or one derived from such a number."""
 
     value: float
     mark: Mark
@@ -25,7 +25,7 @@ class Value:
 
 @lru_cache
 def table(name: str) -> dict[Any, Any]:
-    """The YAML file `name` as it ships."""
+    """The shipped YAML file `name`."""
     import yaml
 
     loaded: dict[Any, Any] = yaml.safe_load((DATA / f"{name}.yaml").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ def table(name: str) -> dict[Any, Any]:
 
 
 def value(written: Any) -> Value:
-    """[value, mark, source] as a Value. Raises ValueError when it is anything else."""
+    """[value, mark, source] as a Value. Raises ValueError for other input."""
     if not isinstance(written, list) or len(written) != 3 or written[1] not in MARKS or not written[2]:
         raise ValueError(f"{written!r} is not [value, {'|'.join(MARKS)}, source]")
     return Value(float(written[0]), written[1], str(written[2]))
@@ -45,7 +45,7 @@ def number(written: Any) -> float:
 
 
 def entry(name: str, key: str, option: str) -> Any:
-    """One entry of a table. Raises UserError naming those there are and the option that chooses one."""
+    """One entry of a table. Raises UserError with the known names and the option that chooses one."""
     entries = table(name)
     if key not in entries:
         raise UserError(f"{option} {key}: there is none of that name; there are: {', '.join(map(str, entries))}")

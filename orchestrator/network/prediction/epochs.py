@@ -9,7 +9,7 @@ from orchestrator.network.prediction import constants
 
 
 def epochs_to_target(batch: int) -> float | None:
-    """For ResNet-50 with LARS; None above the largest batch that is known. A smaller one takes the smallest's."""
+    """For ResNet-50 with LARS; None above the largest known batch. Below the smallest, the smallest's value."""
     points = sorted((int(b), constants.number(e)) for b, e in constants.table("epochs")["epochs_by_batch"].items())
     batches = [b for b, _ in points]
     if batch > batches[-1]:
@@ -22,15 +22,15 @@ def epochs_to_target(batch: int) -> float | None:
 
 
 def images() -> int:
-    """In an epoch of ImageNet."""
+    """The number of images in an epoch of ImageNet."""
     return int(constants.number(constants.table("epochs")["images"]))
 
 
 def validation_images() -> int:
-    """In its validation set."""
+    """The number of images in its validation set."""
     return int(constants.number(constants.table("epochs")["validation_images"]))
 
 
 def node_hours(nodes: int, seconds: float) -> float:
-    """What the allocation costs."""
+    """The node hours of the allocation."""
     return nodes * seconds / 3600

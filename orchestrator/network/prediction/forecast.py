@@ -1,4 +1,4 @@
-"""One run: the time of its steps by part, its throughput, its end, and what it costs."""
+"""One run: the time of its steps by part, its throughput, its end, and its cost."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ AT_ONCE = "gradients go all at once after backward"
 
 @dataclass(frozen=True)
 class Communication:
-    """The all-reduce of a run, the fastest grid with the time for all gradients there, and where the ranks are.
+    """The all-reduce of a run, the fastest grid with its time for all gradients, and where the ranks are.
 
-    `norms_s` is what its batch norms exchange in a step.
+    `norms_s` is the time of its batch norms' exchanges in a step.
     """
 
     all_reduce_s: Cost
@@ -36,7 +36,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class PhaseSteps:
-    """So many steps of a batch over all ranks; an image takes `work` times what one of the workload's size takes."""
+    """Steps of one batch over all ranks; an image takes `work` times as long as one of the workload's size."""
 
     batch: int
     steps: int
@@ -45,7 +45,7 @@ class PhaseSteps:
 
 @dataclass(frozen=True)
 class Asked:
-    """The properties of a run that its time depends on."""
+    """The properties of a run that determine its time."""
 
     nodes: int
     ranks: int
@@ -70,7 +70,7 @@ class PhaseForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The predicted times of a run; those of one step are of the phase that takes longest."""
+    """The predicted times of a run; the times of one step are for the phase that takes longest."""
 
     ranks: int
     grid: tuple[int, ...]

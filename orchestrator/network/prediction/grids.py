@@ -1,4 +1,4 @@
-"""The grid chosen here beside the grids that the record runs used."""
+"""The grids that torusrun chooses beside the grids of the published record runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from orchestrator.network.prediction.compute import Device
 from orchestrator.network.prediction.step import step
 from orchestrator.network.prediction.sweep import BYTES
 
-# (GPUs, x, y, whose): x ranks in a row. Sony's grids are from memory, and so is which side of 48 x 72 is the row;
-# Fujitsu's is verified (ncclReduceScatter in a node of 4, ncclAllReduce over 512 nodes).
+# (GPUs, x, y, name): x ranks in a row. Sony's grids, and which side of 48 x 72 is the row, are from memory; Fujitsu's
+# is verified (ncclReduceScatter in a node of 4, ncclAllReduce over 512 nodes).
 RECORDS: tuple[tuple[int, int, int, str], ...] = (
     (1024, 32, 32, "Sony"),
     (2048, 32, 64, "Sony"),
@@ -23,7 +23,7 @@ RECORDS: tuple[tuple[int, int, int, str], ...] = (
 
 @dataclass(frozen=True)
 class Compared:
-    """One grid at one size: a whole all-reduce with ring columns, with the better column, and what a step exposes."""
+    """One grid at one size: an all-reduce with ring columns, with the better columns, and a step's exposed time."""
 
     gpus: int
     grid: tuple[int, int]
@@ -34,7 +34,7 @@ class Compared:
 
 
 def compare(network: Network, device: Device, batch: int) -> list[Compared]:
-    """For every size of the records: theirs, then the best with ring columns and the best of all."""
+    """For every size of the records: their grids, the best with ring columns, the best, and the least exposed."""
     found = []
     for gpus in sorted({record[0] for record in RECORDS}):
         links = network.holding(gpus)
@@ -51,7 +51,7 @@ def compare(network: Network, device: Device, batch: int) -> list[Compared]:
 
 
 def _quiet(links: Network, device: Device, batch: int) -> schemes.Scheme:
-    """The grid that exposes least in a step: the tail of a step is a small message, and asks for few hops."""
+    """The grid with the least exposed time in a step: a step ends with a small message, which needs few hops."""
     shapes = [schemes.grid(links, (x, links.ranks // x)) for x in divisors(links.ranks)[1:-1]]
     return min(shapes, key=lambda scheme: step(device, batch, scheme.cost_s).exposed_s)
 

@@ -1,6 +1,6 @@
-"""The time that large runs lose in a step beyond the model: not explained, but similar from row to row.
+"""The time that large runs lose in each step beyond the model: unexplained, but similar from row to row.
 
-Derived, and found after the fact: the model leaves 3.5 to 8.7 ms of every step of the V100 runs at 1,000 GPUs and more
+Derived after the fact: the model leaves 3.5 to 8.7 ms unexplained in every step of the V100 runs at 1,000 GPUs and more
 whose baseline is the same program on the same nodes. A row is corrected by the median of the others, never by its own.
 """
 
@@ -15,7 +15,7 @@ from orchestrator.network.prediction.records import PublishedRun
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One row, corrected by what the others lost."""
+    """One row, corrected by the loss of the others."""
 
     row: PublishedRun
     others_s: float
@@ -31,6 +31,6 @@ class HeldOut:
 
 
 def held_out(rows: Sequence[PublishedRun]) -> list[HeldOut]:
-    """Every comparable row beside the median loss of the others."""
+    """Every comparable row with the median loss of the others."""
     comparable = [row for row in rows if row.same_program and row.predicted is not None]
     return [HeldOut(row, median(r.lost_s for r in comparable if r is not row)) for row in comparable]

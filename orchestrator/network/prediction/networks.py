@@ -1,4 +1,4 @@
-"""The networks that ship, and those that `torusrun calibrate` prints."""
+"""The shipped networks, and those that `torusrun calibrate` prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")
 
 
 def network(name: str) -> Network:
-    """The network `name` that ships, or that of the file at the path `name`. Raises UserError."""
+    """The shipped network `name`, or that of the file at the path `name`. Raises UserError if there is none."""
     if name.endswith((".yaml", ".yml")):
         return _read(Path(name))
     return _network(constants.entry("networks", name, "--network"), name)
@@ -68,7 +68,7 @@ def _plain(written: Any) -> float:
 
 
 def with_ranks_per_node(links: Network, ranks: int) -> Network:
-    """The same links with `ranks` on a node; a network of one level has no nodes and stays as it is."""
+    """The same links with `ranks` on a node; a network of one level has no nodes and is unchanged."""
     if len(links.levels) == 1 or links.levels[0].members == ranks:
         return links
     inner, *outer = links.levels

@@ -1,4 +1,4 @@
-"""The published records beside what the model says of them."""
+"""The published records beside the model's results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _row(name: str, written: Mapping[str, Any]) -> PublishedRun:
 
 
 def _device(baseline: str) -> Device:
-    """What computes in a row: a device that ships, or a smaller row's step less its exposed communication."""
+    """The device of a row: a shipped one, or from a smaller row's step less its exposed communication."""
     if baseline.startswith("gpu:"):
         return device(baseline.removeprefix("gpu:"))
     written = constants.table("published")["rows"][baseline]
@@ -77,7 +77,7 @@ def _device(baseline: str) -> Device:
     step_s = batch * written["gpus"] / constants.number(written["images_per_s"])
     fixed_s = device(written["device"]).fixed_s if "device" in written else 0.0
     found = measured(baseline, batch, step_s, fixed_s)
-    for _ in range(5):  # the exposed part depends on the length of backward, and that on the exposed part: converges
+    for _ in range(5):  # the exposed part and the length of backward depend on each other: this converges
         found = measured(baseline, batch, step_s - _step(written, found, batch).exposed_s, fixed_s)
     return found
 

@@ -11,7 +11,7 @@ CLOSE_PERCENT = 5.0
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """One published throughput, and the model's from a smaller one; `predicted` is None for a baseline."""
+    """One published throughput, and the model's from a smaller run; `predicted` is None for a baseline."""
 
     name: str
     who: str
@@ -30,7 +30,7 @@ class PublishedRun:
 
     @property
     def lost_s(self) -> float:
-        """What a published step takes beyond the model's; 0 without a prediction."""
+        """The time of a published step beyond the model's; 0 without a prediction."""
         found = 0.0 if self.predicted is None else self.images_per_step / self.predicted
         return self.images_per_step / self.published.value - found if found else 0.0
 
@@ -44,7 +44,7 @@ class PublishedRun:
 
 @dataclass(frozen=True)
 class Duration:
-    """One published time to train, beside its epochs at the predicted and at the published rate."""
+    """One published time to train, and the time of its epochs at the predicted and at the published rate."""
 
     name: str
     epochs: int

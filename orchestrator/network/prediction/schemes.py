@@ -1,4 +1,4 @@
-"""The all-reduce schemes by name, as one function of bytes, one phase after the other; and the best shape of each."""
+"""The all-reduce schemes by name, as functions of bytes, one phase after the other; the best shape of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH: tuple[Algorithm, ...] = ("ring", "tree")
 
 
 def affine(cost_s: Cost) -> Cost:
-    """The same cost, a + b n, without walking the network again for every n."""
+    """The same cost, as a + b n, so that the network is not walked again for every n."""
     start_s = cost_s(0.0)
     byte_s = (cost_s(FAR_BYTES) - start_s) / FAR_BYTES
     return lambda size_bytes: start_s + byte_s * size_bytes
@@ -48,7 +48,7 @@ def double_tree(network: Network) -> Scheme:
 
 
 def nccl(network: Network) -> Scheme:
-    """What NCCL 2.4 and later choose from: a flat ring or the double tree, by size."""
+    """The choice of NCCL 2.4 and later: a flat ring or the double tree, by size."""
     return Scheme("nccl", (), regular.all_reduce(network, (network.ranks,), "nccl").unchunked_s)
 
 
@@ -71,14 +71,14 @@ def grid(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, .
 
 
 def best_grid(network: Network, size_bytes: float, algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
-    """The X x Y with the least time for one all-reduce of `size_bytes`, two or more each way where that is possible."""
+    """The X x Y with the least time for one all-reduce of `size_bytes`, both at least 2 if possible."""
     ranks = network.ranks
     rows = divisors(ranks)[1:-1] or divisors(ranks)
     return _best((grid(network, (x, ranks // x), algorithms) for x in rows), size_bytes)
 
 
 def best_levels(network: Network, size_bytes: float) -> Scheme:
-    """The best three levels; of two or one where the ranks have no three factors."""
+    """The best grid of three levels; of two or one if the number of ranks lacks three factors."""
     every = shapes(network.ranks)
     deepest = max(map(len, every))
     found = _best((grid(network, dims) for dims in every if len(dims) == deepest), size_bytes)

@@ -1,7 +1,7 @@
 """One step of training: compute, and the communication that does not overlap with it.
 
-What batch norms over several ranks exchange (training/norm/over_ranks.py): two float64 per channel in the forward pass
-and two float32 in the backward pass, an all-reduce for each layer. Nothing computes meanwhile.
+Batch norms over several ranks exchange (training/norm/over_ranks.py) two float64 per channel in the forward pass and
+two float32 in the backward pass, in one all-reduce for each layer. No rank computes meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Step:
 
     compute_s: float
     exposed_s: float
-    norms_s: float  # exchanging the statistics of batch norms
-    buckets: tuple[int, ...]  # how many gradients each holds
+    norms_s: float  # exchange of the statistics of batch norms
+    buckets: tuple[int, ...]  # number of gradients in each
 
     @property
     def total_s(self) -> float:
@@ -45,7 +45,7 @@ def step(
     overlap: bool = True,
     norms_s: float = 0.0,
 ) -> Step:
-    """A step of `batch` images on `device`, whose gradients are reduced in `cost_s(bytes)` seconds for each bucket."""
+    """A step of `batch` images on `device`; each bucket of gradients is reduced in `cost_s(bytes)` seconds."""
     layers = network or tensors.resnet50()
     sizes = [layer.parameters * bytes_per_parameter for layer in layers]
     backward_s = device.backward_s(batch)
@@ -55,7 +55,7 @@ def step(
 
 
 def norms_s(channels: Sequence[int], cost_s: Cost) -> float:
-    """What batch norms of so many channels exchange in a step, each in `cost_s(bytes)` seconds."""
+    """Seconds of batch norms' exchanges in a step, for the channels of each; `cost_s(bytes)` is one all-reduce."""
     return sum(cost_s(2 * 8 * each) + cost_s(2 * 4 * each) for each in channels)
 
 

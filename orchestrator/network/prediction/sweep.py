@@ -1,4 +1,4 @@
-"""All schemes over a range of sizes: where each breaks, and which shape is best."""
+"""All schemes over a range of sizes: where each becomes too slow, and which shape is best."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Size:
         return next(s for s in self.schemes if s.name == name)
 
     def shape(self, name: str) -> str:
-        """The levels that do something: 1x2x2 is 2x2."""
+        """The levels of more than one rank: 1x2x2 is 2x2."""
         return "x".join(str(count) for count in self.named(name).dims if count > 1)
 
     @property
@@ -43,7 +43,7 @@ class Size:
 
 
 def sizes(first: int, last: int, unit: int) -> list[int]:
-    """`first`, doubled until `last`, which is always there; whole units of a node."""
+    """`first`, doubled up to `last`, which is always included; in whole units of a node."""
     found, at = [], first
     while at < last:
         found.append(at)

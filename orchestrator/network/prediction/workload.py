@@ -1,4 +1,4 @@
-"""What is trained: its tensors and its samples."""
+"""The work of a training: its tensors and its samples."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and wh
 
 @dataclass(frozen=True)
 class Workload:
-    """A network with its data set. `overlaps`: gradients go in groups during backward, else all at once after it.
+    """A network with its data set. `overlaps`: gradients go in groups during backward, otherwise all at once after it.
 
-    `norms` are the channels of the batch norms that `norm_ranks` ranks have in common; none where each has its own.
+    `norms` are the channels of the batch norms that `norm_ranks` ranks share; empty if each rank has its own.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Workload:
     test_images: int
     bytes_per_parameter: float
     overlaps: bool
-    side: int | None = None  # of an image, in pixels; None where its samples are none
+    side: int | None = None  # of an image, in pixels; None if the samples are not images
     norms: tuple[int, ...] = ()
     norm_ranks: int = 1
 
@@ -45,7 +45,7 @@ class Workload:
 def workload(name: str) -> Workload:
     """A residual network on ImageNet in half precision, or a built-in model on the default data set.
 
-    Raises UserError for any other.
+    Raises UserError for any other name.
     """
     if name in FOR_PHOTOGRAPHS:
         data = tensors.photographs()
@@ -59,7 +59,7 @@ def workload(name: str) -> Workload:
 
 
 def workload_of(train: Train, gpus: bool = False) -> Workload:
-    """What a recipe trains, as `training.sync` reduces it on GPUs or on CPUs. Raises UserError."""
+    """The workload of a recipe, as `training.sync` reduces it on GPUs or on CPUs. Raises UserError."""
     data = data_facts(train)
     try:
         model = model_facts(train, data) if data else None

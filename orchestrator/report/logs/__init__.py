@@ -1,1 +1,1 @@
-"""What attempts wrote: which files, their lines in the order of time, the first failure in them."""
+"""The logs of attempts: their files, their lines in the order of time, and the first failure."""

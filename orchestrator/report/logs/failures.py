@@ -1,4 +1,4 @@
-"""What the logs say of a failure: blocks that begin with 'Traceback', and how ranks ended badly."""
+"""Failures in the logs: blocks that begin with 'Traceback', and failed ends of ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state import evidence
 
-MOST_BLOCKS = 20  # of one file: the newest
+MOST_BLOCKS = 20  # of one file: the newest ones
 MOST_LINES = 500  # of one block
 TRACEBACK = "Traceback (most recent call last):"
 PREFIX = re.compile(r"^(\[[\w .:-]+\]:? ?)?")  # as PyTorch's '[rank0]: '
@@ -25,9 +25,9 @@ LINKS = ("During handling of the above exception", "The above exception was the 
 
 
 class Failures:
-    """The failures of one attempt, each told once, in the order in which they are found.
+    """The failures of one attempt, each reported once, in the order in which they are found.
 
-    `since_s` (of time.time()) leaves out what was written before.
+    `since_s` (as of time.time()) leaves out earlier lines.
     """
 
     def __init__(self, logs: Logs, since_s: float | None = None) -> None:
@@ -38,12 +38,12 @@ class Failures:
         self._ended: set[int] = set()
 
     def new(self, *, final: bool) -> Iterator[LogLine]:
-        """Every traceback of the job and of the ranks once, then the ranks that ended badly, with their last lines.
+        """Every traceback of the job and of the ranks once, then the failed ranks, with their last lines.
 
-        The rank that ended first is told first. A rank whose traceback is told has no last lines. Unless it is
-        `final`, a traceback that may go on is left for the next call.
+        The rank that ended first comes first. A rank with a reported traceback has no last lines. Unless `final` is
+        set, a traceback that may continue is left for the next call.
         """
-        also: dict[str, list[str]] = {}  # whose traceback others wrote too
+        also: dict[str, list[str]] = {}  # first origin of a traceback -> other origins of the same
         for origin, path in self.logs.files():
             for block in self._new_blocks(path, final):
                 self._with_traceback.add(path)
@@ -88,7 +88,7 @@ def _who(origin: str) -> str:
 
 
 def bad_ends(attempt: Attempt) -> list[RankEnd]:
-    """The ends of the ranks that ended badly, by time. Records that cannot be read are left out."""
+    """The ends of the ranks that failed, by time. Records that cannot be read are left out."""
     ends = []
     for rank in evidence.recorded(attempt)[0]:
         with contextlib.suppress(SiteError):
@@ -97,14 +97,14 @@ def bad_ends(attempt: Attempt) -> list[RankEnd]:
 
 
 class Tracebacks:
-    """The newest blocks of lines that each begin with a traceback and end with the line that names the exception.
+    """The newest blocks of lines, each from the start of a traceback to the line that names the exception.
 
-    Exceptions that caused each other are one block.
+    Exceptions that caused each other are in one block.
     """
 
     def __init__(self) -> None:
         self._blocks: deque[list[LogLine]] = deque(maxlen=MOST_BLOCKS)
-        self._goes_on = self._linked = False  # whether the newest does, and whether the next traceback belongs to it
+        self._goes_on = self._linked = False  # whether the newest block continues; whether the next joins it
 
     def add(self, line: LogLine) -> None:
         bare = PREFIX.sub("", line.text, count=1)
@@ -119,7 +119,7 @@ class Tracebacks:
             self._goes_on = self._linked = False
 
     def taken(self, *, final: bool) -> list[list[LogLine]]:
-        """The blocks that were found and not taken yet; unless it is `final`, without one that may go on."""
+        """The blocks that were found since the last call; unless `final` is set, without one that may continue."""
         waits = [self._blocks.pop()] if self._blocks and not final and (self._goes_on or self._linked) else []
         found = list(self._blocks)
         self._blocks.clear()

@@ -1,4 +1,4 @@
-"""What an attempt wrote: the files of its ranks and of its job, and why there is nothing in them."""
+"""The output of an attempt: the files of its ranks and of its job, and why they are empty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TAIL_LINES = 20
 
 @dataclass(frozen=True)
 class Logs:
-    """The logs of one attempt of a run. `name` comes before each of its lines: '', or which attempt it is."""
+    """The logs of one attempt of a run. `name` is the prefix of each line: '', or the attempt."""
 
     record: Record
     attempt: Attempt
@@ -43,12 +43,12 @@ class Logs:
         return self.record.plan.ranks if self.record.plan else 1
 
     def check(self, rank: int | None) -> None:
-        """Raises UserError for a rank that there is not."""
+        """Raise UserError if the run has no such rank."""
         if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
             raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
 
     def files(self, rank: int | None = None) -> list[tuple[str, Path]]:
-        """The file of a rank, or (None) those of the job and of all ranks there are, with the origin of their lines."""
+        """The file of a rank, or (None) the files of the job and of all ranks, each with the origin of its lines."""
         if rank is not None:
             return [(self.name, self.attempt.rank_log(rank))]
         try:
@@ -63,18 +63,18 @@ class Logs:
         ]
 
     def safe(self, line: str) -> str:
-        """A line as it may be printed: that of a run that is not one's own cannot do anything to the terminal."""
+        """A line that is safe to print: a line of another user's run cannot control the terminal."""
         return line if self.record.mine else plain(line)
 
     def wrote(self, rank: int) -> bool:
-        """Whether there is anything in a rank's log."""
+        """Whether a rank's log has any content."""
         try:
             return self.attempt.rank_log(rank).lstat().st_size > 0
         except OSError:
             return False
 
     def silence(self, rank: int) -> tuple[str, list[str]]:
-        """Why a rank's log is empty, in one line, and the end of what its job wrote where that explains a failure."""
+        """Why a rank's log is empty, in one line, and the end of its job's output if that explains a failure."""
         status = self.status()
         if status.state is State.PENDING:
             return f"rank {rank} has not begun: {self._words(status)}", []
@@ -86,7 +86,7 @@ class Logs:
         return f"rank {rank} {wrote}{shown}", []
 
     def failure(self) -> tuple[str, list[str]]:
-        """How the attempt ended and the end of what its job wrote; ('', []) unless it ended, and badly."""
+        """How the attempt ended, and the end of its job's output; ('', []) unless it ended without success."""
         status = self.status()
         if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
             return "", []
@@ -99,7 +99,7 @@ class Logs:
         return f"attempt {self.attempt.number} is {status.state.value}{because}"
 
     def status(self) -> Status:
-        """The state of this attempt. Of the one that works, and of the newest, its scheduler is asked where need be."""
+        """The state of this attempt. For the current and the newest attempt, the scheduler is queried if needed."""
         number, newest = self.attempt.number, self.record.newest
         if number in (self.record.attempt, newest):
             ((_, status),) = standing([self.run], time.time(), newest=number == newest)
@@ -111,7 +111,7 @@ class Logs:
         return seen.end.status if seen else Status(State.UNKNOWN)
 
     def _end_of_job(self) -> tuple[str, list[str]]:
-        """The end of the job's stderr, or of its stdout if it wrote nothing there."""
+        """The end of the job's stderr, or of its stdout if stderr is empty."""
         for name, path in (("stderr", self.attempt.stderr), ("stdout", self.attempt.stdout)):
             if lines := tail(path, TAIL_LINES):
                 return name, [self.safe(line) for line in lines]
@@ -119,7 +119,7 @@ class Logs:
 
 
 def logs(run: RunFolder, attempt: int | None = None) -> Logs:
-    """The logs of an attempt, by default of the newest. Raises UserError for an attempt that there is not."""
+    """The logs of an attempt, by default of the newest. Raises UserError if there is no such attempt."""
     record = read_record(run)
     number, there = record.attempt if attempt is None else attempt, attempt_folders.attempts(run)
     if number not in there:
@@ -128,12 +128,12 @@ def logs(run: RunFolder, attempt: int | None = None) -> Logs:
 
 
 def all_logs(run: RunFolder) -> list[Logs]:
-    """The logs of all attempts. Raises UserError where there is none."""
+    """The logs of all attempts. Raises UserError if there are none."""
     newest = logs(run)
     return [replace(newest, attempt=run.attempt(number)) for number in attempt_folders.attempts(run)]
 
 
 def named(found: Iterable[Logs]) -> list[Logs]:
-    """These logs by attempt, which is named where there are several."""
+    """These logs by attempt; each has its attempt's name if there are several."""
     known = sorted(found, key=lambda one: one.attempt.number)
     return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]

@@ -1,4 +1,4 @@
-"""Lines of many files in the order of time, as far as it is known."""
+"""The lines of many files in the order of time, as far as it is known."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from operator import itemgetter
 from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile, LogLine
 
 SMALLEST_BLOCK_BYTES = 4096
-ALL_BLOCKS_BYTES = 32 << 20  # of all files that are read side by side
+ALL_BLOCKS_BYTES = 32 << 20  # of all files that are read together
 FIRST = float("-inf")
 
 
 def new_lines(files: Sequence[FollowedFile], *, whole: bool) -> Iterator[LogLine]:
-    """The new lines of all files in order; without `whole` also those that have no end yet."""
+    """The new lines of all files in order; without `whole` also unfinished lines."""
     share = ALL_BLOCKS_BYTES // max(len(files), 1)
     for file in files:
         file.block_bytes = min(max(share, SMALLEST_BLOCK_BYTES), BLOCK_BYTES)
@@ -22,10 +22,10 @@ def new_lines(files: Sequence[FollowedFile], *, whole: bool) -> Iterator[LogLine
 
 
 def in_order(files: Sequence[Iterable[LogLine]]) -> Iterator[LogLine]:
-    """The lines of all files by time. The lines of one file keep their order, whatever its clock did.
+    """The lines of all files by time. The lines of one file keep their order, regardless of its clock.
 
-    A line without a time goes with the line before it; files without any times come first, one after the other. Of
-    lines of the same time, those of the earlier file come first.
+    A line without a time follows the line before it; files without any times come first, one after the other. Of lines
+    with equal times, those of the earlier file come first.
     """
     if len(files) == 1:
         yield from files[0]

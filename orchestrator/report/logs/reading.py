@@ -1,4 +1,4 @@
-"""The lines of a run's logs in order, chosen by rank, attempt, time and pattern, and followed until it is over."""
+"""The lines of a run's logs in order, selected by rank, attempt, time and pattern, and followed to its end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from orchestrator.runs.state.follow import follow
 
 @dataclass(frozen=True)
 class Filter:
-    """Which lines: of a `rank`, or of the job and all ranks (None); of an attempt, of the newest (None), or of all (0).
+    """Selects lines: of a `rank`, or the job and all ranks (None); of an attempt, the newest (None), or all (0).
 
-    `since_s` (of time.time()) leaves out what was written before; a line whose time nobody knows is not ruled out.
+    `since_s` (as of time.time()) leaves out earlier lines; a line with an unknown time stays.
     """
 
     rank: int | None = None
@@ -36,7 +36,7 @@ class Filter:
 
 @dataclass
 class Reading:
-    """A run's logs as they are read. Raises UserError for a rank or an attempt that there is not."""
+    """The reading of a run's logs. Raises UserError if there is no such rank or attempt."""
 
     run: RunFolder
     filter: Filter
@@ -51,7 +51,7 @@ class Reading:
         return self.logs[-1]
 
     def lines(self, *, until_over: bool = False) -> Iterator[LogLine]:
-        """The lines that there are, by attempt and then by time; with `until_over` then those that come."""
+        """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
         if until_over:
             for _ in follow(self.run):
                 self._find()
@@ -59,13 +59,13 @@ class Reading:
         yield from self._new(whole=False)
 
     def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
-        """Tracebacks and ranks that ended badly, by attempt; with `until_over` then those that come."""
+        """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
         found: dict[int, failures.Failures] = {}
 
         def new(*, final: bool) -> Iterator[LogLine]:
             for one in self.logs:
                 kept = found.setdefault(one.attempt.number, failures.Failures(one, self.filter.since_s))
-                kept.logs = one  # attempts are named once there are several
+                kept.logs = one  # attempts get names if there are several
                 for line in kept.new(final=final):
                     if self.filter.meets(line):
                         yield self._safe(one, line)
@@ -77,7 +77,7 @@ class Reading:
         yield from new(final=True)
 
     def _find(self) -> None:
-        """Look for attempts that have begun meanwhile. The one before may still be writing its last lines."""
+        """Look for new attempts. The one before may still write its last lines."""
         found = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
         new = {one.attempt.number for one in found}
         self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *found])
@@ -91,11 +91,11 @@ class Reading:
 
     def _file(self, origin: str, path: Path) -> FollowedFile:
         file = self._files.setdefault(path, FollowedFile(origin, path))
-        file.origin = origin  # attempts are named once there are several
+        file.origin = origin  # attempts get names if there are several
         return file
 
     def _may_have(self, path: Path) -> bool:
-        """Whether a file was written since the time that is asked for."""
+        """Whether a file was written since `since_s`."""
         try:
             return self.filter.since_s is None or os.lstat(path).st_mtime >= self.filter.since_s
         except OSError:

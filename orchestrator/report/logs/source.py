@@ -1,4 +1,4 @@
-"""One file of output, read as it grows, with the time of each line where an index has it (runs/log_times.py)."""
+"""One file of output, read as it grows, with the time of each line if an index has it (runs/log_times.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class LogLine(NamedTuple):
-    """A line of output: by when it was written (as of time.time(), None where nobody knows), by whom, and the text."""
+    """A line of output: the latest time of its writing (as of time.time(), None if unknown), origin, and text."""
 
     time_s: float | None
     origin: str
@@ -29,9 +29,9 @@ class LogLine(NamedTuple):
 
 @dataclass
 class FollowedFile:
-    """One file and how far it has been read. `left` is the line that has begun and has no end yet.
+    """One file and the position of reading. `left` is an unfinished line at the end.
 
-    It is read in blocks of `block_bytes` and is open only while one is read: thousands may be read side by side.
+    It is read in blocks of `block_bytes` and is open only while one is read, because thousands may be read together.
     """
 
     origin: str
@@ -47,9 +47,9 @@ class FollowedFile:
         self.times = LogTimes(self.path)
 
     def new(self, *, whole: bool) -> Iterator[LogLine]:
-        """The lines that were added since the last call; without `whole` the one that has no end yet, too.
+        """The lines that were added since the last call; without `whole` also an unfinished one.
 
-        A file that was cut short or replaced is read from its beginning. One that cannot be read is told of once.
+        A file that was cut short or replaced is read from its beginning. A file that cannot be read is reported once.
         """
         written_s = 0.0
         while True:
@@ -70,7 +70,7 @@ class FollowedFile:
             self.left = b""
 
     def _block(self) -> tuple[bytes, float]:
-        """(the next block, b'' at the end of the file; when the file was last written)."""
+        """(The next block, b'' at the end of the file; the time when the file was last written)."""
         descriptor = open_regular(self.path)
         try:
             found = os.fstat(descriptor)
@@ -87,7 +87,7 @@ class FollowedFile:
     def _whole_lines(self, block: bytes, written_s: float) -> Iterator[LogLine]:
         text = self.left + block
         end = len(text) if len(text) >= BLOCK_BYTES and b"\n" not in text else text.rfind(b"\n") + 1
-        text, self.left = text[:end], text[end:]  # a line without an end is told in pieces
+        text, self.left = text[:end], text[end:]  # a very long line without an end is returned in pieces
         yield from self._texts(text, self.read_bytes - len(self.left), written_s)
 
     def _texts(self, lines: bytes, end: int, written_s: float) -> Iterator[LogLine]:

@@ -10,7 +10,7 @@ from orchestrator.report.curve import Curve
 
 @dataclass(frozen=True)
 class Predicted:
-    """A record for programs, the same as lines for people, and the curves among these."""
+    """A record for programs, the same as lines for people, and its curves."""
 
     record: dict[str, Any]
     lines: list[str]

@@ -1,4 +1,4 @@
-"""The published records beside their predictions, and what the table does not explain."""
+"""The published records beside their predictions, and the differences that the table does not explain."""
 
 from __future__ import annotations
 

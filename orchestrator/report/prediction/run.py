@@ -1,4 +1,4 @@
-"""One run, in words."""
+"""The forecast of one run in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.counted import counted
 
 
 def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicted:
-    """A forecast; `attempts` are those of a run whose phases want different numbers of nodes, with their seconds."""
+    """A forecast; `attempts` are those of a run whose phases need different numbers of nodes, with their seconds."""
     parts = [
         {"nodes": stretch.nodes, "begins": stretch.begins, "ends": stretch.ends, "total_s": total_s}
         for stretch, total_s in attempts

@@ -1,4 +1,4 @@
-"""All schemes over the number of GPUs: a table, curves, and where each scheme breaks."""
+"""All schemes over the number of GPUs: a table, curves, and where each scheme becomes too slow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS: tuple[Column[Size], ...] = (
 
 
 def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> Predicted:
-    """From `first` to `last` GPUs, `batch` images on each."""
+    """The comparison from `first` to `last` GPUs, with `batch` images on each."""
     found = sizes_of(links, device, batch, sizes(first, last, links.levels[0].members))
     table, curve, broken = Table(COLUMNS, found), _curve(found), breaks(found)
     record = {
@@ -59,7 +59,7 @@ def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> 
 
 
 def _curve(found: Sequence[Size]) -> Curve:
-    """The time of every scheme, both axes logarithmic."""
+    """The time of every scheme, with logarithmic axes."""
     named = {word: [(size.gpus, size.cost_s(name)) for size in found] for name, word in NAMES.items()}
     bound = [(size.gpus, size.bound_s) for size in found if size.bound_s > 0]
     gpus, time = Axis(lambda count: counted(round(count), "GPU"), log=True), Axis(lambda s: f"{ms(s)} ms", log=True)

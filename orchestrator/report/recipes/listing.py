@@ -15,7 +15,7 @@ TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch"
 
 
 def as_text() -> str:
-    """The table, at most 80 columns wide, and what its marks mean."""
+    """The table, at most 80 columns wide, and the meaning of its marks."""
     table = _table()
     errata = [f"* {recipe.name}: {recipe.erratum}" for recipe in table.rows if recipe.erratum]
     notes = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in errata]
@@ -24,12 +24,12 @@ def as_text() -> str:
 
 
 def as_json() -> dict[str, Any]:
-    """The same, with sources."""
+    """The table with sources."""
     return {"recipes": _table().as_json()}
 
 
 def facts(recipe: Published) -> dict[str, Any]:
-    """What was published of a record, each value with its mark."""
+    """The published facts of a record, each value with its mark."""
     return {key: {"value": fact.value, **fact.mark._asdict()} for key, fact in recipe.facts.items()}
 
 

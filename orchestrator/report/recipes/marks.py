@@ -1,4 +1,4 @@
-"""How sure a value of a recipe is, in one letter beside it."""
+"""How certain a value of a recipe is, as one letter beside it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ ORDER = list(CERTAINTIES)
 
 
 def weakest(*marks: Mark | None) -> str:
-    """The letter of the least sure of these marks; '' where there is none."""
+    """The letter of the least certain of these marks; '' without marks."""
     found = [ORDER.index(mark.certainty) for mark in marks if mark]
     return ORDER[max(found)][0] if found else ""
 
 
 def with_mark(text: str, letter: str) -> str:
-    """'224 s v', with a space before the letter at which no line breaks."""
+    """The text with its letter, as '224 s v'; lines do not break at the space before the letter."""
     return f"{text}{NO_BREAK}{letter}" if letter else text
 
 
 def legend() -> str:
-    """What the letters mean."""
+    """The meaning of the letters."""
     return "\n".join(f"{word[0]}  {word}: {means}" for word, means in CERTAINTIES.items())

@@ -1,4 +1,4 @@
-"""One recipe: what was published, its schedule with marks, what a run changes of it, and curves."""
+"""One recipe: the published values, its schedule with marks, the changes of a run, and curves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from training.recipe.train import Train
 from training.schedule.phases import Course, Phase, phases_of
 
 CURVE = WIDTH - LABEL - len("|")
-TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # where phases do not say it
+TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it
 ALWAYS = {"epochs", "learning rate"}
 DERIVED = Mark("derived", "the rules of scaling")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A recipe, the training that it is here, and on how many ranks and samples that is."""
+    """A recipe, its training here, and the numbers of ranks and samples."""
 
     recipe: Published
     train: Train
@@ -58,7 +58,7 @@ class Shown:
         }
 
     def as_text(self) -> str:
-        """At most 80 columns wide."""
+        """The recipe as text, at most 80 columns wide."""
         recipe = self.recipe
         parts = [
             _wrapped(f"{recipe.name}: {recipe.title}") + "\n" + _wrapped(recipe.paper),
@@ -85,7 +85,7 @@ class Shown:
         return f"schedule, {data}: {counted(self.ranks, 'rank')}, {counted(self.train_samples, 'image')} in an epoch"
 
     def _schedule(self) -> str:
-        """A column for each value that changes, then the values that stay."""
+        """A column for each value that changes, then the constant values."""
         columns, phases = self._columns(), self.course.phases
         changing = [each for each in columns if each.title in ALWAYS or len(set(map(each.value, phases))) > 1]
         staying = [(each.title, each.value(phases[0])) for each in columns if each not in changing]
@@ -106,7 +106,7 @@ class Shown:
         return lambda phase: with_mark(words(phase), self._mark(phase, key))
 
     def _mark(self, phase: Phase, key: str) -> str:
-        """The letter of a value that this phase, or the last one before it that has it, gives."""
+        """The letter of a value, from this phase or the last one before it that sets the value."""
         published = phases_of(self.recipe.train, self.train_samples)[phase.number]
         computed = [] if _value(phase, key) == _value(published, key) else [DERIVED]
         written = self.recipe.written["phases"]
@@ -119,14 +119,14 @@ class Shown:
         return weakest(self.recipe.mark(TOP[key]), *computed)
 
     def _others(self) -> Iterator[str]:
-        """The values that are no part of the table, one line for each section."""
+        """The values that are not in the table, one line for each section."""
         for section, written in self.recipe.written.items():
             if section not in ("phases", "epochs", "batch"):
                 said = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
                 yield _wrapped(f"{section:16}{said}", " " * 16)
 
     def _other(self, key: str, name: str) -> str:
-        """'momentum 0.9 v', or '' if the training has no such value."""
+        """A value with its mark, as 'momentum 0.9 v', or '' if the training has no such value."""
         now, published = (_at(as_written(train), key) for train in (self.train, self.recipe.train))
         letter = weakest(self.recipe.mark(key), *([] if now == published else [DERIVED]))
         return "" if now is None else f"{name} {with_mark(_word(now), letter)}".strip()
@@ -154,7 +154,7 @@ def _label(value: float) -> str:
 
 
 def _rates(phase: Phase) -> str:
-    """'0 to 3.1', by the rates at both ends of the phase."""
+    """The rates at both ends of the phase, as '0 to 3.1'."""
     first, last = (phase.rate(epoch) for epoch in (phase.start, phase.until))
     if first is None or last is None:
         return "by the schedule"
@@ -176,7 +176,7 @@ def _also(phase: Phase, keys: Any) -> Iterator[str]:
 
 
 def _named(written: Any, path: str, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The keys of all values that a recipe gives in a section, and what they are called within it."""
+    """The keys of all values of a recipe in a section, and their names within it."""
     if not isinstance(written, dict):
         yield path, prefix
         return
@@ -186,14 +186,14 @@ def _named(written: Any, path: str, prefix: str = "") -> Iterator[tuple[str, str
 
 
 def _at(document: Any, key: str) -> Any:
-    """The value of a dotted key; None where there is none."""
+    """The value of a dotted key, or None."""
     for part in key.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     return document
 
 
 def _value(phase: Phase, key: str) -> Any:
-    """What a phase has, by the key of a recipe."""
+    """The value of a phase by the key of a recipe."""
     return phase.view.size if key == "size" else getattr(phase, key)
 
 

@@ -1,1 +1,1 @@
-"""Runs on a terminal: on the whole of it, in one line, or printed line by line."""
+"""Runs on a terminal: on the whole screen, in one line, or printed line by line."""

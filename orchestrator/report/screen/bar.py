@@ -1,4 +1,4 @@
-"""The one line that `watch` draws of a run on a terminal: its bar, and around it as many figures as fit."""
+"""The one line of `watch` for a run on a terminal: its bar, with as many figures as fit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from orchestrator.runs.state.view import View
 
 LEAST_BAR = 10
 MOST_BAR = 40
-# What goes first where the line is too narrow; the state, the step and the bar stay.
+# Parts in the order in which a narrow line drops them; the state, the step and the bar stay.
 LEFT_OUT = ("age", "accuracy", "speed", "loss", "eta", "run")
 
 
 @dataclass(frozen=True)
 class Line:
-    """`view` in one line, as wide as the terminal is when it is drawn.
+    """`view` in one line, as wide as the terminal when it is drawn.
 
     `said` is the newest line of rank 0's log, for a run without steps. `end` follows the line.
     """
@@ -50,7 +50,7 @@ def _parts(view: View, said: str) -> dict[str, Text]:
     styles = {"run": "bold", "state": of(view.state)}
     if view.step is None:
         texts["remark"] = remark(view, said)
-    elif view.total_steps:  # the same width from step to step, so that the bar keeps its own
+    elif view.total_steps:  # equal width from step to step, so that the bar keeps its width
         texts["step"] = f"step {view.step:>{len(str(view.total_steps))}}/{view.total_steps}"
     if view.step is not None and not texts["eta"]:
         texts["eta"], styles["eta"] = plain(view.pause).partition(", ")[0], REMARK  # without ', usual 0.2 s'
@@ -62,7 +62,7 @@ def _joined(parts: dict[str, Text]) -> Text:
 
 
 def _bar(view: View, room: int, console: Console) -> Text:
-    """A bar of `room` columns; where the terminal has no colours, the part to come is blank."""
+    """A bar of `room` columns; on a terminal without colours, the remaining part is blank."""
     style = of(view.state)
     bar = ProgressBar(view.total_steps or 0, view.step or 0, width=room, complete_style=style, finished_style=style)
     text = Text.assemble(*((segment.text, segment.style or "") for segment in console.render(bar)))

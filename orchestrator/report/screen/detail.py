@@ -1,4 +1,4 @@
-"""What the full-screen view of one run shows beside its state: losses, nodes, the first error, the end of the log."""
+"""The details of one run in full-screen, beside its state: losses, nodes, the first error, the end of the log."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state import evidence
 from orchestrator.runs.state.view import View
 
-LOOK_S = 2.0  # between looks at what costs a few reads of every node
-RESTS = 5  # times as long as such a look took, before the next one
+LOOK_S = 2.0  # between looks that read a few files of every node
+RESTS = 5  # the next look waits at least this many times as long as the last one took
 LOG_LINES = 20
 LARGEST_NUMBER_BYTES = 16
-ERROR_LINES = 2000  # of a log, among which a traceback is looked for
-MARKS = re.compile(r"[\s~^]*")  # the line in which Python marks a part of the line above
+ERROR_LINES = 2000  # of a log, in which a traceback is searched
+MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the line above
 
 
 @dataclass(frozen=True)
 class Detail:
-    """`losses` are (step, loss); `error` has the newest line last, `said` the end of rank 0's log."""
+    """`losses` are (step, loss); `error` has the newest line last; `said` is the end of rank 0's log."""
 
     losses: Sequence[tuple[float, float]] = ()
     nodes: Sequence[NodeHeard] = ()
@@ -44,7 +44,7 @@ class Detail:
 
 
 class Details:
-    """The details of one run, looked at again and again."""
+    """The details of one run, refreshed by each look."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
@@ -70,7 +70,7 @@ class Details:
 def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of a running attempt, as of `now_s`; in a held allocation those of the attempt that runs in it.
 
-    While none does, the keeper's node is the only one of which anything is known.
+    While no attempt runs in it, only the keeper's node is known.
     """
     if not allocation.is_held(run):
         return nodes(attempt, now_s)
@@ -86,7 +86,7 @@ def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
-    """The nodes on which the ranks are placed, as of `now_s` (of time.time()), in the order of nodes.py."""
+    """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
     found = []
     for host, ranks in evidence.placed(attempt).items():
         load = attempt.node_load(ranks[0])
@@ -97,13 +97,13 @@ def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 
 def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:
-    """How long ago one of these files was last written; with `empty` False, one that has anything in it."""
+    """Seconds since one of these files was last written; with `empty` False, of files that have content."""
     written = [found.st_mtime for path in paths if (found := _found(path)) and (empty or found.st_size)]
     return max(now_s - max(written), 0.0) if written else None
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """A file as it is now. It is opened, since over NFS a stat alone may be a minute old."""
+    """The current status of a file. It is opened, because over NFS a stat alone may be a minute old."""
     try:
         descriptor = open_regular(path)
     except OSError:
@@ -115,9 +115,9 @@ def _found(path: Path) -> os.stat_result | None:
 
 
 def first_error(run: RunFolder, attempt: int) -> list[str]:
-    """How the first rank that failed ended, and its traceback; or a traceback of rank 0 or the job; [] if none.
+    """How the first failed rank ended, and its traceback; or a traceback of rank 0 or the job; [] if none.
 
-    Only the end of each log is looked at.
+    Only the end of each log is read.
     """
     try:
         found: Logs = logs(run, attempt)

@@ -1,4 +1,4 @@
-"""A table as rich draws it."""
+"""A table for rich."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = TypeVar("Row")
 
 
 def drawn(table: Table[Row], width: int, head: str) -> list[Text]:
-    """The titles in the style `head` and the rows in those of their columns, each line in at most `width` columns."""
+    """The titles in the style `head` and the rows in their columns' styles, each line in at most `width` columns."""
     found = []
     for line in table.styled(width):
         text, at = Text(cut("".join(part for part, _ in line).rstrip(), width)), 0

@@ -19,7 +19,7 @@ from orchestrator.spec.paths import home
 
 
 def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
-    """What a run was and how it ended, as (name, value)."""
+    """The facts of a run and of its end, as (name, value)."""
     table = [("run", view.run), ("state", f"{view.state.value}: {view.reason}" if view.reason else view.state.value)]
     if view.grid or view.grid_reason:
         grid = " x ".join(map(str, view.grid or ())) or "auto"
@@ -48,7 +48,7 @@ def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
 
 
 def _done(run: RunFolder) -> dict[str, Any]:
-    """What the training said when it was done: its speed over all steps, and its last evaluation."""
+    """The training's record at its end: its speed over all steps, and its last evaluation."""
     try:
         return metrics.newest(metrics.read(run.metrics, TAIL_BYTES), "done") or {}
     except SiteError:
@@ -56,7 +56,7 @@ def _done(run: RunFolder) -> dict[str, Any]:
 
 
 def show(table: list[tuple[str, str]], state: State) -> None:
-    """Print the table of a run; on a terminal what is long is folded in its column."""
+    """Print the table of a run; on a terminal, long values are folded in their column."""
     if output.drawable(sys.stdout):
         return _drawn(table, state)
     for name, value in table:
@@ -74,5 +74,5 @@ def _drawn(table: list[tuple[str, str]], state: State) -> None:
 
 
 def _short(path: Path) -> str:
-    """A path with the home folder as ~."""
+    """A path with ~ for the home folder."""
     return f"~/{path.relative_to(home())}" if path.is_relative_to(home()) else str(path)

@@ -1,4 +1,4 @@
-"""A run on the terminal: one line that is drawn anew, or, where there is no terminal, a new line now and then."""
+"""A run on the terminal: one line that is redrawn, or, without a terminal, a new line now and then."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ENDING = f"ending: {DONE}"
 
 
 def show(run: RunFolder) -> View:
-    """Follow a run to its end on the terminal; its last view."""
+    """Follow a run to its end on the terminal; returns its last view."""
     return _drawn(run) if output.drawable(sys.stderr) else printed.show([run])[0]
 
 
 def _drawn(run: RunFolder) -> View:
-    """One line, drawn whenever there is a new view. Remarks that do not fit into it are printed once above it."""
+    """Draw one line for each new view. Remarks that do not fit into it are printed once above it."""
     from rich.cells import cell_len
     from rich.live import Live
     from rich.text import Text
@@ -34,10 +34,10 @@ def _drawn(run: RunFolder) -> View:
 
     console, told = output.console(stderr=True), {""}
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
-        console.show_cursor()  # Live hides it; a `watch` that is killed could not show it again
+        console.show_cursor()  # Live hides it; a killed `watch` could not show it again
         for view in follow(run):
             remarks = "" if view.state.over else plain(view.remarks)
-            gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' grows by the minute
+            gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' changes every minute
             fits = view.step is None and cell_len(words(view, "")) <= console.width
             if gist not in told and remarks != ENDING and not fits:
                 told.add(gist)

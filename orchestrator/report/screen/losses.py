@@ -9,11 +9,11 @@ from orchestrator.report.logs.source import FollowedFile
 from orchestrator.runs.folder import metrics
 
 MOST_POINTS = 4096
-MOST_BYTES = 4 << 20  # of metrics that were written before: the curve shows the newest
+MOST_BYTES = 4 << 20  # of earlier metrics: the curve shows the newest
 
 
 class Losses:
-    """The losses over the steps. Steps that an attempt repeats after a resume replace those before."""
+    """The losses over the steps. Steps that an attempt repeats after a resume replace the earlier ones."""
 
     def __init__(self, path: Path) -> None:
         self._file = FollowedFile("", path)
@@ -24,7 +24,7 @@ class Losses:
         self.points: list[tuple[float, float]] = []
 
     def read(self) -> list[tuple[float, float]]:
-        """All points, (step, loss), with those that have come since."""
+        """All points, (step, loss), including new ones."""
         for line in self._file.new(whole=True):
             row = metrics.row_of(line.text.encode(errors="replace"))
             if row and row["event"] == "step" and "step" in row and row.get("loss") is not None:
@@ -35,6 +35,6 @@ class Losses:
         while self.points and self.points[-1][0] >= step:
             self.points.pop()
         self.points.append((step, loss))
-        if len(self.points) > MOST_POINTS:  # neighbours become one point
+        if len(self.points) > MOST_POINTS:  # merge neighbours into one point
             pairs = zip(self.points[::2], self.points[1::2], strict=False)
             self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]

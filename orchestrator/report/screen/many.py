@@ -20,14 +20,14 @@ from orchestrator.runs.state.view import View
 
 @dataclass(frozen=True)
 class Window:
-    """Which rows are shown: from `top` on, `rows` of them, one of them selected unless `selected` is None."""
+    """The visible rows: `rows` of them from `top`, one of them selected unless `selected` is None."""
 
     top: int
     rows: int
     selected: int | None = None
 
     def around(self, selected: int | None, rows: int, of_all: int) -> Window:
-        """The window that shows the selected row and moves as little as it can."""
+        """The window that shows the selected row and moves as little as possible."""
         top = self.top
         if selected is not None:
             top = min(max(top, selected - rows + 1), selected)
@@ -53,7 +53,7 @@ def lines(views: Sequence[View], window: Window, width: int) -> list[Text]:
 
 
 def _table(views: Sequence[View], longest: int) -> Table[View]:
-    """Names have at most `longest` columns, so each run has one line."""
+    """The table, with names of at most `longest` columns, so that each run has one line."""
     columns: tuple[Column[View], ...] = (
         Column("RUN", lambda view: shortened(plain(view.run), longest), right=False),
         STATE,
@@ -76,7 +76,7 @@ def _where(view: View) -> str:
 
 
 def shortened(name: str, width: int) -> str:
-    """A name with its middle left out: its beginning says which run it is, and so does its end."""
+    """A name with its middle left out: its beginning and its end identify the run."""
     if len(name) <= width:
         return name
     end = (width - len(CUT)) // 2

@@ -1,4 +1,4 @@
-"""The nodes of a running attempt on a screen: what each does, how its ranks step, and who makes the others wait."""
+"""The nodes of a running attempt on a screen: their load, their ranks' steps, and the ranks that delay the others."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from orchestrator.report.table import Column, Long, Table
 from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.state.pace import short
 
-SILENT_S = 30.0  # a wrapper shows every 10 s that its node lives
-TIMES_USUAL = 1.25  # a rank that computes so much longer than the median makes the others wait
+SILENT_S = 30.0  # a wrapper gives a sign of life every 10 s
+TIMES_USUAL = 1.25  # a rank that computes this many times as long as the median delays the others
 LEAST_NAME = 12
 
 
 @dataclass(frozen=True)
 class NodeHeard:
-    """A node of a running attempt: its load, and how long ago its wrapper showed that it lives and a rank wrote a line.
+    """A node of a running attempt: its load, and the ages of its wrapper's last sign of life and of a rank's last line.
 
-    None where it never did. By the clock of the file system, which may differ from that of this machine.
+    None if there is none yet. By the clock of the file system, which may differ from this machine's.
     """
 
     host: str
@@ -37,7 +37,7 @@ class NodeHeard:
 
     @property
     def slowest(self) -> RankSteps | None:
-        """The rank of this node that computes longest; where that is not known, the one with the longest steps."""
+        """The rank of this node that computes longest; if that is unknown, the one with the longest steps."""
         known = self.load.ranks if self.load else ()
         return max(known, key=lambda rank: (rank.computed_s or 0.0, rank.step_s), default=None)
 
@@ -58,7 +58,7 @@ class NodeRow:
 
 
 def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
-    """Those of which least is heard first, then those that make others wait, then the rest in the order of ranks."""
+    """The nodes that are silent longest first, then those that delay others, then the rest in the order of ranks."""
     usual_s = _usual_s(nodes)
 
     def key(node: NodeHeard) -> tuple[float, float, int]:
@@ -71,7 +71,7 @@ def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
 
 
 def remark(nodes: Sequence[NodeHeard]) -> str:
-    """'rank 3 computes 1.8 times as long as the median, and the others wait for it', or '' where none does."""
+    """'rank 3 computes 1.8 times as long as the median; the others wait for it', or '' if no rank does."""
     usual_s = _usual_s(nodes)
     ranks = [(node.slowest, node.host) for node in nodes if node.slowest and node.slowest.computed_s]
     if usual_s is None or not ranks:
@@ -94,7 +94,7 @@ def table(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> Tab
 
 
 def _usual_s(nodes: Sequence[NodeHeard]) -> float | None:
-    """The median of the times that ranks compute in a step; None where fewer than two are known."""
+    """The median of the ranks' compute times in a step; None if fewer than two are known."""
     ranks = [rank for node in nodes if node.load for rank in node.load.ranks]
     known = [rank.computed_s for rank in ranks if rank.computed_s is not None]
     return median(known) if len(known) > 1 and median(known) > 0 else None
@@ -109,7 +109,7 @@ def _of_node(node: NodeHeard, most: int) -> NodeRow:
 
 
 def _of_rank(node: NodeHeard, place: int) -> NodeRow:
-    """A rank of a node; the GPU is its own if the node has as many as ranks."""
+    """A row for a rank of a node; it has its own GPU if the node has as many GPUs as ranks."""
     number, load = node.ranks[place], node.load
     steps = next((found for found in load.ranks if found.rank == number), None) if load else None
     gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
@@ -119,7 +119,7 @@ def _of_rank(node: NodeHeard, place: int) -> NodeRow:
 
 
 def _folded(ranks: Sequence[int]) -> str:
-    """'4-7', or '0, 2' if some are left out."""
+    """Ranks in short: '4-7', or '0, 2' if they are not consecutive."""
     whole = len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1))
     return f"{ranks[0]}-{ranks[-1]}" if whole else ", ".join(map(str, ranks))
 
@@ -139,7 +139,7 @@ def _fullest(gpus: Sequence[GpuLoad]) -> GpuLoad | None:
 
 
 def _memory(load: NodeLoad | GpuLoad | None) -> str | None:
-    """The memory in use: '3.1/24G', or '3.1G' if the whole is not known."""
+    """The memory in use: '3.1/24G', or '3.1G' if the total is unknown."""
     if load is None or load.memory_bytes is None:
         return None
     used, total = load.memory_bytes, load.memory_total_bytes

@@ -30,7 +30,7 @@ MOST_REMARKS = 3
 
 
 def lines(view: View, detail: Detail, width: int, height: int, *, blocks: bool = True) -> list[RenderableType]:
-    """At most `height` lines of at most `width` columns; `blocks` where the terminal has block characters."""
+    """At most `height` lines of at most `width` columns; `blocks`: the terminal has block characters."""
     bare = replace(view, loss=None, eta_s=None, accuracy=None, images_per_s=None, age_s=None, reason="", pause="")
     found: list[RenderableType] = [Line(bare, "", "\n")]
     found += [Text(cut(text, width)) for text in _facts(view) if text]
@@ -66,7 +66,7 @@ def _titled(title: str, texts: Sequence[str], width: int, style: str = "") -> li
 
 
 def _errors(error: Sequence[str], width: int, room: int) -> list[Text]:
-    """The first line and the last ones: who failed, and the exception."""
+    """The first line and the last ones: the failed rank, and the exception."""
     if room < 2 or not error:
         return []
     kept = list(error) if len(error) < room else [error[0], *error[len(error) - room + 2 :]]
@@ -74,7 +74,7 @@ def _errors(error: Sequence[str], width: int, room: int) -> list[Text]:
 
 
 def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
-    """As many nodes as fit: those of which least is heard and those that make others wait come first."""
+    """As many nodes as fit: silent nodes and nodes that delay others come first."""
     if room < 2 or not nodes:
         return []
     remark = room > 3 and of_nodes.remark(nodes)
@@ -89,7 +89,7 @@ def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
 
 
 def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[Text], int]:
-    """(the rows of a window on all nodes and their ranks, with a remark and titles above; how many rows there are)."""
+    """(The rows of a window on all nodes and their ranks, below a remark and titles; the number of rows)."""
     if not nodes:
         return [Text(cut("no node is at work", width))], 0
     titles, *rows = drawn(of_nodes.table(nodes, width, ranks=True), width, "bold")
@@ -99,7 +99,7 @@ def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[T
 
 
 def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks: bool) -> list[Text]:
-    """The curve with the range of the loss beside it and that of the steps below."""
+    """The curve, with the range of the loss on the left and that of the steps below."""
     height, columns = room - 1, width - LABEL
     if len(losses) < 2 or height < LEAST_CURVE_ROWS or columns < LABEL:
         return []

@@ -1,4 +1,4 @@
-"""Runs where there is no terminal to draw on: a line for each change, and now and then one for each that runs."""
+"""Runs without a terminal to draw on: a line for each change, and now and then one for each running run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from orchestrator.runs.state.follow import follow_all
 from orchestrator.runs.state.view import View
 
 LINE_EVERY_S = 10.0
-LINES_PER_S = 1.0  # of all runs together, beside those that tell of a change
+LINES_PER_S = 1.0  # of all runs together, besides lines about changes
 
 
 def show(runs: Sequence[RunFolder]) -> list[View]:
-    """Follow the runs to their ends, a line on stderr now and then; their last views."""
+    """Follow the runs to their ends, with lines on stderr now and then; returns their last views."""
     said: dict[str, State] = {}
     due_s = 0.0
     for views in follow_all(runs):
@@ -34,5 +34,5 @@ def show(runs: Sequence[RunFolder]) -> list[View]:
 
 
 def said_by(run: RunFolder, view: View) -> str:
-    """The newest line of rank 0's log, of a run that has no step to show."""
+    """The newest line of rank 0's log, for a run without steps; otherwise ''."""
     return newest_line(run.attempt(view.attempt).rank_log(0)) if view.step is None else ""

@@ -1,4 +1,4 @@
-"""Runs on the whole terminal, drawn anew as they change, until all are over or the user leaves."""
+"""Runs on the whole terminal, redrawn as they change, until all are over or the user leaves."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from orchestrator.report.screen.watched import OneWatched, WatchedRuns
 from orchestrator.runs.state.attention import rank
 from orchestrator.runs.state.view import View
 
-SLICE_S = 0.2  # between looks at the size of the terminal
+SLICE_S = 0.2  # between checks of the terminal's size
 MOVES = {"up": -1, "down": 1}
 
 
 class Screen:
-    """Runs in full-screen: a table of many, and one of them with its details. `views` are as they were seen last."""
+    """Runs in full-screen: a table of many, or one of them with its details. `views` are the newest views."""
 
     def __init__(self, watched: WatchedRuns) -> None:
         self._followed = watched
@@ -36,12 +36,12 @@ class Screen:
         self._window = Window(0, 0)
         self._selected: int | None = None  # the place of a run among the views
         self._details: OneWatched | None = None
-        self._nodes: Window | None = None  # of the page of all nodes of a run, where that is shown
+        self._nodes: Window | None = None  # of the page with all nodes of a run, if that is shown
         self._node_rows = 0
         self._suspended = False
 
     def follow(self) -> None:
-        """Draw until all runs are over or the user leaves. The terminal is then as it was, whatever happens."""
+        """Draw until all runs are over or the user leaves. The terminal is restored in every case."""
         self.views = self._followed.look()
         if self._followed.over:
             return
@@ -52,7 +52,7 @@ class Screen:
             os.kill(0, signal.SIGTSTP)
 
     def _show(self, console: Console) -> bool:
-        """Draw until then, or until the user wants to suspend the view by ctrl-Z; whether he does."""
+        """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
         self._suspended = False
         with _signals(self._suspend), _restored(console), Keys() as keys, _live(console) as live:
             while True:
@@ -65,7 +65,7 @@ class Screen:
         self._suspended = True
 
     def _rest(self, live: Live, keys: Keys) -> bool:
-        """Wait for the next look, and do what the user asks for meanwhile; whether he stays."""
+        """Wait for the next look, and handle keys meanwhile; False if the user leaves or suspends the view."""
         until_s, size = time.monotonic() + self._followed.rest_s, live.console.size
         while (left_s := until_s - time.monotonic()) > 0:
             pressed = keys.within(min(left_s, SLICE_S))
@@ -101,7 +101,7 @@ class Screen:
                 self._open(self._selected)
 
     def _shown(self) -> tuple[list[int], int | None]:
-        """(the places of the runs among the views, in the order on the screen; the row of the selected one)."""
+        """(The indices of the runs among the views, in the order on the screen; the row of the selected one)."""
         shown = sorted(range(len(self.views)), key=lambda number: rank(self.views[number]))
         return shown, None if self._selected is None else shown.index(self._selected)
 
@@ -131,7 +131,7 @@ class Screen:
             shown, at = self._shown()
             self._window = self._window.around(at, max(rows - 2, 1), len(shown))
             found = [*many.lines([self.views[number] for number in shown], self._window, width)]
-        foot = Text(cut(self._foot(with_keys), width), "dim")  # after the windows: it names their rows
+        foot = Text(cut(self._foot(with_keys), width), "dim")  # after the windows, because it names their rows
         found = [*found[:rows], *[Text("")] * (rows - len(found)), foot]
         return found if blocks else [_in_ascii(line) for line in found]
 
@@ -150,13 +150,13 @@ class Screen:
 
 
 def _steps(key: str, page: int, of_all: int) -> int:
-    """By how many rows a key moves."""
+    """The number of rows by which a key moves."""
     page = max(page - 1, 1)
     return {**MOVES, "page up": -page, "page down": page, "first": -of_all, "last": of_all}[key]
 
 
 def _in_ascii(line: RenderableType) -> RenderableType:
-    """A line for a terminal that shows ASCII alone; what rich draws itself knows of that."""
+    """A line for a terminal that shows only ASCII; rich's own drawings respect that already."""
     if isinstance(line, Text):
         line.plain = line.plain.replace("…", ">").encode("ascii", "replace").decode()
     return line
@@ -168,7 +168,7 @@ def _live(console: Console) -> Live:
 
 @contextmanager
 def _restored(console: Console) -> Iterator[None]:
-    """Leave the full screen and show the cursor also where a signal came while the screen was entered."""
+    """Leave the full screen and show the cursor, also if a signal came while the screen was entered."""
     try:
         yield
     finally:

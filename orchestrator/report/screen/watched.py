@@ -1,4 +1,4 @@
-"""What a screen shows: runs that are looked at again and again, and the details of one of them."""
+"""The runs of a screen, looked at repeatedly, and the details of one of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from orchestrator.runs.state.view import View
 
 
 class OneWatched(Protocol):
-    """One run, looked at again and again."""
+    """One run that is looked at repeatedly."""
 
     def look(self, view: View) -> Detail: ...
 
 
 class WatchedRuns(Protocol):
-    """Runs, wherever they are. `note` is what a user should know of the way there, else ''."""
+    """Runs, here or on a login node. `note` is a message about the connection, or ''."""
 
     @property
     def note(self) -> str: ...
@@ -30,19 +30,19 @@ class WatchedRuns(Protocol):
 
     @property
     def rest_s(self) -> float:
-        """How long to wait before the next look."""
+        """The seconds to wait before the next look."""
 
     def look(self) -> list[View]: ...
 
     def details(self, number: int) -> OneWatched:
-        """The run whose view is at this place in each look."""
+        """The details of the run with this index in each look."""
 
     def rows(self, view: View) -> list[tuple[str, str]]:
         """The table at the end of a run."""
 
 
 class WatchedHere(Followed):
-    """Runs whose folders are here."""
+    """Runs whose folders are on this machine."""
 
     note = ""
 

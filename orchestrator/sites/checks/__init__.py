@@ -1,1 +1,1 @@
-"""What a run needs of a site, one check after the other."""
+"""The checks of a site for `doctor`, one after the other."""

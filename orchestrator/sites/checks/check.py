@@ -1,4 +1,4 @@
-"""One check: what was looked at, what came of it, and how to mend it."""
+"""One check: its name, its outcome, its finding, and how to correct a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Outcome = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a site. `mend` says what to do; it is empty only where all is well."""
+    """A check of a site. `mend` says how to correct it; it is empty only if the outcome is ok."""
 
     name: str
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""Whether the folders of runs and of images can be written, have room, and are likely to be seen by the nodes."""
+"""Checks whether the folders of runs and of images are writable, have room, and are likely shared with the nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_INODES, FEW_INODES = 1_000, 100_000
 
 
 def checks(site: Site, *, job: bool) -> Iterator[Check]:
-    """The folder of runs, then its room. With `job` a job will tell whether the nodes see it."""
+    """The check of the folder of runs, then of its free space. With `job`, a job checks whether the nodes see it."""
     folder = absolute(site.runs)
     try:
         private.make(folder, site.umask)
@@ -33,7 +33,7 @@ def checks(site: Site, *, job: bool) -> Iterator[Check]:
 
 
 def _try(folder: Path) -> None:
-    """Write a file there and remove it. Raises OSError."""
+    """Write a file there and remove it. Raises OSError if that fails."""
     probe = folder / f".doctor.{os.getpid()}"
     private.write_bytes(probe, b"torusrun doctor\n")
     probe.unlink()

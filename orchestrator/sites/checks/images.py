@@ -1,4 +1,4 @@
-"""Whether images can be built and run: the runtime, what a build without root needs, and room for images."""
+"""Checks whether images can be built and run: the runtime, the needs of a build without root, and free space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and 
 
 
 def checks(site: Site, login: Login) -> Iterator[Check]:
-    """The runtime, the way of building, and the folder of images."""
+    """The checks of the runtime, of the way of building, and of the folder of images."""
     runtime = login.runtime
     if runtime is None:
         mend = "load its module (modules of the site), or write container.runtime; runs without an image need none"
@@ -33,7 +33,7 @@ def checks(site: Site, login: Login) -> Iterator[Check]:
 
 
 def _build(site: Site, login: Login) -> Check:
-    """Whether this machine lets a user build in the way that the site names."""
+    """Whether a user can build on this machine in the site's way."""
     mode, where = site.container.build, site.container.build_on
     if where == "job":
         return ok("image builds", f"{mode}, in a job: the first build tells")

@@ -1,4 +1,4 @@
-"""Whether the nodes' Python has torusrun, the modules load, and the launcher is there: as far as this machine tells."""
+"""Checks from this machine whether the nodes' Python has torusrun, the modules load, and the launcher exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBE = (
 
 
 def checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
-    """Python, modules, launcher. With `job` a job will tell whether the nodes have Python."""
+    """The checks of Python, modules and launcher. With `job`, a job checks whether the nodes have Python."""
     yield from _python(site, job)
     if site.modules or site.purge_modules:
         if login.modules_failed:
@@ -65,7 +65,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
 
 
 def _own_disk(python: str) -> Path | None:
-    """Which of Python and torusrun is on a file system whose type does not tell that the nodes see it."""
+    """The path of Python or torusrun that is on a file system which is not known to be shared, or None."""
     places = (Path(python), Path(orchestrator.__file__).resolve().parent)
     return next((place for place in places if not is_shared(file_system(place))), None)
 
@@ -77,7 +77,7 @@ def _launcher(site: Site, login: Login) -> Check:
     path = which(program, environment=login.environment)
     mend = "write into the site the module that brings it (modules), or another launcher"
     if path is None:
-        outcome = failed if program in KNOWN else warning  # an MPI may be on the nodes alone
+        outcome = failed if program in KNOWN else warning  # an MPI may be only on the nodes
         return outcome("launcher", f"{program}: not found on PATH here", f"{mend}; doctor --job tries it on a node")
     if program not in ASKED:
         return ok("launcher", path)

@@ -1,4 +1,4 @@
-"""Whether the scheduler answers, and whether it has the site's queue, account, nodes and switches."""
+"""Checks whether the scheduler answers, and whether it has the site's queue, account, nodes and switches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.spec.site import Site
 from training.counted import counted
 
 ASKED_S = 60.0
-NO_JOB = "999999999"  # an id that no job has
+NO_JOB = "999999999"  # an id that belongs to no job
 
 
 def checks(site: Site) -> Iterator[Check]:
-    """The scheduler and what it says of the site's values."""
+    """The checks of the scheduler, and of the site's values against its answers."""
     asked = client.of(site)
     if not asked.can_describe:
         yield _answers(asked)
@@ -53,7 +53,7 @@ def checks(site: Site) -> Iterator[Check]:
 
 
 def _answers(asked: client.Client) -> Check:
-    """Of a scheduler that says nothing of its cluster: whether it answers a question for a job."""
+    """For a scheduler that cannot describe its cluster: whether it answers a query about a job."""
     (found,) = asked.poll([NO_JOB]).values()
     if found.state is State.UNKNOWN:
         return failed("scheduler", found.reason, "see why, by the command itself")
@@ -77,7 +77,7 @@ def _account(name: str, facts: ClusterFacts) -> Check:
 
 
 def _request(site: Site) -> Check:
-    """Whether the site says enough to ask for two nodes, or for the one that there is."""
+    """Whether the site has all values for a request for two nodes, or for one if there is only one."""
     node, scheduler = site.node, schedulers.get(site.scheduler)
     nodes = 1 if scheduler.traits.one_machine else 2
     try:
@@ -104,7 +104,7 @@ def _request(site: Site) -> Check:
 
 
 def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
-    """What a run asks of a node, beside what the queue's largest nodes have."""
+    """The request of a run for a node, compared with the queue's largest nodes."""
     chosen = [queue for queue in facts.queues if queue.name == (site.queue or queue.name)]
     kinds = [kind for queue in chosen for kind in queue.kinds]
     if not kinds:
@@ -128,7 +128,7 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
 
 
 def _counts(site: Site) -> bool:
-    """Whether the scheduler gives out CPUs: this machine does not, and an `ask` may count something else."""
+    """Whether the scheduler counts CPUs: not on this machine, and an `ask` may count something else."""
     return not schedulers.get(site.scheduler).traits.one_machine and not site.ask
 
 

@@ -1,7 +1,7 @@
 """Lower bounds for every all-reduce whose sums are computed by the ranks, not by switches.
 
 Bandwidth: 2(k-1)/k n/C for k equal units whose links have the bandwidth C. Derived: a unit counts as one rank, and no
-all-reduce of k ranks sends less than a ring does (Patarasuk and Yuan, from memory). Latency: ceil(log2 N) a.
+all-reduce of k ranks sends less than a ring (Patarasuk and Yuan, from memory). Latency: ceil(log2 N) a.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def cut_s(size_bytes: float, network: Network) -> float:
 
 
 def latency_s(network: Network) -> float:
-    """The steps in which data can reach all ranks, at the lowest latency."""
+    """The fewest steps in which data can reach all ranks, each at the lowest latency."""
     return ceil(log2(network.ranks)) * min(level.latency_s for level in network.levels)

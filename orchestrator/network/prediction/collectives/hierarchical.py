@@ -12,7 +12,7 @@ from orchestrator.network.cost.links import Network
 
 
 def all_reduce_s(size_bytes: float, network: Network) -> float:
-    """A reduce in every innermost unit, a ring of their leaders, a broadcast."""
+    """A reduce in every innermost unit, a ring of the leaders, a broadcast."""
     inner = network.levels[0]
     members = inner.members
     ends_s = 2 * ((members - 1) * inner.latency_s + size_bytes / inner.bandwidth_bytes_per_s) if members > 1 else 0.0

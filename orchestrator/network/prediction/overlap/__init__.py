@@ -1,1 +1,1 @@
-"""When gradients are ready in the backward pass; training/sync/buckets says which are reduced together."""
+"""When gradients are ready in the backward pass; training/sync/buckets decides which are reduced together."""

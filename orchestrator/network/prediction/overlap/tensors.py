@@ -11,7 +11,7 @@ from training.recipe.facts import DataFacts, Tensor
 
 
 def photographs() -> DataFacts:
-    """ImageNet as the published runs see it."""
+    """ImageNet as in the published runs."""
     return DataFacts(epochs.images(), epochs.validation_images(), classes=1000, shape=(3, 224, 224))
 
 
@@ -24,7 +24,7 @@ def resnet50() -> tuple[Tensor, ...]:
 def ready_s(tensors: tuple[Tensor, ...], backward_s: float) -> list[float]:
     """Seconds from the start of backward until each gradient is ready.
 
-    A tensor takes a share of the time by its multiplications (derived: batch norms take none here).
+    A tensor takes time in proportion to its multiplications (derived: batch norms take none here).
     """
     work = sum(tensor.work for tensor in tensors)
     return [done / work * backward_s for done in accumulate(tensor.work for tensor in tensors)]
