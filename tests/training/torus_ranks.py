@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -18,6 +19,9 @@ import torch.distributed as dist
 
 ANSWER_S = 60.0
 KEPT_RANKS = 6
+# Each algorithm that a rank builds adds groups to its process, and gloo polls each of them in a thread of its own 100
+# times a second: the groups of a whole module would keep a machine busy.
+MOST_ASKED = 12
 
 
 class RankPool:
@@ -57,21 +61,28 @@ class RankPool:
 
 
 class Pools:
-    """Pools by their number of ranks. Large ones are let go when another is asked for."""
+    """Pools by their number of ranks. A large one ends when another is needed, any of them after MOST_ASKED tests."""
 
     def __init__(self) -> None:
         self._pools: dict[int, RankPool] = {}
+        self._asked: Counter[int] = Counter()
 
     def of(self, world: int) -> RankPool:
+        self._asked[world] += 1
+        if world in self._pools and self._asked[world] > MOST_ASKED:
+            self._close(world)
         if world not in self._pools:
             for large in [other for other in self._pools if other > KEPT_RANKS]:
-                self._pools.pop(large).close()
-            self._pools[world] = RankPool(world)
+                self._close(large)
+            self._pools[world], self._asked[world] = RankPool(world), 1
         return self._pools[world]
 
     def close(self) -> None:
-        for pool in self._pools.values():
-            pool.close()
+        for world in list(self._pools):
+            self._close(world)
+
+    def _close(self, world: int) -> None:
+        self._pools.pop(world).close()
 
 
 def serve(rank: int, world: int, store: str, timeout_s: float, pipe: Connection) -> None:
