@@ -24,8 +24,8 @@ class Config:
     """One attempt of a run; `grid` has one to three levels, the first varies fastest: rank = x + X * (y + Y * z).
 
     `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
-    `done` is the file that rank 0 writes when the training is complete. `stretch` holds the first and the last epoch
-    that these ranks train, if others train the rest; None if they train to the end.
+    `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
+    these ranks begins and ends, if others train the rest; None if they train to the end.
     """
 
     schema: int

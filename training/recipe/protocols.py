@@ -30,7 +30,7 @@ class DataSet(Protocol):
 
     `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. It may also have:
 
-    `identity: str`: a digest of the samples, their order and their classes. A run resumes only with the same one.
+    `identity: str`: a digest to identify the samples, their order and classes. A run resumes only with the same one.
 
     `look(view: View) -> None`: set the view of images from the next batch on (`training.data.view`); called before the
     first step and whenever the view changes. Without it a recipe must not change the view.

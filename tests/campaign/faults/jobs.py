@@ -36,5 +36,5 @@ class KillPart(Fault):
 FAULTS = [
     KillPart("supervisor", "supervisor"),
     KillPart("launcher", "launcher|srun|mpirun"),
-    KillPart("shell", "script|shell|SIGKILL"),  # Grid Engine ends the whole job at once, and does not know the cause
+    KillPart("shell", "script|shell|SIGKILL"),  # Grid Engine ends the whole job at once, and does not report who did it
 ]

@@ -30,7 +30,7 @@ class Stored(Protocol):
         """The place of the image, for messages."""
 
     def identity(self) -> str:
-        """A digest of the samples, their order and their classes; it does not depend on the place of the files."""
+        """A digest to identify the samples, their order and classes; the place of the files does not matter."""
 
     def read(self, sample: int, most: int = -1) -> bytes:
         """The file's bytes, or the first `most` of them. Raises OSError."""

@@ -28,7 +28,7 @@ TRAINING = Path(__file__).resolve().parents[2]
 def torus_hook(
     grid: tuple[int, ...] | None = None,
 ) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
-    """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward goes on.
+    """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward continues.
 
     `grid` is (X,), (X, Y) or (X, Y, Z), with rank = (z * Y + y) * X + x; default: the run's own. Every rank calls it
     once, at the same time, after `init_process_group`: it makes the groups of the levels. The hook has a `torus`; its
