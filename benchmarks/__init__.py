@@ -1,1 +1,1 @@
-"""Each file prints one table of ratios, all measured in the same run."""
+"""Each file prints one table of ratios, all from the same run."""

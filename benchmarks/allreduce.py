@@ -1,9 +1,9 @@
 """All-reduces over gloo on shaped racks: the torus with two and three levels, and gloo's own, against the cut bound.
 
-`python -m benchmarks.allreduce [ROUNDS]` as root. The bound is that of the busiest cut: behind a cut of k equal links,
-2 (k-1)/k of the vector has to pass each link, of whose rate headers take 4.4 %. Sent bytes are the kernel's counts on
-the first node's link and the first rack's uplink, in vectors. Nodes are named across the racks, as a scheduler names
-them that fills racks in turn.
+`python -m benchmarks.allreduce [ROUNDS]` as root. The bound is that of the busiest cut: at a cut of k equal links,
+2 (k-1)/k of the vector must pass each link, and headers take 4.4 % of the link's rate. Sent bytes are the kernel's
+counts on the first node's link and the first rack's uplink, in vectors. Node names alternate between the racks, as
+with a scheduler that fills racks in turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training.collectives import chunks
 from training.collectives.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
-PAYLOAD = 1448 / 1514  # of the bytes on a link
+PAYLOAD = 1448 / 1514  # share of the bytes on a link
 ELEMENTS = 1_000_000  # of 4 bytes
 BYTES = 4 * ELEMENTS
 chunks.SMALLEST_CHUNK_BYTES = 64 * 1024  # the vector is 1/25 of ResNet-50's gradients, the link 1/200 of 10 Gbit/s
@@ -37,7 +37,7 @@ Reduce = Callable[[torch.Tensor], object]
 
 @dataclass(frozen=True)
 class Case:
-    """An algorithm on hosts in an order; `best` where the order is the network's."""
+    """An algorithm on hosts in an order; `best` if the order is the network's."""
 
     title: str
     make: Callable[[], Reduce]
@@ -83,7 +83,7 @@ def hierarchical(*dims: int) -> Callable[[], Reduce]:
 
 
 def measure(lab: ShapedRacks, order: Sequence[str], per_node: int, make: Callable[[], Reduce], rounds: int) -> Measured:
-    """The median time of an all-reduce until the last rank has it, and what the first links carried for each."""
+    """The median time of an all-reduce until the last rank has it, and the bytes on the first links for each."""
 
     def reduce(rank: int) -> list[float]:
         act, ranks = make(), len(order) * per_node
@@ -115,7 +115,7 @@ class Measured:
 
 
 def sent(lab: ShapedRacks) -> tuple[float, float]:
-    """Bytes that the first node and the first rack have sent."""
+    """The bytes that the first node and the first rack have sent."""
     rack, nodes = next(iter(lab.racks.items()))
     return counted(lab.namespace(nodes[0]), "eth0"), counted(f"/run/netns/{lab.fabric}", f"u{rack}")
 

@@ -1,4 +1,4 @@
-"""How long `torusrun` takes to start, as ratios to an empty Python program, measured in turns.
+"""The start-up time of `torusrun`, as ratios to an empty Python program, measured in turns.
 
 `python -m benchmarks.cold_start [ROUNDS]`
 """

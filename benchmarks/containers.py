@@ -1,6 +1,6 @@
-"""What a compression costs and gains, and what a container adds to the start of 8 ranks: ratios of one run.
+"""The cost and gain of compressions, and the time that a container adds to the start of 8 ranks: ratios of one run.
 
-`python -m benchmarks.containers [ROUNDS]`, as root on Debian, for it starts the Slurm lab and Apptainer's lab.
+`python -m benchmarks.containers [ROUNDS]`, as root on Debian, because it starts the Slurm lab and Apptainer's lab.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROGRAMS = {"pass": "pass", "import torch": "import torch"}
 
 
 class Bench:
-    """Programs of the lab's user, timed."""
+    """Times programs of the lab's user."""
 
     def __init__(self, lab: SlurmLab, apptainer: ApptainerLab, rounds: int) -> None:
         self.lab, self.apptainer, self.rounds = lab, apptainer, rounds
@@ -38,7 +38,7 @@ class Bench:
         self.seconds(["mkdir", str(self.folder)])
 
     def seconds(self, argv: list[str]) -> float:
-        """The wall time of one program of the user's, which has to succeed."""
+        """The wall time of one program of the user; it must succeed."""
         env = {"APPTAINER_TMPDIR": str(self.folder)} if self.folder.exists() else {}
         started_s = time.perf_counter()
         self.lab.run_as_user(argv, timeout_s=LIMIT_S, env=env, check=True)
@@ -62,13 +62,13 @@ class Bench:
         return tree
 
     def packed(self, tree: Path, compression: str) -> tuple[Path, float]:
-        """(image, seconds) of a folder made into an image."""
+        """(image, seconds) of packing a folder into an image."""
         image = self.folder / f"{compression}.sif"
         words = ["apptainer", "build", "--mksquashfs-args", COMPRESSIONS[compression], str(image), str(tree)]
         return image, self.seconds(words)
 
     def contained(self, image: Path, program: str) -> list[str]:
-        """A Python program in an image, started with the words that a run's ranks are started with."""
+        """The command of a Python program in an image, with the words that start the ranks of a run."""
         found = runtime.required(str(self.apptainer.path / "apptainer"))
         return list(inside(ContainerExec(found, str(image), directory="/"), ["python3", "-c", program], {}, {}).argv)
 

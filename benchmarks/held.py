@@ -1,10 +1,10 @@
-"""From `submit` to the first step: ten attempts in a held allocation, beside as many submitted to the scheduler.
+"""The time from `submit` to the first step: ten attempts in a held allocation, and ten submitted to the scheduler.
 
-`python -m benchmarks.held [--site PATH] [--attempts 10] [--ranks 2]`, where the site's scheduler is
+`python -m benchmarks.held [--site PATH] [--attempts 10] [--ranks 2]`, on a machine with the site's scheduler
 
 Two programs: the shipped training of digits, until it records its first step, and `true`, until rank 0's is started.
-Both ways are tried in turns. The clock begins before the client's process is started and is read from what the ranks
-wrote, so that the nodes have to have the clock of this machine. For the digits it also says when each part was over.
+Both ways are tried in turns. The time begins before the start of the client's process and ends at times that the ranks
+wrote, so the nodes need the clock of this machine. For the digits it also prints when each part ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_S = 0.02
 
 
 def torusrun(folder: Path, *words: str) -> str:
-    """What a verb printed."""
+    """The output of a verb."""
     command = [sys.executable, "-m", "orchestrator", *words]
     return subprocess.run(
         command, cwd=folder, text=True, stdout=subprocess.PIPE, check=True, timeout=600
@@ -53,7 +53,7 @@ def first_step_s(folder: Path, name: str, *words: str) -> tuple[float, list[floa
 
 
 def _parts_s(run: Path) -> list[float]:
-    """When each of PARTS was over, as the run's ledger, rank 0's record and the first metrics say."""
+    """The end of each of PARTS, from the run's ledger, rank 0's record and the first metrics."""
     ledger = {row["event"]: row["t"] for row in map(json.loads, (run / "ledger.jsonl").read_text().splitlines())}
     first = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
     return [ledger["submitted"], ledger["started"], _started_s(run) or 0.0, first["t"]]

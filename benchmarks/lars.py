@@ -1,8 +1,8 @@
 """LARS over the 161 tensors of ResNet-50 (He et al. 2015, v1.5): timm's and apex's loops, torch's foreach, ours.
 
-`python -m benchmarks.lars [ROUNDS]`: one thread, time of the thread alone, the least of ROUNDS steps (12) in each of
-six processes of each form. Momentum 0.9, decay 5e-5, the rate inside the momentum where a form allows it. A GPU is
-measured where there is one, with its own clock, beside the bytes that two passes move.
+`python -m benchmarks.lars [ROUNDS]`: one thread, only the thread's own time, the least of ROUNDS steps (12) in each of
+six processes of each form. Momentum 0.9, decay 5e-5, the rate inside the momentum if a form allows it. If there is a
+GPU, it is measured too, with its own clock, beside the bytes that two passes move.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Form = Callable[[], None]
 
 
 def shapes() -> Iterator[tuple[int, ...]]:
-    """Of the parameters in forward order: convolutions without bias, batch norms, one linear layer."""
+    """The parameters' shapes in forward order: convolutions without bias, batch norms, one linear layer."""
 
     def normalized(outputs: int, inputs: int, kernel: int) -> Iterator[tuple[int, ...]]:
         yield from [(outputs, inputs, kernel, kernel), (outputs,), (outputs,)]
@@ -47,7 +47,7 @@ def shapes() -> Iterator[tuple[int, ...]]:
 
 
 class ResNet50(nn.Module):
-    """Its parameters and their gradients, random; nothing is computed with them."""
+    """Random parameters and gradients of ResNet-50; no network is computed."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def pieces_of(device: str) -> list[Piece]:
 
 
 def foreach(device: str) -> Form:
-    """As one writes it: each operation of the formula makes a new list, and two lists are copied back."""
+    """The plain form: each operation of the formula makes a new list, and two lists are copied back."""
     pieces = pieces_of(device)
     weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
     gradients = [piece.gradient for piece in pieces]
@@ -150,7 +150,7 @@ FORMS: dict[str, Callable[[str], Form]] = {
 
 
 def on_cpu(rounds: int) -> dict[str, float]:
-    """Least ms of one thread. Each form has processes of its own: what one leaves of the heap would slow another."""
+    """The least ms of one thread. Each form has its own processes: the heap of one form would slow another."""
     least = dict.fromkeys(FORMS, float("inf"))
     for _ in range(PROCESSES):
         for name in FORMS:
@@ -174,7 +174,7 @@ def alone_ms(rounds: int, name: str) -> float:
 
 
 def on_gpu(rounds: int) -> dict[str, float]:
-    """Least ms between two events around a step; forms that wait for the device fail here."""
+    """The least ms between two events around a step; forms that wait for the device fail here."""
     least = {}
     for name, make in FORMS.items():
         step = make("cuda")

@@ -1,7 +1,7 @@
 """The start of 128 programs at once on one machine: on the host, with a mount each, with one mount, from a folder.
 
-`python -m benchmarks.many_ranks [ROUNDS]`, as root on Debian, for it installs Apptainer's lab; the programs run as an
-ordinary user. Each is busybox's `true`, so that only what a container adds is measured.
+`python -m benchmarks.many_ranks [ROUNDS]`, as root on Debian, because it installs Apptainer's lab; the programs run as
+an ordinary user. Each is busybox's `true`, so that only the container's own time is measured.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LIMIT_S = 600.0
 
 
 class Bench:
-    """Programs of an ordinary user, whose home is `folder`."""
+    """Runs programs of an ordinary user with the home `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         os.chown(folder, USER, USER)
 
     def run(self, argv: tuple[str, ...] | list[str]) -> None:
-        """Run one program, which has to succeed."""
+        """Run one program; it must succeed."""
         assert self.start(argv).wait(LIMIT_S) == 0, argv
 
     def start(self, argv: tuple[str, ...] | list[str]) -> subprocess.Popen[bytes]:
@@ -40,7 +40,7 @@ class Bench:
         return subprocess.Popen(argv, env=env, cwd=self.folder, user=USER, group=USER, stdout=quiet, stderr=quiet)
 
     def together_s(self, argv: tuple[str, ...]) -> float:
-        """From the start of the first of RANKS programs to the end of the last."""
+        """The time from the start of the first of RANKS programs to the end of the last."""
         started_s = time.perf_counter()
         for child in [self.start(argv) for _ in range(RANKS)]:
             assert child.wait(LIMIT_S) == 0, argv

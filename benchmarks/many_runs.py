@@ -1,9 +1,9 @@
-"""`torusrun status` with many runs in the index, beside submitit's look at as many jobs that have ended.
+"""`torusrun status` with many runs in the index, beside submitit's check of as many ended jobs.
 
 `python -m benchmarks.many_runs [--runs 10000] [--rounds 7]`
 
-Each command is a process of its own, measured in turns. The runs are copies of one that is COMPLETED; submitit's jobs
-have their results, and it is asked of each whether it is done. The first look ever reads all folders.
+Each command is its own process, measured in turns. The runs are copies of one that is COMPLETED. submitit's jobs have
+their results, and it checks for each whether it is done. The very first status reads all folders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ assert all(job.done() for job in jobs)
 
 
 def make(folder: Path, number: int) -> None:
-    """Runs and jobs in `folder`, which is the home of all that follows."""
+    """Make runs and jobs in `folder`, which is the home of all later commands."""
     from orchestrator.base.states import State
     from orchestrator.runs.folder import index
     from orchestrator.runs.folder.records import End

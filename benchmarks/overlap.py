@@ -1,9 +1,9 @@
 """Communication that backward does not hide, with every plan of buckets and with torch's own DDP, over shaped links.
 
 `python -m benchmarks.overlap [ROUNDS]` as root. Two nodes with a rank each, gloo. Exposed is the time from the last
-gradient of the slowest rank until all ranks have all means. It cannot be less than the all-reduce of the tensor whose
-gradient is ready last, the floor. Backward is replayed with sleeps, at the shares of time and bytes of ResNet-50's
-tensors, or is that of ResNet-50 itself. Where the gradients are scaled down, so are DDP's limits of 1 and 25 MiB.
+gradient of the slowest rank until all ranks have all means. Its floor is the all-reduce of the tensor with the last
+gradient. Backward is replayed with sleeps, at the shares of time and bytes of ResNet-50's tensors, or is that of
+ResNet-50 itself. If the gradients are scaled down, so are DDP's limits of 1 and 25 MiB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")
 PIXELS, BATCH = (
     96,
     24,
-)  # backward long enough that links of less than 1 Gbit/s are to be hidden: faster ones keep the two cores busy
+)  # backward is long enough to hide links below 1 Gbit/s: faster links keep the two cores busy
 RESNET50_BYTES = 4 * sum(tensor.parameters for tensor in tensors.resnet50())
 
 Loss = Callable[[nn.Module], Tensor]
@@ -50,7 +50,7 @@ Loss = Callable[[nn.Module], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """`make` gives a model and its loss; `scale` is the share of ResNet-50's bytes that its gradients have."""
+    """`make` returns a model and its loss; `scale` is the ratio of its gradients' bytes to ResNet-50's."""
 
     title: str
     make: Callable[[], tuple[nn.Module, Loss]]
@@ -84,7 +84,7 @@ def real(bits_per_s: float) -> Case:
 
 
 class Stock:
-    """torch's DDP with a step's calls of Gradients."""
+    """torch's DDP with the methods of Gradients for a step."""
 
     def __init__(self, model: nn.Module, scale: float) -> None:
         limits: dict[str, Any] = {} if scale == 1 else {"bucket_cap_mb_list": [scale, 25 * scale]}
@@ -101,7 +101,7 @@ class Stock:
 
 
 def synchronized(method: str, model: nn.Module, scale: float, folder: Path) -> tuple[Gradients | Stock, Planner | None]:
-    """How `method` averages the gradients of a model."""
+    """The gradients of a model, averaged by `method`."""
     if method == "torch's DDP":
         return Stock(model, scale), None
     gradients = Gradients(model, build("torus", (len(NODES),)))
@@ -115,7 +115,7 @@ def synchronized(method: str, model: nn.Module, scale: float, folder: Path) -> t
 
 
 def measure(lab: ShapedRacks, case: Case, method: str, rounds: int) -> Found:
-    """The median of `rounds` steps, after those that open connections and measure for the plan."""
+    """The median of `rounds` steps, after the steps that open connections and measure for the plan."""
     warm_up = 1 + (PROFILED_STEPS if method == "exact" else 2)
 
     def work(rank: int) -> list[float]:
@@ -148,7 +148,7 @@ def measure(lab: ShapedRacks, case: Case, method: str, rounds: int) -> Found:
 
 
 def reduce_s(lab: ShapedRacks, elements: int, rounds: int) -> float:
-    """The median time of the all-reduce of one vector, on links that carry nothing else."""
+    """The median time of the all-reduce of one vector, on links without other traffic."""
 
     def work(rank: int) -> float:
         reduce, times_s = build("torus", (len(NODES),)), []
@@ -164,7 +164,7 @@ def reduce_s(lab: ShapedRacks, elements: int, rounds: int) -> float:
 
 
 def _latest(*times_s: float) -> list[float]:
-    """By the one clock of this machine, when the last rank was there."""
+    """The times of the last rank, by this machine's clock."""
     latest = torch.tensor(times_s, dtype=torch.float64)
     dist.all_reduce(latest, dist.ReduceOp.MAX)
     return latest.tolist()
@@ -172,7 +172,7 @@ def _latest(*times_s: float) -> list[float]:
 
 @contextmanager
 def real_time() -> Iterator[None]:
-    """Ranks that mostly sleep go before all other programs of the machine, which would be measured, too."""
+    """Give ranks, which mostly sleep, priority over all other programs, which would be measured too."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
     try:
         yield
@@ -202,7 +202,7 @@ def compare(case: Case, methods: Sequence[str], rounds: int) -> None:
 
 
 def backward_alone_s(case: Case) -> float:
-    """Of two ranks at the same time, as they share the machine."""
+    """The time of backward with two ranks at the same time, because they share the machine."""
 
     def work(rank: int) -> float:
         model, loss_of = case.make()
@@ -226,7 +226,7 @@ def main() -> None:
     with real_time():
         compare(replayed(0.1, 0.8, 200e6), METHODS, rounds)
         compare(replayed(0.1, 0.25, 200e6), METHODS, rounds)
-    bits_per_s = 2 * 8 * RESNET50_BYTES / backward_alone_s(real(1e9))  # so that an all-reduce takes half as long
+    bits_per_s = 2 * 8 * RESNET50_BYTES / backward_alone_s(real(1e9))  # an all-reduce then takes half as long
     compare(real(bits_per_s), METHODS, max(5, rounds // 3))
 
 

@@ -1,8 +1,8 @@
 """Placement against the exhaustive optimum, scipy's quadratic assignment, alphabetical, node-major and random order.
 
-`python -m benchmarks.placement [SMALL MIDDLE]`: that many random fragmented allocations of up to 12 nodes, each also
-solved by trying everything, and of 13 to 60 nodes; then 3,456 ranks on 864 nodes. Needs scipy (the dev extra). An
-order counts as worse than another when its largest link time is larger or, that being equal, its bytes over uplinks.
+`python -m benchmarks.placement [SMALL MIDDLE]`: SMALL random fragmented allocations of up to 12 nodes, each also solved
+by exhaustive search, and MIDDLE of 13 to 60 nodes; then 3,456 ranks on 864 nodes. Needs scipy (the dev extra). An order
+is worse than another if its largest link time is larger or, for equal times, if its bytes over uplinks are more.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from orchestrator.network.placement.rings import Rings
 
 LINK = Link(25e9, 5e-6)
 GPUS = 4
-MOST_WAYS = 400_000  # that are tried one by one
+MOST_WAYS = 400_000  # of an exhaustive search
 
 
 def racks(sizes: Sequence[int], share: float, whole: int | None) -> Cluster:
-    """Racks of so many hosts under one switch; an uplink carries `share` of what `whole` nodes send."""
+    """Racks of `sizes` hosts under one switch; an uplink carries `share` of the traffic of `whole` nodes."""
     leaves = [Switch(f"r{i}", "top", Link(25e9 * (whole or n) * share)) for i, n in enumerate(sizes)]
     hosts = [Host(f"r{i:02}n{j:02}", f"r{i}", LINK, GPUS) for i, n in enumerate(sizes) for j in range(n)]
     return Cluster(NodeType(GPUS, (), LINK, Link(50e9)), tuple(hosts), (Switch("top"), *leaves))
@@ -45,7 +45,7 @@ def ways(sizes: Sequence[int]) -> int:
 
 
 def drawn(chance: random.Random, low: int, high: int, largest: int, most_ways: float) -> PlacementProblem:
-    """A random allocation of low to high nodes in racks of 1 to `largest`, a random grid of two or three levels."""
+    """A random allocation of low to high nodes in racks of 1 to `largest`, and a random grid of two or three levels."""
     while True:
         sizes = [chance.randint(1, largest) for _ in range(chance.randint(2, 8))]
         nodes = sum(sizes)
@@ -61,7 +61,7 @@ def drawn(chance: random.Random, low: int, high: int, largest: int, most_ways: f
 
 
 def exhaustive(asked: PlacementProblem) -> tuple[float, float]:
-    """The cheapest of all ways to put kinds of hosts on positions; on a torus the first position's kind is free."""
+    """The lowest cost over all placements of kinds of hosts; on a torus the first position's kind is free."""
     counts = asked.fabric.counts
     first = int(np.argmax(counts)) if asked.rings.torus else None
     kinds = _all_ways(counts, first)
@@ -95,7 +95,7 @@ def _all_ways(counts: Sequence[int], first: int | None) -> np.ndarray:
 
 
 def assignment(asked: PlacementProblem, method: str, seed: int) -> list[int]:
-    """scipy's answer: bytes between positions against uplinks between hosts, which is hop-bytes."""
+    """scipy's order, by hop-bytes: the bytes between positions times the uplinks between hosts."""
     nodes, kinds = asked.rings.positions, asked.fabric.kinds
     flows = np.zeros((nodes, nodes))
     for a, near in enumerate(asked.rings.neighbours):
@@ -113,7 +113,7 @@ def scattered(asked: PlacementProblem, seed: int) -> list[int]:
 
 
 def round_robin(asked: PlacementProblem) -> list[int]:
-    """Leaf after leaf in turn, as a scheduler that balances racks hands hosts out."""
+    """Hosts from the leaves in turn, as from a scheduler that balances racks."""
     left, order = list(asked.fabric.counts), list[int]()
     while len(order) < asked.rings.positions:
         for kind, count in enumerate(left):
@@ -133,7 +133,7 @@ PEERS: dict[str, Callable[[PlacementProblem, int], list[int]]] = {
 
 
 def compare(title: str, cases: Sequence[PlacementProblem], peers: Sequence[str], proof: bool) -> None:
-    """A line for every peer: the ratio of its largest link time to ours, how often it is worse and better, time."""
+    """Print for every peer: the ratio of its largest link time to ours, its worse and better cases, its time."""
     taken: dict[str, list[float]] = {name: [] for name in ("ours", *peers)}
     ratios: dict[str, list[float]] = {name: [] for name in peers}
     better: Counter[str] = Counter()
@@ -173,7 +173,7 @@ def timed(into: list[float], call: Callable[[], Any]) -> Any:
 
 
 def large(seed: int, dims: tuple[int, int], share: float) -> PlacementProblem:
-    """864 nodes of racks of 34, of each of which 20 to 34 are given."""
+    """864 nodes in racks of 34; 20 to 34 nodes of each rack are allocated."""
     chance, sizes = random.Random(seed), list[int]()
     while sum(sizes) < 864:
         sizes.append(min(chance.randint(20, 34), 864 - sum(sizes)))

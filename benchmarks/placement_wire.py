@@ -1,8 +1,8 @@
-"""Placement measured: torusrun's torus over gloo on two shaped racks, in our order, alphabetical and random.
+"""Measures placement: torusrun's torus over gloo on two shaped racks, in our order, alphabetical and random.
 
-`python -m benchmarks.placement_wire [ROUNDS]` as root. Nodes are named across the racks, as a scheduler that fills
-racks in turn names them, so that alphabetical order is not the order of the network. The prediction is the load
-model's, as a ratio to ours: phase after phase, each as long as its most loaded link. No constant is fitted.
+`python -m benchmarks.placement_wire [ROUNDS]` as root. Node names alternate between the racks, as with a scheduler that
+fills racks in turn, so alphabetical order is not the order of the network. The prediction is the load model's, as a
+ratio to ours: phase after phase, each as long as its most loaded link. No constant is fitted.
 """
 
 from __future__ import annotations

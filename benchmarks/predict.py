@@ -1,10 +1,10 @@
-"""The prediction against the wire: steps of random trainings over shaped links, predicted and measured.
+"""Compares the prediction with measurements: steps of random trainings over shaped links.
 
 `python -m benchmarks.predict [CONFIGURATIONS] [SEED] [apart]` as root. Racks, uplinks, ranks per node, grids, orders of
 hosts, sizes, plans of groups and times of backward are drawn at random. Backward is replayed by waiting; every group
 goes through the training's torus over gloo, in one chunk, as soon as it is ready. Latency and time per byte are fitted
-once for every class of link, from all-reduces that load that class, before anything is predicted. With `apart`, a
-barrier keeps the phases of the torus apart, as the model has them.
+once for every class of link, from all-reduces that load that class, before any prediction. With `apart`, a barrier
+separates the phases of the torus, as in the model.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Case:
 
 
 class Apart(Pipeline):
-    """The phases of a torus, and nobody begins one before all have ended the one before."""
+    """The phases of a torus; no rank begins a phase before all ranks have ended the one before."""
 
     def run(self, way: Way) -> None:
         for _, step in way:
@@ -71,7 +71,7 @@ class Apart(Pipeline):
 
 
 def case(chance: random.Random) -> Case:
-    """Three to six nodes in two or three racks, and something to train on them."""
+    """A random case: three to six nodes in two or three racks, and a training on them."""
     counts = [1]
     while not 3 <= sum(counts) <= 6:
         counts = [chance.randint(1, 4) for _ in range(chance.randint(2, 3))]
@@ -92,7 +92,7 @@ def case(chance: random.Random) -> Case:
 
 
 def cluster(drawn: Case, links: Mapping[str, Fit]) -> Cluster:
-    """The cluster of a case with fitted links; an uplink adds to a hop what it takes beyond a node's."""
+    """The cluster of a case with fitted links; an uplink adds to a hop the time beyond that of a node's link."""
     fitted = {name: Link(1 / fit.beta_s_per_byte, fit.alpha_s) for name, fit in links.items()}
     node = fitted["node"]
     hosts = [Host(name, rack, node, drawn.per_node) for rack, names in drawn.racks.items() for name in names]
@@ -105,7 +105,7 @@ def cluster(drawn: Case, links: Mapping[str, Fit]) -> Cluster:
 
 
 def calibrated() -> dict[str, Fit]:
-    """Every class of link by all-reduces that it bounds: pairs within nodes, rings of nodes, rings between racks."""
+    """Fits of every class of link, from all-reduces that it bounds: pairs in nodes, rings of nodes, rings of racks."""
     four, rows = [f"n{i}" for i in range(4)], list[MeasuredTime]()
     with ShapedRacks({"r": four}, NODE_BITS_PER_S, NODE_BITS_PER_S) as lab:
         rows += _rows("intra_node", lab, four, 2, [[2 * i, 2 * i + 1] for i in range(4)], 1)
@@ -122,7 +122,7 @@ def calibrated() -> dict[str, Fit]:
 def _rows(
     link: str, lab: ShapedRacks, hosts: Sequence[str], per_node: int, groups: Sequence[Sequence[int]], flows: int
 ) -> Iterator[MeasuredTime]:
-    """All-reduces in `groups` at the same time, `flows` of whose hops load one link of the class."""
+    """Times of all-reduces in `groups` at the same time; `flows` of their hops load one link of the class."""
 
     def reduce(rank: int) -> list[float]:
         (mine,) = [own for own, members in [(dist.new_group(list(m)), m) for m in groups] if rank in members]
@@ -138,7 +138,7 @@ def _reducing(vector: torch.Tensor, group: dist.ProcessGroup) -> Callable[[], ob
 
 
 def _median_s(act: Callable[[], object]) -> float:
-    """The median, the first left out, of the time until the last rank has done it."""
+    """The median time until the last rank is done, without the first time."""
     times_s = torch.zeros(ROUNDS + 1, dtype=torch.float64)
     for i in range(ROUNDS + 1):
         dist.barrier()
@@ -174,13 +174,13 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
 
 
 def _cut(count: int, chance: random.Random) -> tuple[int, ...]:
-    """One to six groups, cut anywhere."""
+    """One to six groups, cut at random."""
     ends = sorted(chance.sample(range(1, count), chance.randint(0, 5)))
     return tuple(b - a for a, b in zip([0, *ends], [*ends, count], strict=True))
 
 
 def _step_s(torus: Torus, ready_s: Sequence[float], sizes: Sequence[int], groups: Sequence[int]) -> float:
-    """The step as one of its ranks: wait for a group's last gradient, reduce the group, go on to the next."""
+    """The time of the step on one rank: wait for a group's last gradient, reduce the group, take the next."""
     ends = [sum(groups[: i + 1]) for i in range(len(groups))]
     vectors = [torch.ones(torus.padded(sum(sizes[end - n : end]) // 4)) for n, end in zip(groups, ends, strict=True)]
 
@@ -196,7 +196,7 @@ def _step_s(torus: Torus, ready_s: Sequence[float], sizes: Sequence[int], groups
 def main() -> None:
     count, seed = int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 1
     kind = Apart if sys.argv[3:] == ["apart"] else Pipeline
-    chunks.MOST_DOUBLINGS = 0  # as the model has it
+    chunks.MOST_DOUBLINGS = 0  # one chunk, as in the model
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}")
     how = ", phases kept apart" if kind is Apart else ""
     print(f"{count} configurations, seed {seed}{how}; nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s; medians of {ROUNDS}\n")

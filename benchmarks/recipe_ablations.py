@@ -1,6 +1,6 @@
-"""What can be left out of a recipe: for each technique, the recipe's training without it.
+"""The ablations of a recipe: for each technique, the recipe's training without it.
 
-A function returns the training unchanged where the recipe does not have its technique.
+A function returns the training unchanged if the recipe does not have its technique.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from training.recipe.phases import PhaseKeys
 from training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 WithOut = Callable[[Train], Train]
-BASE_RATE, BASE_BATCH = 0.1, 64  # the reference's, in proportion to the batch, where SGD takes the place of LARS
+BASE_RATE, BASE_BATCH = 0.1, 64  # the reference's; SGD in place of LARS gets it in proportion to the batch
 
 
 def warm_up(train: Train) -> Train:
-    """Begin at the rate at which the first phase ends."""
+    """Without warm-up: begin at the last rate of the first phase."""
     first = train.phases[0]
     if not first.lr or len(first.lr) < 2 or first.lr[0] >= first.lr[1]:
         return train
@@ -24,14 +24,14 @@ def warm_up(train: Train) -> Train:
 
 
 def lars(train: Train) -> Train:
-    """SGD with momentum in its place, at the rate of the reference in proportion to the batch."""
+    """SGD with momentum in place of LARS, at the reference's rate in proportion to the batch."""
     if train.optimizer.name != "lars":
         return train
     return _as_sgd(train)
 
 
 def rmsprop(train: Train) -> Train:
-    """SGD from the start."""
+    """SGD from the start, without RMSprop."""
     return train if train.optimizer.name != "rmsprop-warmup" else replace(train, optimizer=_sgd(train))
 
 
@@ -48,14 +48,14 @@ def batch_control(train: Train) -> Train:
 
 
 def image_sizes(train: Train) -> Train:
-    """The data set's own size all the time."""
+    """The data set's own size in all phases."""
     if len({phase.size for phase in train.phases if phase.size}) < 2:
         return train
     return _phases(train, lambda phase: replace(phase, size=None, test_size=None))
 
 
 def augmentation_off(train: Train) -> Train:
-    """Images are changed at random to the end."""
+    """Random changes of images until the end."""
     if all(phase.augment is not False for phase in train.phases):
         return train
     return _phases(train, lambda phase: replace(phase, augment=None))
@@ -66,18 +66,18 @@ def decay_schedule(train: Train) -> Train:
 
 
 def last_statistics(train: Train) -> Train:
-    """Moving averages instead."""
+    """Moving averages in place of the last batch's statistics."""
     norm = train.norm
     return train if norm.statistics != "last" else replace(train, norm=replace(norm, statistics="moving"))
 
 
 def norm_over_ranks(train: Train) -> Train:
-    """Every rank normalizes by its own samples."""
+    """Normalization of every rank by only its own samples."""
     return replace(train, norm=replace(train.norm, ranks=1))
 
 
 def zero_gamma(train: Train) -> Train:
-    """The last scale of every block begins at 1."""
+    """The last scale of every block begins at 1, not 0."""
     if train.model.options.get("zero_gamma") is not True:
         return train
     return replace(train, model=replace(train.model, options={**train.model.options, "zero_gamma": False}))
@@ -94,7 +94,7 @@ def no_decay_on_vectors(train: Train) -> Train:
 
 
 def sixteen_bits(train: Train) -> Train:
-    """Gradients travel in fp32."""
+    """Gradients travel in fp32, not in 16 bits."""
     return replace(train, sync=replace(train.sync, wire="fp32"))
 
 
@@ -116,7 +116,7 @@ TECHNIQUES: dict[str, WithOut] = {
 
 
 def ablations(train: Train) -> Iterator[tuple[str, Train]]:
-    """(technique, training without it) for each that the training has."""
+    """(technique, training without it) for each technique of the training."""
     for name, without in TECHNIQUES.items():
         changed = without(train)
         if changed != train:
@@ -128,7 +128,7 @@ def _phases(train: Train, change: Callable[[PhaseKeys], PhaseKeys]) -> Train:
 
 
 def _as_sgd(train: Train) -> Train:
-    """All rates in proportion, so that the highest is linear in the batch."""
+    """SGD with all rates in proportion, so that the highest is linear in the batch."""
     peak = max(rate for phase in train.phases for rate in phase.lr or (0.0,))
     batch = max(phase.batch or train.batch for phase in train.phases)
     factor = BASE_RATE * batch / BASE_BATCH / peak

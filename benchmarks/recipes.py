@@ -3,14 +3,13 @@
 `python -m benchmarks.recipes [--epochs E] [--seeds 5] [--batch 360] [--only large,small,ablations]
                               [--leave-out warm-up,LARS] [NAME ...]`
 
-Four ranks as four processes, which stay for all trainings. The largest batch of a recipe is 360, a quarter of the
-training set, or what `--batch` says, and 64 at the small batch. The reference is plain SGD at the small batch (rate
-0.1, warm-up of one epoch, cosine, label smoothing 0.1) for 30 epochs, or E. The keys of a recipe are those that
-`torusrun submit` would give the ranks: its own epochs unless E is given, all else by the rules of
-training/recipe/published.py. The rate of a recipe without LARS is meant for ImageNet (0.1 for 256 samples): its
-`optimizer.lr` is given, the reference's in proportion to the batch. The goal is to be no more than half a point below
-the same recipe at the small batch where that is run, else below the reference. A difference is shown where it is more
-than twice its standard error.
+Four ranks are four processes, which stay for all trainings. The largest batch of a recipe is 360, a quarter of the
+training set, or that of `--batch`, and 64 at the small batch. The reference is plain SGD at the small batch (rate 0.1,
+warm-up of one epoch, cosine, label smoothing 0.1) for 30 epochs, or E. The keys of a recipe are those that `torusrun
+submit` would give the ranks: its own epochs unless E is given, all others by the rules of training/recipe/published.py.
+The rate of a recipe without LARS is meant for ImageNet (0.1 for 256 samples): it gets the `optimizer.lr` of the
+reference in proportion to the batch. The goal is at most half a point below the same recipe at the small batch if that
+is run, else below the reference. A difference is shown if it is more than twice its standard error.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Case:
     recipe: str
     what: str
     train: Train
-    beside: str = ""  # what the case of the same recipe is called that this one is held against; else the reference
+    beside: str = ""  # the name of the same recipe's case to compare with; else the reference
     accuracies: list[float] = field(default_factory=list)
     members: list[list[float]] = field(default_factory=list)  # of the ensemble, the last is its own
     spent_s: float = 0.0
@@ -75,7 +74,7 @@ class Case:
 def cases(
     names: Iterable[str], epochs: int | None, parts: Sequence[str], batch: int, left_out: Sequence[str]
 ) -> list[Case]:
-    """All that is to be run; `left_out` are the techniques of the ablations, or all where there are none."""
+    """The cases to run; `left_out` are the techniques of the ablations, all if it is empty."""
     plain = Train(
         device="cpu", epochs=epochs or 30, batch=SMALL, optimizer=OptimizerKeys(lr=RATE), log_every_steps=10**6
     )
@@ -104,14 +103,14 @@ def _resolved(name: str, epochs: int | None, batch: int) -> Train:
 
 
 def _first_batch(name: str, largest: int) -> int:
-    """The first phase's batch, where the largest of the recipe is to be this."""
+    """The first phase's batch, if `largest` is the recipe's largest batch."""
     train = published.load(name).train
     batches = [phase.batch for phase in train.phases if phase.batch]
     return round(largest * train.batch / max(batches, default=train.batch) / RANKS) * RANKS
 
 
 def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: mp.SimpleQueue) -> None:
-    """One rank's part of all trainings; rank 0 tells what came out: (number of the case, seed, accuracies, s)."""
+    """One rank's part of all trainings; rank 0 sends the results: (number of the case, seed, accuracies, s)."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     for number, case in enumerate(found):
@@ -123,7 +122,7 @@ def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: 
             if rank == 0:
                 results.put((number, seed, told, time.perf_counter() - started_s))
             dist.destroy_process_group()
-            gc.collect()  # of the groups that the training made for itself
+            gc.collect()  # frees the process groups of the training
 
 
 def train_once(train: Train, rank: int, folder: Path) -> list[float]:
@@ -148,7 +147,7 @@ TITLES = f"{'recipe':15} {'what':38} {'accuracy':>8} {'spread':>6} {'difference'
 
 
 def line(case: Case, found: Sequence[Case]) -> str:
-    """Mean, spread, and how far from the reference or the whole recipe, which are in `found` with all their seeds."""
+    """Mean, spread, and distance from the reference or the whole recipe, which are in `found` with all their seeds."""
     reference = found[0]
     told = f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f}"
     if case is reference:

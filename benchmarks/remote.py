@@ -1,7 +1,7 @@
 """A log followed from a laptop while its link is cut: three times for 30 s, once for 5 minutes. As root on Debian.
 
-`python -m benchmarks.remote [CUT_S...]` prints what was lost and doubled, the connections, and how long after each cut
-new lines came; its exit code is 0 only if every line came once and in order. Cuts are `ip link set down`.
+`python -m benchmarks.remote [CUT_S...]` prints the lost and doubled lines, the connections, and the time from each cut
+to new lines; its exit code is 0 only if every line arrived once and in order. Cuts are `ip link set down`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A backward pass that takes the times it is told to: sleeps in place of arithmetic, real gradients and hooks."""
+"""A backward pass with given times: sleeps in place of arithmetic, real gradients and hooks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 
 class Replayed(nn.Module):
-    """A chain of parameters of `sizes`, the first to be ready first; that of number i is ready at `ready_s[i]`.
+    """A chain of parameters of `sizes`, the first to be ready first; parameter i is ready at `ready_s[i]`.
 
-    Times count from the first gradient's turn, and do not slip: a pass that was held up sleeps less.
+    Times count from the first gradient's turn, and do not drift: after a delay the pass sleeps less.
     """
 
     def __init__(self, sizes: Sequence[int], ready_s: Sequence[float]) -> None:
@@ -31,7 +31,7 @@ class Replayed(nn.Module):
 
 
 class Begin(torch.autograd.Function):
-    """Notes when backward begins."""
+    """Records the begin of backward."""
 
     @staticmethod
     def forward(context: Any, value: Tensor, start: list[float]) -> Tensor:

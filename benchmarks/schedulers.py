@@ -1,7 +1,7 @@
-"""What submitting and asking cost over the scheduler's own command, here and with peers: ratios of one run.
+"""The time of submission and queries over the scheduler's own command, here and with peers: ratios of one run.
 
-`python -m benchmarks.schedulers CLUSTER [ROUNDS]`, as an ordinary user where CLUSTER (slurm, pbs, gridengine) is; every
-job is `true` and is cancelled. submitit comes with torusrun; PSI/J is measured where it is installed and knows CLUSTER.
+`python -m benchmarks.schedulers CLUSTER [ROUNDS]`, as an ordinary user of CLUSTER (slurm, pbs, gridengine); every job
+is `true` and is cancelled. submitit comes with torusrun; PSI/J is measured if it is installed and knows CLUSTER.
 """
 
 from __future__ import annotations

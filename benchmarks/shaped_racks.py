@@ -1,10 +1,10 @@
 """Racks of nodes in network namespaces, every link shaped: nodes on a bridge per rack, the bridges on one above.
 
-Links lose nothing, as InfiniBand's do: queues hold 4 MB and senders are Reno's. Packets of at most 8 KB and a bucket of
-32 KB keep a link of 50 Mbit/s busy though the machine's few cores are late to fill it: a flow has 95 % of the rate (the
-rest is headers) at any size. With 100 Mbit/s and tbf's usual settings it had 86 to 96 %.
+Links lose no packets, like those of InfiniBand: queues hold 4 MB and senders use Reno. Packets of at most 8 KB and a
+bucket of 32 KB keep a link of 50 Mbit/s busy even if the machine's few cores fill it late: a flow has 95 % of the rate
+(the rest is headers) at any size. With 100 Mbit/s and tbf's usual settings it had 86 to 96 %.
 
-Everything lies inside namespaces of its own and goes with them. Needs root, iproute2, procps, and the tbf discipline.
+Everything is in its own namespaces and ends with them. Needs root, iproute2, procps, and the tbf discipline.
 """
 
 from __future__ import annotations

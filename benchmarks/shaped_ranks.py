@@ -22,7 +22,7 @@ Work = Callable[[int], Any]
 
 
 def together(lab: ShapedRacks, hosts: Sequence[str], per_node: int, work: Work) -> Any:
-    """Call `work(rank)` on `per_node` consecutive ranks of every host, in a process group; what rank 0 returns."""
+    """Call `work(rank)` on `per_node` consecutive ranks of every host, in a process group; returns rank 0's result."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(len(hosts) * per_node):

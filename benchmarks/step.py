@@ -37,7 +37,7 @@ Act = Callable[[], None]
 
 
 class Timed:
-    """A data set, and the seconds that were waited for its batches."""
+    """A data set, and the seconds of waiting for its batches."""
 
     def __init__(self, data: Any) -> None:
         self._data, self.waited_s = data, 0.0
@@ -53,7 +53,7 @@ class Timed:
 
 
 def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, Timed]:
-    """One rank alone, as a run would build it."""
+    """The learner of a single rank, as in a run."""
     parts = build_parts(train, device)
     settle(parts.optimizer, device)
     data = Timed(parts.data)
@@ -66,7 +66,7 @@ def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, 
 
 
 def seconds(step: Act, steps: int, wait: Act) -> float:
-    """Of so many steps."""
+    """The seconds of `steps` steps."""
     wait()
     started_s = time.perf_counter()
     for _ in range(steps):
@@ -86,7 +86,7 @@ def kernels_s(step: Act) -> float:
 
 
 def row(train: Train, device: torch.device, steps: int) -> str:
-    """What was measured at one batch, after the steps that choose kernels."""
+    """The measurements at one batch, after the steps that choose kernels."""
     gpu = device.type == "cuda"
     with tempfile.TemporaryDirectory() as folder:
         made, data = learner(train, device, Path(folder))
@@ -106,7 +106,7 @@ def row(train: Train, device: torch.device, steps: int) -> str:
 
 
 def option(given: str) -> tuple[str, str | int | float | bool]:
-    """NAME=VALUE: a number or true or false, where it looks like one."""
+    """An option NAME=VALUE; a value that looks like a number, true or false becomes one."""
     name, _, text = given.partition("=")
     try:
         return name, json.loads(text)

@@ -1,9 +1,9 @@
-"""Many terminals that watch many runs: how often the scheduler is asked, and what watching costs.
+"""Many terminals that watch many runs: the number of queries to the scheduler, and the cost of watching.
 
-`python -m benchmarks.watching [--runs 1000] [--terminals 20] [--seconds 60]`, as an ordinary user where Slurm is
+`python -m benchmarks.watching [--runs 1000] [--terminals 20] [--seconds 60]`, as an ordinary user of Slurm
 
-The runs have real jobs, which are held and never start. Each terminal is `torusrun watch` of all runs. A script of the
-scheduler's name on PATH notes each question and passes it on. The jobs are cancelled at the end.
+The runs have real jobs, which are held and never start. Each terminal is `torusrun watch` of all runs. A script with
+the scheduler's name on PATH records each query and passes it on. The jobs are cancelled at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERVAL_S = 10.0
 
 
 def hold_jobs(folder: Path, number: int) -> list[str]:
-    """Jobs that are held, by their ids."""
+    """Submit held jobs; returns their ids."""
     script = folder / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH --output=/dev/null\ntrue\n")
     command = ["sbatch", "--parsable", "--hold", str(script)]
@@ -33,7 +33,7 @@ def hold_jobs(folder: Path, number: int) -> list[str]:
 
 
 def make_runs(folder: Path, jobs: list[str]) -> None:
-    """A run for each job, as submitting leaves it, in the index."""
+    """Make a run in the index for each job, in its state after submission."""
     from orchestrator.base.json_files import write_json
     from orchestrator.runs.folder import index, ledger
     from orchestrator.runs.folder.events import Submitted, Submitting
@@ -55,7 +55,7 @@ def make_runs(folder: Path, jobs: list[str]) -> None:
 
 
 def noting_commands(folder: Path) -> Path:
-    """A folder of scripts that note that they were called, and call the command of their name."""
+    """A folder of scripts that record each call, and then call the command with their name."""
     (folder / "bin").mkdir()
     for name in QUESTIONS:
         script = folder / "bin" / name

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a home of one's own, and the lab, which is started once per session."""
+"""Fixtures for all tests: a home for each test, and the lab, which starts once per session."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from tests.lab.cluster import Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
 
-settings.register_profile("untimed", deadline=None, print_blob=True)  # a busy machine is no failure
+settings.register_profile("untimed", deadline=None, print_blob=True)  # a busy machine is not a failure
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
@@ -29,16 +29,16 @@ OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what is tested, once, as an installation does: hundreds of processes would each do it anew."""
+    """Compile the tested code once, as an installation does: else hundreds of processes would each compile it."""
     if not hasattr(config, "workerinput"):
         packages = [str(Path(__file__).parents[1] / name) for name in ("orchestrator", "training")]
         subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True, timeout=300)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the lab, and see that names tell it: under pytest-xdist the names are all that is known.
+    """Mark tests that need the lab, and check that their names show it: pytest-xdist knows only the names.
 
-    The tests that use images come last: the image with PyTorch is built while the others wait for the lab.
+    The tests that use images are last: the image with PyTorch is built while the others wait for the lab.
     """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "lab"):
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One worker runs all tests of the cluster, of which there is one; another begins with the rest."""
+    """One worker runs all tests of the cluster, because there is only one cluster; another begins with the rest."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ClusterAndOthers(LoadScopeScheduling):
@@ -64,7 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def same_umask() -> Iterator[None]:
-    """A verb that a test calls in this process sets the umask: no other test is to see it."""
+    """Restore the umask: a verb that a test calls in this process sets it."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -72,7 +72,7 @@ def same_umask() -> Iterator[None]:
 
 @pytest.fixture
 def chance(request: pytest.FixtureRequest) -> random.Random:
-    """Random numbers of this test. A failure shows the seed; the option that it names draws them again."""
+    """Random numbers of this test. A failure shows the seed, and an option that repeats them."""
     given = request.config.getoption("--hypothesis-seed")
     seed = random.SystemRandom().randrange(2**32) if given is None else int(given)
     print(f"drawn with --hypothesis-seed={seed}")
@@ -81,7 +81,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No run, site or index of the developer's is read or written."""
+    """A home for the test: the developer's runs, sites and index are not read or written."""
     folder = tmp_path / "home"
     folder.mkdir()
     for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
@@ -92,7 +92,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Four nodes, which every scheduler's lab shares."""
+    """Four nodes, shared by the labs of all schedulers."""
     _skip_for(packages.why_not_here())
     with Cluster() as cluster:
         yield cluster
@@ -108,7 +108,7 @@ def slurm_lab(cluster: Cluster) -> SlurmLab:
 
 @pytest.fixture(autouse=True)
 def one_failure_stays_one(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A node that Slurm has drained is told of and given back, so that the tests after this one run."""
+    """Report a node that Slurm has drained, and return it to service, so that later tests run."""
     yield
     if request.node.get_closest_marker("lab"):
         for lab in STARTED:
@@ -134,6 +134,6 @@ def apptainer_lab(slurm_lab: SlurmLab) -> ApptainerLab:
 
 
 def _skip_for(reason: str | None) -> None:
-    """A skipped lab proves nothing, so the machine that counts must not skip it."""
+    """Skip, or fail on the machine that must not skip: a skipped lab proves nothing."""
     if reason:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)

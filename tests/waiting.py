@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, in place of sleeping for as long as that may take."""
+"""Waits for other processes, in place of sleeping for the longest possible time."""
 
 import time
 from collections.abc import Callable
@@ -8,9 +8,9 @@ LEAST_S = 0.01
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
-    """Wait for something to become true; its value.
+    """Wait until `true()` is true; returns its value.
 
-    To ask may start a program: most of the time is left to those who work on what is waited for.
+    `true` may start a program, so most of the time is left to the processes that it waits for.
     """
     end_s = time.monotonic() + timeout_s
     while True:

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
     stop = StopRequest.on_sigterm()
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)  # asked for when a run hangs: where is this rank?
+    faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
         return _loop()(config, ranks, stop)
@@ -36,8 +36,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _loop() -> Callable[[Config, Ranks, StopRequest], int]:
-    """The training loop, with PyTorch, whose import makes many objects that stay: to look for garbage among them is
-    a tenth of its time.
+    """The training loop. Importing PyTorch makes many lasting objects; looking for garbage among them takes a tenth of
+    the import time.
     """
     gc.disable()
     from training.loop import run
@@ -48,7 +48,7 @@ def _loop() -> Callable[[Config, Ranks, StopRequest], int]:
 
 
 def read(arguments: list[str]) -> tuple[Config, Ranks]:
-    """The config that the arguments name, and which rank this is; ConfigError for what cannot be."""
+    """The config that the arguments name, and which rank this is. Raises ConfigError if either is invalid."""
     if len(arguments) != 1:
         raise ConfigError("usage: python -m training CONFIG.json")
     ranks = Ranks.from_environment(os.environ)
@@ -61,7 +61,7 @@ if __name__ == "__main__":
         EXIT_FAILED,
         EXIT_BAD_CONFIG,
         EXIT_CUT_OFF,
-    ):  # threads that still wait for other ranks would abort the interpreter's end
+    ):  # threads that still wait for other ranks would abort the interpreter at its end
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

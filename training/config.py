@@ -1,4 +1,4 @@
-"""The JSON file that tells a training process everything: every key present, no key unknown."""
+"""The JSON file with all settings of a training process: every key present, no key unknown."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=
 class Config:
     """One attempt of a run; `grid` has one to three levels, the first varies fastest: rank = x + X * (y + Y * z).
 
-    `token` is the secret of the attempt. Whoever knows it can speak as a rank, so no message shows it.
-    `done` is the file that rank 0 writes when the training is complete. `stretch` are the epochs from which and until
-    which these ranks train, since others train the rest; None where they train to the end.
+    `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
+    `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
+    these ranks begins and ends, if others train the rest; None if they train to the end.
     """
 
     schema: int
@@ -45,7 +45,7 @@ class Config:
 
 
 def load(path: Path, world: int) -> Config:
-    """Read and check the config of a process group of `world` ranks; ConfigError names what is wrong."""
+    """Read and check the config of a process group of `world` ranks. Raises ConfigError that names the error."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -62,7 +62,7 @@ def load(path: Path, world: int) -> Config:
 
 
 def _check_schema(document: object) -> None:
-    """First, so that a config of another version is told as such, and not by the first key that differs."""
+    """Check the version first, so that the error names the version and not the first key that differs."""
     schema = document.get("schema") if isinstance(document, dict) else SCHEMA
     if type(schema) is int and schema != SCHEMA:
         raise ConfigError(f"schema {schema} is not known; this training reads schema {SCHEMA}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counted(count: int, noun: str) -> str:
-    """The count and the noun, which takes s or es (switches, but epochs) unless the count is 1."""
+    """The count and the noun; the noun gets s or es (epochs, switches) unless the count is 1."""
     plural = noun + ("es" if noun.endswith("ch") and noun != "epoch" else "s")
     return f"{count:,} {noun if count == 1 else plural}"
 

@@ -1,4 +1,4 @@
-"""What learns: model, optimizer and data of one rank, and the one step they take together."""
+"""The model, optimizer and data of one rank, and the step that they take together."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from training.sync import alike
 
 
 class Diverged(RuntimeError):
-    """This rank computed something else than the others."""
+    """This rank computed different weights from the others."""
 
 
 class Learner:
-    """One rank's replica, which has come as far as `progress`; all ranks hold the same bits.
+    """One rank's replica at `progress`; all ranks hold the same bits.
 
-    `before` is where it was before the newest call of `step`.
-    `course` says what holds where, and `trace` is told of every step.
+    `before` is the progress before the newest call of `step`. `course` gives the settings at each point of the
+    training. `trace` records every step.
     """
 
     def __init__(self, config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> None:
@@ -53,7 +53,7 @@ class Learner:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are learned."""
+        """The number of learned parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
@@ -76,18 +76,18 @@ class Learner:
 
     @property
     def mean_loss(self) -> float:
-        """The mean over all ranks, of the newest step whose numbers have come: on a GPU the one before the last."""
+        """The mean loss over all ranks, of the newest step with a known loss: on a GPU the step before the last."""
         return self._numbers.values[0] if self._numbers.values else math.nan
 
     @property
     def loss_scale(self) -> float | None:
-        """By what fp16 multiplies the loss of the next step."""
+        """The factor by which fp16 multiplies the loss of the next step."""
         return self._backward.scale.scale if self._backward.scale else None
 
     def step(self, stop: bool) -> bool:
-        """Take one step, or as many as `train.sync.every` says, but none of the next phase.
+        """Take one step, or as many as `train.sync.every` says, but no step of the next phase.
 
-        True on all ranks if any rank said `stop`: on a GPU one step later, for nothing here waits for the device.
+        True on all ranks if any rank passed `stop`: on a GPU one step later, because nothing here waits for the device.
         """
         self.before, phase = self.progress, self.course.phase_at(self.progress.samples)
         if not self.progress.steps:
@@ -103,17 +103,17 @@ class Learner:
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
 
     def waited_s(self) -> float | None:
-        """How long this rank waited for others since it was last asked; None where only the device knows."""
+        """The time that this rank waited for others since the last call; None on a GPU: only the device knows it."""
         return None if self.device.type == "cuda" else self.steps.waited_s()
 
     def step_alone(self) -> None:
-        """A step's work without the other ranks, at a rate of zero: to be timed, for it learns nothing."""
+        """Do the work of a step without the other ranks, at a rate of zero. It learns nothing; it is for timing."""
         self.model.zero_grad(set_to_none=False)
         self._backward.run(self.model, *self._feed.take(self.progress))
         self._optimizer.step(0.0)
 
     def evaluate(self) -> Evaluation:
-        """On the test set, as the images of the last step looked; all ranks must ask together."""
+        """Evaluate on the test set, with the view of the last step; all ranks must call it together."""
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
         data, rank, world = self.data, self._ranks.rank, self._ranks.world
@@ -123,11 +123,11 @@ class Learner:
             return evaluate(self.model, batches, self.device, data.classes, self._members.states)
 
     def gather(self) -> None:
-        """Before `state`, on all ranks together: collect on each what the optimizer has in shards."""
+        """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""
         self._optimizer.gather()
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
+        """The state that a resumed run needs; the sample order, the phase and the rates follow from the progress."""
         return {
             "progress": asdict(self.progress),
             "before": asdict(self.before),
@@ -139,7 +139,7 @@ class Learner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`. Raises ConfigError where the data set has become another: so would every epoch."""
+        """Continue from a `state`. Raises ConfigError if the data set has changed: every epoch would change too."""
         has = self._data_facts()
         had = state.get("data", has)
         if had != has:
@@ -159,7 +159,7 @@ class Learner:
         self._members.load_state_dict(state.get("ensemble", {}))
 
     def start_alike(self) -> list[int]:
-        """Take rank 0's weights if any rank drew others from the seed, and say which did; all ranks must call it."""
+        """Take rank 0's weights if any rank drew others from the seed; returns those ranks. All ranks must call it."""
         tensors = self.model.state_dict().values()
         others = alike.differing(tensors)
         if others:
@@ -168,9 +168,9 @@ class Learner:
         return others
 
     def check_alike(self) -> None:
-        """Raises Diverged on a rank whose weights are not those of the others, and PeerLost on these.
+        """Raises Diverged on a rank whose weights differ from the others, and PeerLost on the others.
 
-        All ranks must call it together. Statistics of the last batch, which differ, are averaged first.
+        All ranks must call it together. Statistics of the last batch differ, so they are averaged first.
         """
         self.norms.before_evaluation()
         others = alike.differing(self.model.state_dict().values())
@@ -183,7 +183,7 @@ class Learner:
         raise PeerLost(what)
 
     def _data_facts(self) -> dict[str, Any]:
-        """What a resumed run must find again."""
+        """The facts of the data set that must be the same in a resumed run."""
         facts = {"train_samples": self.data.train_samples, "classes": self.data.classes}
         return {**facts, "identity": getattr(self.data, "identity", "")}
 
@@ -198,7 +198,7 @@ class Learner:
         self.progress = following
 
     def _trace(self, inputs: torch.Tensor, following: Progress) -> None:
-        """A step's line, with the batch and the size as they were."""
+        """Write a step's line, with the batch and the size of that step."""
         if self.trace.active:
             self.trace.buckets(self.steps.buckets())
             world = self._ranks.world

@@ -23,7 +23,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     Raises ConfigError, before the ranks meet, for a model, data set, optimizer or schedule that cannot be built.
     """
     device = devices.prepare(config.train.device, ranks.local)
-    parts = build_parts(config.train, device)  # before the ranks meet: what is wrong with one is told by all
+    parts = build_parts(config.train, device)  # before the ranks meet: every rank reports an error of a part
     meeting = rendezvous.join(config, ranks, devices.backend(device))
     check_alike(parts.data, device)
     settle(parts.optimizer, device)
@@ -47,7 +47,7 @@ def _train(
 ) -> int:
     train, meter = config.train, Meter()
     while True:
-        reporter.epochs()  # what is due after a step is done by whoever goes on from there, be it a resumed attempt
+        reporter.epochs()  # this attempt or a resumed one does the work that is due after a step
         if learner.finished:
             break
         if learner.course.evaluates(learner.before, learner.progress):
@@ -78,5 +78,5 @@ def _train(
 
 
 def _passed(every: int, before: int, steps: int) -> bool:
-    """Whether a multiple of `every` is among the steps from after `before` to `steps`."""
+    """Whether a multiple of `every` is above `before` and at most `steps`."""
     return steps // every > before // every

@@ -1,4 +1,4 @@
-"""`python -m training.measure CONFIG`: in place of a training, what one rank computes and what the links carry.
+"""`python -m training.measure CONFIG`: measures, in place of a training, the ranks' speed and the links' speed.
 
 Rank 0 writes the times as "measured" events into the run's metrics; `torusrun calibrate` fits constants to them. All
 ranks compute, and all groups of a link class reduce, at the same time, as they do in a training.
@@ -29,12 +29,12 @@ from training.reporting.metrics import Metrics
 from training.schedule.phases import Course
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
-ENOUGH_S = 1.0  # larger messages than one that took so long tell nothing new
+ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
 REPEATS, STEPS = 7, 15
 
 
 def main(arguments: list[str]) -> int:
-    """Measure as one rank; SIGTERM ends it at once, for there is nothing to save."""
+    """Measure as one rank; SIGTERM ends it at once, because it has nothing to save."""
     try:
         config, ranks = read(arguments)
         device = devices.prepare(config.train.device, ranks.local)
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
-    """A step without its all-reduce, at the run's batch and at twice that: from two a line can be drawn."""
+    """Time a step without its all-reduce, at the run's batch and at twice that: two points give a line."""
     for factor in (1, 2):
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
@@ -66,14 +66,14 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
 
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
-    """All-reduces of growing size, within nodes and then between them."""
+    """Time all-reduces of growing size, within nodes and then between them."""
     here = torch.tensor([ranks.local + 1], device=device)
     dist.all_reduce(here, dist.ReduceOp.MAX)
     per_node = int(here)
     nodes = ranks.world // per_node
     inside = [list(range(node * per_node, (node + 1) * per_node)) for node in range(nodes)]
     between = [list(range(local, ranks.world, per_node)) for local in range(per_node)]
-    # What crosses a node's own link is what all its ranks send.
+    # A node's own link carries the messages of all its ranks.
     for link, groups, sharing in (("intra_node", inside, 1), ("inter_node", between, per_node)):
         if len(groups[0]) == 1:
             continue
@@ -100,7 +100,7 @@ def _timed_s(act: Callable[[], object], device: torch.device) -> float:
 
 
 def _slowest_s(times_s: list[float], device: torch.device) -> float:
-    """The median over all times but the first, each that of the rank that took longest: the others wait for it."""
+    """The median over all times but the first. Each time is that of the slowest rank: the others wait for it."""
     slowest = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return float(statistics.median(slowest.tolist()))

@@ -29,7 +29,7 @@ OPTIMIZER = ("step", "state_dict", "load_state_dict")
 
 @dataclass(frozen=True)
 class Parts:
-    """What learns, from what, and how."""
+    """The model, data set, optimizer and schedule of a training."""
 
     data: DataSet
     model: nn.Module
@@ -38,7 +38,7 @@ class Parts:
 
 
 def build_parts(train: Train, device: torch.device) -> Parts:
-    """The parts of a training, the model on `device`. Raises ConfigError that names the key of what cannot be built."""
+    """The parts of a training, the model on `device`. Raises ConfigError that names the key of a part with an error."""
     data = _data(train)
     model = _model(train, data).to(device)
     optimizer = _optimizer(train, model)
@@ -46,14 +46,14 @@ def build_parts(train: Train, device: torch.device) -> Parts:
 
 
 def settle(optimizer: Optimizer, device: torch.device) -> None:
-    """Let all ranks compute alike, once they have met; rank 0's log says if that costs speed."""
+    """Make all ranks use the same implementation, once they have met; rank 0's log says if that costs speed."""
     note = Complete(optimizer).agree(partial(on_all_ranks, device=device))
     if note and dist.get_rank() == 0:
         print(f"training: {note}", file=sys.stderr, flush=True)
 
 
 def check_alike(data: DataSet, device: torch.device) -> None:
-    """Raises ConfigError, the same on all ranks, unless all found the same samples and classes; they call it together.
+    """Raises ConfigError, the same on all ranks, unless all found the same samples and classes; all call it together.
 
     Ranks that count epochs differently would wait for each other forever, or see samples twice.
     """

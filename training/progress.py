@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """The middle of a step, in `steps`, `samples` and `epochs`: what a schedule is a function of.
+    """The middle of a step, in `steps`, `samples` and `epochs`: the argument of a schedule.
 
-    `begins` is where the step begins, in epochs.
+    `begins` is the begin of the step, in epochs.
     """
 
     steps: float
@@ -20,13 +20,13 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """`steps` taken, and `samples` seen by all ranks together."""
+    """The `steps` taken, and the `samples` that all ranks together have seen."""
 
     steps: int = 0
     samples: int = 0
 
     def after(self, batch: int) -> Progress:
-        """After one more step of `batch` samples."""
+        """The progress after one more step of `batch` samples."""
         return Progress(self.steps + 1, self.samples + batch)
 
     def epochs(self, epoch_samples: int) -> float:
@@ -39,5 +39,5 @@ class Progress:
         return Moment(self.steps + 0.5, samples, samples / epoch_samples, self.samples / epoch_samples)
 
     def steps_at(self, samples: int, batch: int) -> int:
-        """The steps taken when `samples` have been seen, if all steps to come are of `batch` samples."""
+        """The steps taken when `samples` have been seen, if every later step has `batch` samples."""
         return self.steps + max(0, -(-(samples - self.samples) // batch))

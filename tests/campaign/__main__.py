@@ -27,7 +27,7 @@ from tests.lab.slurm import SlurmLab
 
 def main() -> int:
     asked = _asked()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: labs go down, faults back
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: labs stop, faults are undone
     with ExitStack() as stack:
         places = _places(asked.places, stack)
         kinds = {name: [k for k in asked.kinds if KINDS[k].possible(place)] for name, place in places.items()}
@@ -84,7 +84,7 @@ WHY_NOT: dict[str, Callable[[], str | None]] = {
 
 
 def _places(asked: list[str] | None, stack: ExitStack) -> dict[str, Place]:
-    """The places asked for, or all that are possible; the labs are up as long as the stack stands."""
+    """The requested places, or all possible ones; the labs run until the stack closes."""
     if asked and (reasons := [reason for name in asked if (reason := WHY_NOT[name]())]):
         sys.exit(f"error: {reasons[0]}")
     names = asked or [name for name, why_not in WHY_NOT.items() if not why_not()]

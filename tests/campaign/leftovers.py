@@ -1,4 +1,4 @@
-"""What a run has left behind: processes, jobs, files half-written, rows and checkpoints of two attempts mixed."""
+"""The leftovers of a run: processes, jobs, half-written files, mixed rows and checkpoints of two attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_TAIL = 1500
 
 
 def after(place: Place, run: Path) -> list[str]:
-    """What is left of a run that has ended, in words."""
+    """The leftovers of an ended run, in words."""
     jobs = {event["job"] for event in ledger(run, "submitted")}
     processes = _still(lambda: [str(process) for process in place.processes(run)])
     queued = _still(lambda: [f"job {job} in the queue" for job in jobs.intersection(place.queued())])
@@ -26,7 +26,7 @@ def after(place: Place, run: Path) -> list[str]:
 
 
 def remove(place: Place, run: Path) -> None:
-    """End the jobs and the processes of a run, whatever state they are in."""
+    """End the jobs and the processes of a run, in any state."""
     jobs = {event["job"] for event in ledger(run, "submitted")}
     for job in jobs.intersection(place.queued()):
         place.run(place.end_by_hand(job), timeout_s=30)
@@ -39,7 +39,7 @@ def remove(place: Place, run: Path) -> None:
 
 
 def evidence(run: Path) -> dict[str, Any]:
-    """What the records of a run's attempts say, for whoever looks for the defect."""
+    """The records of a run's attempts, for the search for a defect."""
     kept: dict[str, Any] = {"ledger": ledger(run)}
     for attempt in sorted((run / "attempts").glob("[0-9]*")):
         records = [*attempt.glob("end.json"), *attempt.glob("done.json"), *attempt.glob("ranks/*.end.json")]
@@ -50,7 +50,7 @@ def evidence(run: Path) -> dict[str, Any]:
 
 
 def _still(there: Callable[[], list[str]]) -> list[str]:
-    """What is still there once it had the time to go."""
+    """The things that are still there after the time in which they should end."""
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while (left := there()) and time.monotonic() < deadline_s:
         time.sleep(0.3)
@@ -63,7 +63,7 @@ def files(run: Path) -> list[str]:
 
 
 def mixed(run: Path) -> list[str]:
-    """Attempts that wrote after a later one had begun to."""
+    """Attempts that wrote after a later attempt had begun to write."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     manifests = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("step-*/manifest.json"))]
     written = {"metrics": rows, "checkpoints": manifests}

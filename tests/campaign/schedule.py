@@ -1,4 +1,4 @@
-"""Which fault strikes where, when and whom: a function of the seed alone."""
+"""The place, the step and the rank of each fault: a function of only the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RANKS = 4
 
 @dataclass(frozen=True)
 class Planned:
-    """One fault: it strikes `rank`, where its kind strikes ranks, once rank 0 has told of `step`."""
+    """One fault: it strikes `rank`, if its kind strikes ranks, once rank 0 has recorded `step`."""
 
     number: int
     place: str
@@ -27,7 +27,7 @@ class Planned:
 def schedule(seed: int, faults: int, kinds: Mapping[str, Sequence[str]]) -> list[Planned]:
     """`faults` faults over the kinds that are possible in each place.
 
-    All pairs of place and kind come once before one comes again. The faults of a place follow each other.
+    Each pair of place and kind occurs once before any occurs again. The faults of a place follow each other.
     """
     source = random.Random(seed)
     pairs: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The run that every fault is tried on: a few seconds of training, a checkpoint every 25 steps."""
+"""The run for every fault: a few seconds of training, a checkpoint every 25 steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a campaign: a line per fault as it comes, what was wrong, and a summary per kind."""
+"""The results of a campaign: a line per fault, its errors, and a summary per kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def line(row: Row) -> str:
 
 
 def wrong(row: Row) -> str:
-    """Why a row is not good."""
+    """The reasons why a row is not good."""
     lines = [f"{row.planned.number} {row.planned.place} {row.planned.kind} rank {row.planned.rank} ({row.run})"]
     if row.wrong:
         lines += [f"  cause: {row.wrong}", f"  told: {row.state}: {row.reason}"]
@@ -35,7 +35,7 @@ def wrong(row: Row) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many were told rightly, recovered, bit-identical, without leftovers, and told in how long."""
+    """The numbers of faults reported correctly, recovered, bit-identical, without leftovers, and the report times."""
     kinds = sorted({row.planned.kind for row in rows})
     table = [SUM.format("kind", "faults", "causes", "recovered", "identical", "leftovers", "longest told")]
     table += [_sum(kind, [row for row in rows if row.planned.kind == kind]) for kind in kinds]

@@ -1,4 +1,4 @@
-"""One fault from the run's submission to the comparison of its bits."""
+"""One fault, from the run's submission to the comparison of its bits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.e2e.places import LAST_STEP, Place, Said, assert_same_bits, metrics, 
 from tests.e2e.processes import SUPERVISOR, Process
 
 TOLD_WITHIN_S = 120.0
-SETTLED_WITHIN_S = 5.0  # an end that is wrong may be a first word only
+SETTLED_WITHIN_S = 5.0  # a wrong end may be only the first answer
 RESUMED_WITHIN_S = 180.0
-SETTLED_AT_LAST_S = 180.0  # a Slurm whose server stood still hears of an end up to two minutes later
-AT_WORK_S = 30.0  # how long the ranks of an attempt that is over may still be at work
+SETTLED_AT_LAST_S = 180.0  # a Slurm with a server that stood still learns of an end up to two minutes later
+AT_WORK_S = 30.0  # for which the ranks may still run after the end of an attempt
 OVER = ("COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OOM", "CANCELLED", "LOST")
 
 
 @dataclass
 class Row:
-    """What came of one fault: `wrong` says why the cause told is not right, `trouble` what stood in the trial's way."""
+    """The result of one fault: `wrong` says why the reported cause is wrong, `trouble` lists errors of the trial."""
 
     planned: Planned
     run: str = ""
@@ -53,7 +53,7 @@ class Row:
 
 
 class Trial:
-    """What a fault may know of the run that it strikes, and how to take back what it did."""
+    """The run that a fault strikes, and the actions that undo the fault."""
 
     def __init__(self, place: Place, planned: Planned, undisturbed: Path) -> None:
         self.place, self.planned, self.undisturbed = place, planned, undisturbed
@@ -72,7 +72,7 @@ class Trial:
         return json.loads((self.run / f"attempts/1/ranks/{rank:04d}.start.json").read_text())
 
     def who(self, rank: int) -> str:
-        """A pattern for how a reason names a rank."""
+        """A pattern of the name of a rank in a reason."""
         started = self.started(rank)
         return re.escape(f"rank {rank} ({started['host']}, local rank {started['local_rank']})")
 
@@ -85,13 +85,13 @@ class Trial:
         return here[here[started["pid"]].parent]
 
     def host(self, *, first: bool) -> str:
-        """The supervisor's host, or another one."""
+        """The supervisor's host if `first`, else another one."""
         home = self.supervisor().host
         return home if first else next(h for r in range(4) if (h := self.started(r)["host"]) != home)
 
 
 def carry_out(place: Place, planned: Planned, undisturbed: Path) -> Row:
-    """Try one fault; whatever goes wrong is a part of the row."""
+    """Try one fault; all errors are in the row."""
     trial = Trial(place, planned, undisturbed)
     row = trial.row
     try:
@@ -103,7 +103,7 @@ def carry_out(place: Place, planned: Planned, undisturbed: Path) -> Row:
             _recover(trial)
             _compare(trial)
         row.leftovers += [*witness.overlaps, *leftovers.after(place, trial.run)]
-    except Exception as error:  # the campaign goes on
+    except Exception as error:  # the campaign continues
         row.trouble.append(f"{type(error).__name__}: {str(error).strip()[:500]}")
     finally:
         _clean_up(trial)
@@ -123,7 +123,7 @@ def _end_is_there(trial: Trial) -> bool:
 
 
 def _watch(trial: Trial, expected: Expected) -> None:
-    """Ask for the state until it is final and right, final and wrong for a while, or not told in time."""
+    """Query the state until it is final and right, final and wrong for a while, or the time is up."""
     row, struck_s, over_s = trial.row, trial.struck_s, None
     while True:
         view = trial.place.view(trial.run)
@@ -148,7 +148,7 @@ def _watch(trial: Trial, expected: Expected) -> None:
 
 
 def _recover(trial: Trial) -> None:
-    """Resume to the end, unless the run is completed by itself."""
+    """Resume to the end, unless the run completes by itself."""
     if _settled(trial) != "COMPLETED":
         said = _resume(trial)
         if said.returncode:
@@ -163,7 +163,7 @@ def _recover(trial: Trial) -> None:
 
 
 def _settled(trial: Trial) -> str:
-    """The state once it is final, which an end told late may yet become; a suspicion is not waited for."""
+    """The final state, which a late report of the end may still give; it does not wait after a suspicion."""
     until_s = time.monotonic() + SETTLED_AT_LAST_S
     while (state := trial.place.view(trial.run)["state"]) not in OVER and not trial.fault.resume(trial):
         if time.monotonic() > until_s:
@@ -173,7 +173,7 @@ def _settled(trial: Trial) -> str:
 
 
 def _resume(trial: Trial) -> Said:
-    """Resume as a user does: who is told that processes are still at work asks again in a moment."""
+    """Resume as a user does: after a report that processes still run, try again in a moment."""
     words = ["resume", trial.run.name, "--wait", *trial.fault.resume(trial)]
     until_s = time.monotonic() + AT_WORK_S
     while True:
@@ -194,7 +194,7 @@ def _compare(trial: Trial) -> None:
 
 
 def _clean_up(trial: Trial) -> None:
-    """End whatever the run still has, so that the next fault finds an empty place."""
+    """End all that is left of the run, so that the next fault finds an empty place."""
     try:
         trial.undo.close()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Sees to it that no two attempts of a run train at the same time."""
+"""Checks that no two attempts of a run train at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATTEMPT = re.compile(r"/attempts/(\d+)/config\.json")
 
 
 class Witness:
-    """Looks at the trainings of a run all the time; `overlaps` says in words which attempts met."""
+    """Watches the trainings of a run all the time; `overlaps` names attempts that ran at the same time."""
 
     def __init__(self, place: Place, run: Path) -> None:
         self.place, self.run = place, run
@@ -38,13 +38,13 @@ class Witness:
         while not self._end.wait(LOOK_S):
             if not (self.run / "attempts/2").exists():
                 continue
-            with suppress(OSError, RuntimeError):  # a host loses its power at this moment
+            with suppress(OSError, RuntimeError):  # a host may lose its power at this moment
                 alive = sorted(self._training())
                 seen += len(alive) > 1
                 if seen:
                     self.overlaps = [f"two attempts trained at once (seen {seen} times)"]
 
     def _training(self) -> set[str]:
-        """The attempts that have a living training. A fork that has not become one yet says so like its parent."""
+        """The attempts with a living training. A fork that is not a training yet looks like its parent."""
         trainings = [p for p in self.place.processes(self.run) if p.module == "training"]
         return {match[1] for p in trainings for word in p.arguments if (match := ATTEMPT.search(word))}

@@ -40,7 +40,7 @@ def undisturbed(place: Place) -> Path:
 
 
 def _pbs() -> PBS:
-    """PBS is in no package registry, so it is the one lab that CI may do without."""
+    """PBS is in no package registry, so it is the only lab that CI may skip."""
     if reason := PBS.why_not_here():
         pytest.skip(reason)
     return PBS()

@@ -1,4 +1,4 @@
-"""The places that are labs: a real scheduler on nodes of one machine, which can lose their power and their cable."""
+"""The places that are labs: a real scheduler on nodes of one machine, which can lose power and network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.e2e.places import Place, Said
 from tests.e2e.processes import Process
 from tests.lab.cluster import network
 
-SHORTER = ("--set", "train.epochs=12")  # what it takes to reach 98 %
+SHORTER = ("--set", "train.epochs=12")  # enough to reach 98 %
 
 
 class InLab(Place):
-    """A lab's cluster: two nodes with two ranks each for what goes wrong, four nodes for what goes right."""
+    """A lab's cluster: two nodes with two ranks each for tests of faults, four nodes for the other tests."""
 
     layout = "nodes: 2\ngrid: 2x2"
     excludes = True
@@ -65,7 +65,7 @@ class InLab(Place):
         self.lab.wait_in_service(host, 60)
 
     def _listed(self, *argv: str) -> list[str]:
-        """The first words of the lines that the scheduler's own list of jobs has."""
+        """The first words of the lines in the scheduler's own list of jobs."""
         said = self.lab.admin(argv)
         return [line.split()[0] for line in said.stdout.splitlines() if line.strip()]
 

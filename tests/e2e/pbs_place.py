@@ -1,4 +1,4 @@
-"""A PBS that is there already, for it is in no package registry."""
+"""An existing PBS, because PBS is in no package registry."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.e2e.processes import Process
 
 
 class PBS(Place):
-    """A PBS that is there already: its commands are on PATH, or TORUSRUN_PBS_LAB is the command that enters one.
+    """An existing PBS: its commands are on PATH, or TORUSRUN_PBS_LAB is the command that enters one.
 
     Its user has a site 'pbs-lab', and a python3 with torusrun and torch that the nodes have too. The command that
     TORUSRUN_PBS_LAB_CONTROL names does harm to it, as root: `CONTROL stop`, `start`, `freeze` or `thaw` for the server;
-    `kill HOST PID`, `power-off`, `power-on`, `unplug` or `plug HOST`, `on HOST COMMAND...`. What needs one is skipped
-    without it.
+    `kill HOST PID`, `power-off`, `power-on`, `unplug` or `plug HOST`, `on HOST COMMAND...`. Without it, tests that need
+    it are skipped.
     """
 
     layout = "nodes: 2\ngrid: 2x2"
@@ -62,7 +62,7 @@ class PBS(Place):
         return [*self.prefix, "sh", "-c", f"cd {shlex.quote(str(self.folder))} 2> /dev/null; {shlex.join(words)}"]
 
     def kill(self, host: str, pid: int) -> None:
-        """Without a control by a job on that host, which is all that a user needs."""
+        """SIGKILL a process; without a control, by a job on that host, which needs no other rights than a user's."""
         if self.controlled():
             return self._control("kill", host, str(pid))
         said = self.run(["qsub", "-l", f"select=1:ncpus=0:host={host}", "--", "/bin/kill", "-9", str(pid)])
@@ -72,7 +72,7 @@ class PBS(Place):
         self._control("on", host, "kill", f"-{int(number)}", str(pid))
 
     def processes(self, run: Path) -> list[Process]:
-        """As the hosts themselves see them; a host without power has none."""
+        """The processes as the hosts themselves see them; a host without power has none."""
         placed = [json.loads(path.read_text())["slots"] for path in run.glob("attempts/*/placement.json")]
         hosts = sorted({slot[1] for slots in placed for slot in slots})
         return [process for host in hosts for process in processes.told(self._said(host, run))]

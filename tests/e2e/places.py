@@ -1,4 +1,4 @@
-"""Where a run can take place: each place drives the same command line, on this machine or on a real cluster."""
+"""The places of runs: each place uses the same command line, on this machine or on a real cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Said = subprocess.CompletedProcess[str]
 # Some 7 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
 IMAGES, BATCH, EPOCHS = 1437, 32, 7
 LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
-LONG = ("--set", "train.epochs=100")  # for runs that nobody waits for
+LONG = ("--set", "train.epochs=100")  # for runs whose end is not awaited
 
 SPEC = f"""name: e2e
 site: site.yaml
@@ -40,16 +40,16 @@ train:
   log_every_steps: 1
 """
 
-# For what does not ask for a training: a shell script on every rank, and no start of PyTorch to wait for.
+# For tests without a training: a shell script on every rank, without the start of PyTorch.
 SCRIPT = "name: e2e\nsite: site.yaml\n{layout}\ntime: 10m\ncode: none\ncommand: [sh, -c, {script}]\n"
 WAITS = "until test -e released; do sleep 0.2; done"  # Place.release() ends it
 
 
 class Place(ABC):
-    """A site with a folder of its own for specs, and the means to do harm to a run there.
+    """A site with its own folder for specs, and the means to do harm to a run there.
 
-    `digits` are the words that lay the example out over it; `cluster` is submitit's name for the scheduler.
-    `excludes` says that a job can leave out hosts, of which the place has two more than a run takes.
+    `digits` are the words for the example's layout on it; `cluster` is submitit's name for the scheduler.
+    `excludes` says that a job can exclude hosts; the place then has two more hosts than a run uses.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class Place(ABC):
 
     @abstractmethod
     def run(self, argv: list[str], timeout_s: float = 240) -> Said:
-        """A program as the user of this place, in the folder of specs; 'python' is the one that has torusrun."""
+        """Run a program as the user of this place, in the folder of specs; 'python' is the one with torusrun."""
 
     @abstractmethod
     def start(self, argv: list[str]) -> subprocess.Popen[str]:
@@ -79,25 +79,25 @@ class Place(ABC):
         raise NotImplementedError
 
     def end_by_hand(self, job: str) -> list[str]:
-        """What a user types to end a job without torusrun."""
+        """The command by which a user ends a job without torusrun."""
         return ["qdel", job]
 
     def queued(self) -> list[str]:
         """The ids of the jobs that the scheduler still has."""
         return []
 
-    # A place whose hosts can lose their power or their cable says so here.
+    # A place with hosts that can lose their power or their network sets these.
     power_off: Callable[[str], None] | None = None
     power_on: Callable[[str], None] | None = None
     unplug: Callable[[str], None] | None = None
     plug: Callable[[str], None] | None = None
 
     def down(self) -> AbstractContextManager[None] | None:
-        """While it lasts the scheduler is down; None where there is nothing to be down."""
+        """Within it the scheduler is down; None if the place has no scheduler."""
         return None
 
     def frozen(self) -> AbstractContextManager[None] | None:
-        """While it lasts the scheduler answers nobody, and its commands hang; None where none can hang."""
+        """Within it the scheduler does not answer, and its commands hang; None if they cannot hang."""
         return None
 
     def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
@@ -105,12 +105,12 @@ class Place(ABC):
         return self.run(["python", "-m", "orchestrator", *words], timeout_s)
 
     def submit(self, *words: str) -> Path:
-        """Submit the place's spec; the run's folder."""
+        """Submit the place's spec; returns the run's folder."""
         self.write_spec()
         return self._submit("run.yaml", *words)
 
     def submit_script(self, script: str, *words: str) -> Path:
-        """Submit a run of a shell script on every rank; the run's folder."""
+        """Submit a run of a shell script on every rank; returns the run's folder."""
         self.write_script(script)
         return self._submit("script.yaml", *words)
 
@@ -130,12 +130,12 @@ class Place(ABC):
         self.put("script.yaml", SCRIPT.format(layout=self.layout, script=json.dumps(script)))
 
     def put(self, name: str, text: str) -> None:
-        """A file in the folder of specs, written as the user."""
+        """Write a file into the folder of specs, as the user."""
         said = self.run(["sh", "-c", f"printf %s {shlex.quote(text)} > {shlex.quote(name)}"])
         assert said.returncode == 0, said.stderr
 
     def site(self, name: str, **changes: str) -> str:
-        """The place's site with other lines, in a file of its own."""
+        """The place's site with other lines, in its own file."""
         lines = [line for line in self.site_text().splitlines() if line.split(":")[0] not in changes]
         changed = [*lines, *(f"{key}: {value}" for key, value in changes.items())]
         self.put(name, "\n".join(changed) + "\n")
@@ -145,7 +145,7 @@ class Place(ABC):
         return (self.folder / "site.yaml").read_text()
 
     def stop_before_s(self) -> float:
-        """How long before its limit a run is asked to stop."""
+        """The time before its limit at which a run is requested to stop."""
         (line,) = [line for line in self.site_text().splitlines() if line.startswith("stop_before:")]
         return float(line.split()[1].removesuffix("s"))
 
@@ -206,7 +206,7 @@ def metrics(run: Path, event: str) -> list[dict[str, Any]]:
 
 
 def seconds_to(run: Path, step: int) -> float:
-    """How long after its supervisor's beginning a run reached this step."""
+    """The time from the begin of the supervisor to this step of the run."""
     (begun,) = ledger(run, "started")
     reached = next(row for row in metrics(run, "step") if row["step"] >= step)
     return float(reached["t"] - begun["t"])  # both are seconds of time.time(), on the same machine
@@ -217,7 +217,7 @@ def wait_for_step(run: Path, step: int) -> None:
 
 
 def started(run: Path, rank: int = 0) -> dict[str, Any]:
-    """What a rank recorded when its program began: host, local rank, process id."""
+    """The record of a rank at the begin of its program: host, local rank, process id."""
     path = run / f"attempts/1/ranks/{rank:04d}.start.json"
     until(path.exists, f"rank {rank} of {run.name} to start")
     return json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The processes of a run on a host, read from /proc, and what each of them is."""
+"""The processes of a run on a host, read from /proc, and their roles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRAPPER = "orchestrator.job.rank"
 
 @dataclass(frozen=True)
 class Process:
-    """A process by the number that its own host knows it by, as its `parent`."""
+    """A process; its number and that of its `parent` are those of its own host."""
 
     host: str
     pid: int
@@ -24,7 +24,7 @@ class Process:
 
     @property
     def module(self) -> str:
-        """The Python module that it runs, '' where it runs none that torusrun started."""
+        """The Python module that it runs, '' if torusrun started none in it."""
         words = self.arguments
         if len(words) > 4 and words[1:3] == ("-u", "-c"):
             return words[4]
@@ -35,9 +35,9 @@ class Process:
 
 
 def of_run(run: Path, hosts: Mapping[str, str]) -> list[Process]:
-    """Those that name the run's folder in their arguments or their environment.
+    """The processes that name the run's folder in their arguments or their environment.
 
-    `hosts` gives for each namespace of processes (the link /proc/PID/ns/pid) the name of its host.
+    `hosts` maps each namespace of processes (the link /proc/PID/ns/pid) to the name of its host.
     """
     found = []
     for entry in Path("/proc").iterdir():
@@ -66,7 +66,7 @@ def _process(entry: Path, run: bytes, hosts: Mapping[str, str]) -> Process | Non
 
 
 def _field(entry: Path, name: str) -> list[str]:
-    """A line of /proc/PID/status; of a process that is nobody's child, the parent is 0."""
+    """A line of /proc/PID/status; the parent of a process without one is 0."""
     if entry.name == "0":
         return ["0"]
     for line in (entry / "status").read_text().splitlines():
@@ -76,11 +76,11 @@ def _field(entry: Path, name: str) -> list[str]:
 
 
 def told(text: str) -> list[Process]:
-    """The processes in what this file said when it was run on another host."""
+    """The processes in the output of this file on another host."""
     rows = json.loads(text or "[]")
     return [Process(row["host"], row["pid"], row["parent"], tuple(row["arguments"])) for row in rows]
 
 
-if __name__ == "__main__":  # RUN HOST, on that host
+if __name__ == "__main__":  # arguments RUN HOST, on that host
     there = of_run(Path(sys.argv[1]), {namespace(): sys.argv[2]})
     print(json.dumps([asdict(process) for process in there if process.pid != os.getpid()]))

@@ -1,4 +1,4 @@
-"""`torusrun calibrate` where a run takes place: what it measures there is what predict reckons with."""
+"""`torusrun calibrate` in the place of a run: predict uses its measurements."""
 
 import json
 from pathlib import Path

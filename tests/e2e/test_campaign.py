@@ -1,4 +1,4 @@
-"""A sample of the campaign of faults (tests/campaign): kinds that test_faults.py does not try."""
+"""A sample of the campaign of faults (tests/campaign): kinds that are not in test_faults.py."""
 
 import pytest
 

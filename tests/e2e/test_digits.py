@@ -1,4 +1,4 @@
-"""The example trains to 98 % in every place, and says so."""
+"""The example trains to 98 % in every place, and reports it."""
 
 import json
 from pathlib import Path

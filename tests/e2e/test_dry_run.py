@@ -1,4 +1,4 @@
-"""A dry run held against the attempt that it foretells, on this machine."""
+"""A dry run compared with the attempt that it predicts, on this machine."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from orchestrator.runs.attempts.submit import first
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.follow import follow
 
-# What a rank sees: its environment, where it is, and the command lines of its wrapper and of the launcher.
+# Records a rank's environment, working directory, and the command lines of its wrapper and of the launcher.
 LOOK = """import json, os
 def words(pid):
     return open(f"/proc/{pid}/cmdline", "rb").read().decode().split(chr(0))[:-1]
@@ -19,10 +19,10 @@ print(json.dumps({"environment": dict(os.environ), "directory": os.getcwd(), "la
 """
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 2, hcas: [mlx5_0], interface: lo}\nstop_before: 1s\n"
 RUN = 'name: seen\nsite: site.yaml\ntime: 1m\ncommand: [python3, look.py]\nenv: {GREETING: "it\'s, $HOME"}\n'
-ONCE_MORE = {".lock", "code.diff", "checkpoints/", "metrics.jsonl"}  # not of every run, or without content
+ONCE_MORE = {".lock", "code.diff", "checkpoints/", "metrics.jsonl"}  # not in every run, or without content
 OF_TROUBLE = {"attempts/1/ranks/NNNN.told.json", "attempts/1/ranks/NNNN.seen.json", "attempts/1/metrics.jsonl"}
 UNTIL_THE_END = {"attempts/1/.end.json.reserve"}
-LATER = {"attempts/1/ranks/NNNN.load.json"}  # of an attempt of some seconds, as in test_local.py
+LATER = {"attempts/1/ranks/NNNN.load.json"}  # in an attempt of some seconds, as in test_local.py
 
 
 def test_an_attempt_has_what_the_dry_run_showed(home: Path) -> None:
@@ -54,7 +54,7 @@ def test_an_attempt_has_what_the_dry_run_showed(home: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """The files of a run in the words of layout.py: a rank's number is NNNN, and of the code there is one word."""
+    """The files of a run in the words of layout.py: a rank's number is NNNN, and one word stands for the code."""
     found = set()
     for place, _, names in os.walk(folder):
         for name in names:

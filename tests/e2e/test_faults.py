@@ -1,4 +1,4 @@
-"""What goes wrong with a run, and that it comes back to the same bits."""
+"""Faults in a run; after a resume it has the same bits."""
 
 import json
 from pathlib import Path
@@ -100,12 +100,12 @@ def test_a_run_that_is_going_on_or_is_done_is_not_resumed(place: Place, undistur
 
 
 def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
-    """Every path and value that a user chooses goes through the scheduler, bash and the launcher unharmed."""
+    """Every path and value of the user passes the scheduler, bash and the launcher unchanged."""
     odd = place.folder / "my 'odd' \"$(touch pwned)\" runs 100%j"
     quoted = "'" + str(odd).replace("'", "''") + "'"
     hostile = "env.HOSTILE='$(touch pwned); `touch pwned`'"
     settings = ("--set", f"site={place.site('odd.yaml', runs=quoted)}", "--set", hostile)
-    # That our training takes its own paths as they are depends on no scheduler.
+    # Our training's handling of its own paths does not depend on the scheduler.
     run = place.submit(*settings, *SHORT) if place.cluster == "local" else place.submit_script("true", *settings)
     assert run.parent == odd
     said = place.watch(run)
@@ -120,7 +120,7 @@ def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
 def test_a_request_that_the_site_cannot_satisfy_is_reported(place: Place, setting: str) -> None:
     place.write_spec()
     said = place.torusrun("submit", "run.yaml", "--set", setting, "--set", "train.batch=1600", "--set", "grid=800x1")
-    if said.returncode == 0:  # accepted, as by schedulers that leave it to the queue
+    if said.returncode == 0:  # accepted by a scheduler that decides in the queue
         run = said.stdout.split()[0]
         view = until(lambda: (v := place.view(run))["state"] == "PENDING" and v, "the run to be pending")
         place.torusrun("cancel", run)

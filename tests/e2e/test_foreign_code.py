@@ -1,4 +1,4 @@
-"""Nothing of what lies in the folder that a user stands in is run, on the login node or in the job."""
+"""No file in the user's working directory is run, on the login node or in the job."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MODULES = (
     "tempfile", "torch", "training", "typing", "usercustomize", "uuid", "yaml",
 )  # fmt: skip
 PLANTED = [*(f"{name}/__{part}__.py" for name in PACKAGES for part in ("init", "main")), *(f"{m}.py" for m in MODULES)]
-# What Python itself looks for before torusrun's first line, where the user has it look into the working directory.
+# Python itself looks for these before torusrun's first line, if the user has it look into the working directory.
 OUT_OF_REACH = ("sitecustomize.py", "usercustomize.py")
 OUT_OF_REACH_OF_M = ("contextlib.py", "orchestrator.py", "runpy.py", "typing.py")
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder in which somebody has left modules of the names that torusrun imports."""
+    """A folder with a stranger's modules, with names that torusrun imports."""
     folder = tmp_path / "shared"
     for name in PLANTED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def pwned(shared: Path) -> str:
 def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     local: Local, shared: Path, torusrun: Path, path: str
 ) -> None:
-    """The PYTHONPATH of the client itself is its user's affair; what it starts gets the absolute entries alone."""
+    """The user decides the PYTHONPATH of the client; the client's children get only the absolute entries."""
     local.write_spec()
     spec, site = local.folder / "run.yaml", local.folder / "site.yaml"
     settings = ["--set", f"site={site}", "--set", "train.epochs=2"]
@@ -90,7 +90,7 @@ def test_verbs_in_a_shared_folder_run_nothing_of_it(local: Local, shared: Path, 
 def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
     local: Local, shared: Path, torusrun: Path
 ) -> None:
-    """`export PYTHONPATH=/lib:$PYTHONPATH` leaves one."""
+    """`export PYTHONPATH=/lib:$PYTHONPATH` leaves an empty entry."""
     for name in OUT_OF_REACH:
         (shared / name).unlink()
     for command in ([torusrun], [sys.executable, torusrun], [sys.executable, "-m", "orchestrator"]):
@@ -130,7 +130,7 @@ def test_no_neighbour_of_such_a_file_has_the_name_of_a_module_of_pythons(file: s
 
 
 def test_the_job_that_builds_an_image_runs_nothing_of_the_shared_folder(shared: Path, tmp_path: Path) -> None:
-    """Its entry is submitit's, which unpickles what it runs."""
+    """Its entry is submitit's, which unpickles its function."""
     folder = tmp_path / "jobs"
     folder.mkdir()
     delayed = utils.DelayedSubmission(Path.write_text, folder / "ran", "it")
@@ -146,7 +146,7 @@ def test_the_job_that_builds_an_image_runs_nothing_of_the_shared_folder(shared: 
 
 
 def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
-    """The run script of an image is started by hand, from any folder."""
+    """A user starts the run script of an image by hand, from any folder."""
     script = lint.stages(render(load(find("pytorch-cpu")), Variant()))[-1].sections["runscript"]
     here = script.replace(f"{PYTHON}/bin/python", sys.executable)
     said = process.run(["sh", "-c", here, "run", "missing.json"], timeout_s=60, cwd=shared,
@@ -164,7 +164,7 @@ def test_what_is_built_into_an_image_is_looked_for_from_its_root(section: str) -
 def test_no_child_is_started_with_dash_m() -> None:
     """`python -m` looks into the working directory first; `process.module` does not.
 
-    Definitions of images are apart: the test above sees where theirs begin.
+    Definitions of images are an exception: the test above checks where theirs begin.
     """
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

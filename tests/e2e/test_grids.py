@@ -1,4 +1,4 @@
-"""A grid of three levels, and one that is left to the job, on this machine; tests/lab has several nodes."""
+"""A grid of three levels, and one that the job chooses, on this machine; tests/lab has several nodes."""
 
 import json
 import re

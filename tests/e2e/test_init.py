@@ -1,4 +1,4 @@
-"""A site that `init --yes` writes on a login node, with doctor's job and the example on it as it is."""
+"""A site that `init --yes` writes on a login node, with doctor's job and the unchanged example on it."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""A client killed at any system call loses no run, doubles none, and leaves nothing that is not told of or cleaned.
+"""A client killed at any system call loses no run, doubles none, and leaves nothing that is not reported or cleaned.
 
-strace delivers SIGKILL on the way into the n-th call of a kind, for every call that changes a file, starts a process or
-waits for one. The jobs run a program that only notes that it was started.
+strace delivers SIGKILL at the entry of the n-th call of a kind, for every call that changes a file, starts a process or
+waits for one. The jobs run a program that only records its start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def strace() -> None:
 
 
 class Desk:
-    """A home with a site whose jobs only note their start, and a run that can be submitted there."""
+    """A home with a site whose jobs only record their start, and a run that can be submitted there."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -60,12 +60,12 @@ class Desk:
         return subprocess.run(argv, cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=120)
 
     def killed(self, call: str, number: int, *words: str) -> None:
-        """`torusrun WORDS`, killed on the way into its n-th system call of this kind."""
+        """Run `torusrun WORDS`, killed at the entry of its n-th system call of this kind."""
         inject = f"inject={call}:signal=SIGKILL:when={number}"
         self.torusrun(*words, under=["strace", "-o", os.devnull, "-e", f"trace={call}", "-e", inject])
 
     def started(self) -> list[str]:
-        """The folders of the attempts whose jobs began, as often as they did."""
+        """The folders of the attempts with begun jobs, one entry for each begin."""
         lines = self.notes.read_text().splitlines() if self.notes.exists() else []
         return [line.split()[-1] for line in lines]
 
@@ -83,7 +83,7 @@ class Desk:
 
 
 def points(folder: Path, *words: str) -> list[tuple[str, int]]:
-    """Every (system call, n) of an undisturbed `torusrun WORDS` that changes something, from its first change on."""
+    """Every (system call, n) of an undisturbed `torusrun WORDS` that has an effect, from its first change on."""
     trace = folder / "trace"
     desk = Desk(folder / "undisturbed")
     given = [desk.submitted()] if words[0] == "resume" else []
@@ -119,7 +119,7 @@ def assert_told_truly(desk: Desk, what: str) -> None:
 
 
 def assert_goes_on(desk: Desk, what: str) -> None:
-    """A run that is over can be resumed; of one that may have a job the user is told what to look for."""
+    """A run that is over can be resumed; if a run may have a job, the user gets advice on how to find it."""
     for run in desk.status():
         said = desk.torusrun("resume", str(run["run"]))
         assert "Traceback" not in said.stderr
@@ -141,7 +141,7 @@ def test_a_client_killed_at_every_call_that_changes_something(words: tuple[str, 
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         desks = list(pool.map(kill, wanted))
-        time.sleep(2)  # for jobs whose client is dead to note their start
+        time.sleep(2)  # for jobs with a dead client to record their start
         list(pool.map(lambda pair: assert_told_truly(pair[1], pair[0]), desks))
         list(pool.map(lambda pair: assert_goes_on(pair[1], pair[0]), desks))
     assert any(desk.started() for _, desk in desks), "some clients must have come far enough to start a job"
@@ -151,7 +151,7 @@ def test_three_resumes_at_once_make_one_attempt(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     run = desk.submitted()
     with (desk.folder / "python").open("a") as program:
-        program.write("exec sleep 15\n")  # an attempt that has ended may be followed by another at once
+        program.write("exec sleep 15\n")  # another attempt may follow an ended one at once
     with ThreadPoolExecutor(3) as pool:
         codes = sorted(said.returncode for said in pool.map(lambda _: desk.torusrun("resume", run), range(3)))
     until(lambda: len(desk.started()) > 1, "the second attempt to begin", 20)

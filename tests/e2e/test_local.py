@@ -1,4 +1,4 @@
-"""What only a run on this machine can show: the Python API, orphans, collecting, a full disk."""
+"""Tests for a run on this machine only: the Python API, orphans, collecting, a full disk."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def test_logs_are_told_apart_and_collected(local: Local) -> None:
 
 
 def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(local: Local) -> None:
-    """The scheduler's command does not answer in time: whether there is a job, nobody knows."""
+    """The scheduler's command does not answer in time: whether there is a job is unknown."""
     hasty = (local.folder / "site.yaml").read_text() + "command_timeout: 0.001s\n"
     (local.folder / "hasty.yaml").write_text(hasty)
     local.write_script("true")
@@ -117,7 +117,7 @@ def test_provenance_tells_code_and_versions_but_no_environment(local: Local) -> 
 
 @pytest.mark.lab
 def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
-    """The checkpoints' folder on a file system too small for them; once it has grown, the run goes on to the end."""
+    """The checkpoints' folder is on a file system that is too small; after it has grown, the run continues."""
     if os.geteuid() != 0:
         assert os.environ.get("CI") != "true", "CI must run this as root"
         pytest.skip("mounting a small file system needs root")

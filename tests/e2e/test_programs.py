@@ -1,4 +1,4 @@
-"""Programs that know nothing of torusrun: started by `command`, killed, and resumed from their own checkpoints."""
+"""Programs that do not know torusrun: started by `command`, killed, and resumed from their own checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILD = ["mpicc.openmpi", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 @dataclass(frozen=True)
 class Program:
-    """One of the examples. `needs` are Python's modules, or a compiler that builds it."""
+    """One of the examples. `needs` are its Python modules, or a compiler that builds it."""
 
     name: str
     command: list[str]
@@ -53,8 +53,8 @@ def programs(nodes: int) -> list[Program]:
 
 
 NAMES = [program.name for program in programs(1)]
-# A start of four ranks costs much. On the clusters: MPI, Lightning, which looks for Slurm, and torchrun's variables
-# over nodes, which accelerate reads as ddp does. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
+# A start of four ranks is slow. On the clusters: MPI, Lightning, which looks for Slurm, and torchrun's variables
+# over nodes, which accelerate reads like ddp. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
 TRIED = {"local": NAMES, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
 if os.environ.get("TORUSRUN_ALL_PROGRAMS"):
     TRIED = dict.fromkeys(TRIED, NAMES)
@@ -62,7 +62,7 @@ if os.environ.get("TORUSRUN_ALL_PROGRAMS"):
 
 @dataclass(frozen=True)
 class Struck:
-    """A run whose first attempt was killed at `shown`, which `status` showed, and whose second one went to the end."""
+    """A run with a first attempt killed at `shown`, from `status`, and a second one that ran to its end."""
 
     run: Path
     shown: dict[str, Any]
@@ -75,7 +75,7 @@ class Struck:
 
 @pytest.fixture(scope="module")
 def struck(place: Place) -> Iterator[dict[str, Future[Struck]]]:
-    """All programs at once: they share the place's nodes, and the waits."""
+    """All programs at the same time: they share the place's nodes, and the waiting times."""
     nodes = 1 if isinstance(place, Local) else 4
     place.run(["mkdir", "-p", "programs"])
     for example in (*EXAMPLES.glob("*.py"), EXAMPLES / "mpi_ring.c"):
@@ -90,7 +90,7 @@ def struck(place: Place) -> Iterator[dict[str, Future[Struck]]]:
 
 
 def _has(place: Place, program: Program) -> bool:
-    """Whether a program can run there. Our own places get what is missing, as far as this machine allows."""
+    """Whether a program can run there. Our own places get missing packages, as far as this machine allows."""
     if not isinstance(place, PBS):
         return program.name != "mpi" or _mpi_is_here()
     if program.needs == "mpicc.openmpi":
@@ -99,7 +99,7 @@ def _has(place: Place, program: Program) -> bool:
 
 
 def _mpi_is_here() -> bool:
-    """Whether this machine can build and start programs of Open MPI. Root on Debian installs what is missing.
+    """Whether this machine can build and start programs of Open MPI. Root on Debian installs missing packages.
 
     `mpicc.openmpi` comes with openmpi-bin, `mpi.h` only with libopenmpi-dev: a compiler on PATH proves nothing.
     """
@@ -149,7 +149,7 @@ def submit(
 
 
 def _site(place: Place, ranks: int, mpi: bool) -> str:
-    """The place's site, asked for so little of each node that all programs fit at once, and with a launcher for MPI."""
+    """The place's site, with so few ranks per node that all programs fit at once, and with a launcher for MPI."""
     site = yaml.safe_load(place.site_text())
     kept = {key: value for key, value in site["node"].items() if key == "interface"}
     site["node"] = {**kept, "ranks": ranks}
@@ -167,7 +167,7 @@ def _site(place: Place, ranks: int, mpi: bool) -> str:
 
 
 def _step_and_checkpoint(place: Place, run: Path) -> dict[str, Any] | None:
-    """What `status` says, once it shows a step of a run that has written a checkpoint."""
+    """The view of `status`, once it shows a step of a run that has written a checkpoint."""
     if not any((run / "checkpoints").glob("[!.]*")):
         assert not (run / "attempts/1/end.json").exists(), place.view(run)["reason"]
         return None
@@ -177,7 +177,7 @@ def _step_and_checkpoint(place: Place, run: Path) -> dict[str, Any] | None:
 
 @pytest.fixture(scope="session")
 def by_hand(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The last line of each program that promises one result, started without torusrun and left alone."""
+    """The last line of each program with one fixed result, started without torusrun and undisturbed."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("ddp", "accelerate")}
     commands = {p.name: [*p.command[1:], "--pause", "0"] for p in programs(1) if p.name in folders}
     started = {
@@ -192,7 +192,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def _ring(steps: int, size: int) -> int:
-    """What mpi_ring computes."""
+    """The result of mpi_ring."""
     value = 1
     for _ in range(steps):
         value = (value * 31 + sum(value * (rank + 1) % 1000003 for rank in range(size))) % 1000003
@@ -200,7 +200,7 @@ def _ring(steps: int, size: int) -> int:
 
 
 def _result(said: str) -> str:
-    """What a program prints behind `done step=N`."""
+    """The text that a program prints after `done step=N`."""
     found = re.search(rf"^done step={STEPS} (.*)$", said, re.MULTILINE)
     assert found, said
     return found[1]
@@ -229,7 +229,7 @@ def test_a_killed_program_resumes_from_its_own_checkpoint(
 
 
 def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(local: Local) -> None:
-    """With the torus in place of DDP's all-reduce, a folder `training` of the user's own, and an edit after submit."""
+    """With the torus in place of DDP's all-reduce, the user's own folder `training`, and an edit after submit."""
     code = local.folder / "programs"
     (code / "training").mkdir(parents=True)
     (code / "training" / "__init__.py").write_text("raise SystemExit('this is not torusrun's')\n")
@@ -260,7 +260,7 @@ def test_one_torchrun_on_every_node_starts_the_ranks_itself_on_the_cluster(gride
     place = GridEngine(gridengine_lab)
     place.run(["mkdir", "-p", "programs"])
     place.put("programs/ddp.py", (EXAMPLES / "ddp.py").read_text())
-    # The script `torchrun` names its Python by a path that the lab's user cannot enter in a clone below /root.
+    # The script `torchrun` names its Python by a path that is closed to the lab's user in a clone below /root.
     command = ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "ddp.py", "--steps", "20"]
     run = submit(place, "torchrun", command, 2, 1)
     watched = place.watch(run)

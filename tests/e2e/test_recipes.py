@@ -1,4 +1,4 @@
-"""The ten recipes by name, on a real scheduler: the trace of each run shows its techniques at work."""
+"""The ten recipes by name, on a real scheduler: the trace of each run shows its techniques."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ train:
   batch: {BATCH}
   trace: true
 """
-# What of a recipe shows in the first line of its trace: the optimizer, and how batch norm counts.
+# The facts of a recipe in the first line of its trace: the optimizer, and the statistics of batch norm.
 OPTIMIZER = {"facebook-1h": "sgd", "fastai-18min": "sgd", "surfsara-28min": "sgd", "pfn-15min": "rmsprop-warmup"}
 LAST_STATISTICS = {"sony-224s", "sony-122s", "pfn-15min"}
 REDUCED_BY = {
     **dict.fromkeys(("sony-224s", "sony-122s", "fujitsu-70s", "google-77s"), "torus"),
-    "tencent-6min": "hierarchical",  # of the hybrid's two the one for what is small
+    "tencent-6min": "hierarchical",  # the hybrid's algorithm for small vectors
 }
 SMALLER_WIRE = {"sony-224s", "sony-122s", "fujitsu-70s", "fastai-18min", "pfn-15min", "tencent-6min", "nvidia-80s"}
 
 
 @pytest.fixture(scope="module")
 def runs(slurm_lab: Any) -> dict[str, Path]:
-    """All ten, which share the lab's nodes."""
+    """The runs of all ten recipes, which share the lab's nodes."""
     place, submitted = Slurm(slurm_lab), {}
     for name in names():
         place.put(f"{name}.yaml", SPEC.format(name=name))
@@ -81,11 +81,11 @@ def test_a_recipe_runs_by_name_and_its_trace_shows_its_techniques_on_the_cluster
 
 
 def _check_buckets(name: str, buckets: list[dict[str, Any]]) -> None:
-    """The all-reduce that the recipe names has reduced them; where they travel in 16 bits, the loss travels apart."""
+    """Check that the recipe's all-reduce has reduced them; if they travel in 16 bits, the loss travels apart."""
     reduced = [bucket for bucket in buckets if bucket["gradients"]]
     assert {bucket["all_reduce"] for bucket in reduced} == {REDUCED_BY.get(name, "flat")}, buckets
     assert any(not bucket["gradients"] for bucket in buckets) == (name in SMALLER_WIRE), buckets
-    if name == "fujitsu-70s":  # 3, 21, 57 and 80 of ResNet-50's 161 tensors; in proportion of these 29
+    if name == "fujitsu-70s":  # 3, 21, 57 and 80 of ResNet-50's 161 tensors; in proportion for these 29
         assert [bucket["gradients"] for bucket in reduced] == [1, 3, 11, 14], buckets
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler does to runs, the same on each: dependencies, refusals, being down, hanging, losing its client."""
+"""Effects of schedulers on runs, the same for each: dependencies, refusals, being down, hanging, a lost client."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
     refused = place.torusrun("submit", "script.yaml", "--after", first.name)
     assert refused.returncode == 2 and "can only wait for a run that has yet to end" in refused.stderr
     assert place.watch(third).returncode == 0, place.view(third)
-    # Of a killed rank the ledger tells when somebody first asks, which may be later than the end itself.
+    # The ledger has a killed rank only from the first query on, which may be later than the end itself.
     ended_s = (first / "attempts/1/end.json").stat().st_mtime
     assert ended_s <= ledger(third, "started")[-1]["t"], "the third run began before the first had ended"
 
@@ -85,7 +85,7 @@ def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place)
 
 
 def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place: Place) -> None:
-    """Whether the job came into being, nobody knows until it begins: then the job itself says so."""
+    """Whether there is a job is unknown until it begins: then the job itself records it."""
     frozen = place.frozen()
     if frozen is None:
         pytest.skip("nothing here could hang")
@@ -96,7 +96,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
         client = place.start(["python", "-m", "orchestrator", "submit", "script.yaml"])
         new = until(lambda: [p for p in runs.iterdir() if p.name not in known and p.name[0] != "."],
                     "the run folder of the client")  # fmt: skip
-        time.sleep(1)  # most often its command to the scheduler hangs by then; every other moment is as good
+        time.sleep(1)  # usually its command to the scheduler hangs by then; any other moment is as good
         client.kill()
         client.wait()
     run = new[0]
@@ -104,7 +104,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     assert view["state"] in ("UNKNOWN", "PENDING", "RUNNING", "COMPLETED"), view
     if view["state"] == "UNKNOWN":
         assert "was cut off" in view["reason"] and run.name in view["reason"], view
-    with contextlib.suppress(AssertionError):  # it may never have been submitted: that is a true answer too
+    with contextlib.suppress(AssertionError):  # it may never have been submitted: that is a right answer too
         until(lambda: place.view(str(run))["state"] in ("COMPLETED", "LOST"), "what came of the job", 90)
     view = place.view(str(run))
     looked_up = view["state"] == "LOST" and "has no job named" in view["reason"]

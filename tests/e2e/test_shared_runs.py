@@ -1,4 +1,4 @@
-"""A run that its user's group may read: the modes of all its files, and what another member of the group can do."""
+"""A run that its user's group may read: the modes of all its files, and the rights of another member of the group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GROUPS = {"run.yaml", "plan.json", "provenance.json", "ledger.jsonl"} | {f"attem
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Local]:
-    """This machine, in a folder that every user reaches; its folder of runs belongs to a group, if one is root."""
+    """This machine, in a folder that every user can reach; for root, its folder of runs belongs to a group."""
     folder = Path(tempfile.mkdtemp(prefix="torusrun-shared-"))
     folder.chmod(0o755)
     local = Local(folder)
@@ -70,7 +70,7 @@ def test_the_group_may_read_all_of_a_run_but_its_secrets(run: Path) -> None:
 
 
 def as_reader(here: Local, *words: str) -> subprocess.CompletedProcess[str]:
-    """A program of another user who is in the group of the folder of runs."""
+    """Run a program as another user, who is in the group of the folder of runs."""
     return subprocess.run(
         ["setpriv", "--reuid", str(READER), "--regid", str(READER), "--groups", str(GROUP), *words],
         cwd="/", env={**here.env, "HOME": f"{here.folder}/reader"}, text=True, capture_output=True, timeout=60,

@@ -1,4 +1,4 @@
-"""What a user sees of a run while ranks write: the full-screen view, and logs of ranks in the order of time."""
+"""The user's views of a run while ranks write: the full-screen view, and logs of ranks in the order of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from tests.e2e.places import Local
 from tests.unit.terminals import Terminal, bare
 
-# Each line is written once the time of the one before it is recorded, so their order is certain.
+# Each line is written after the time of the line before it is recorded, so their order is certain.
 TAKES_TURNS = """
 seen() { until tail -n 1 logs/rank-000$1.log.times 2>/dev/null | grep -q " $2$"; do sleep 0.1; done; }
 released() { until test -e released; do sleep 0.2; done; }
@@ -25,7 +25,7 @@ def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) ->
     with Terminal(ENTRY, "watch", HOME=str(local.folder), XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
         terminal.until_shown("log of rank 0", "  first", "  third")
         assert terminal.frame[0].startswith(f"{run.name} RUNNING")
-        terminal.until("CPU")  # of the node, once its wrapper has told
+        terminal.until("CPU")  # of the node, after its wrapper's report
         local.release(run)
         assert terminal.ended() == 0 and terminal.restored
         assert "COMPLETED: all 4 ranks ended well" in bare(terminal.written)

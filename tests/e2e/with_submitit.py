@@ -1,4 +1,4 @@
-"""A script of somebody who knows submitit and has never heard of torusrun: `with_submitit.py CLUSTER WHAT`."""
+"""A script of a user who knows submitit but not torusrun: `with_submitit.py CLUSTER WHAT`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import submitit
 
-MORE = 3  # what a later try counts
+MORE = 3  # counts of a later try
 OURS = ("pbs", "gridengine")
 LOGIN = 'it\'s; "odd" $HOME\nand of two lines'
 
@@ -19,7 +19,7 @@ def square(number: int) -> int:
 
 
 def where() -> dict[str, Any]:
-    """What a task knows of its job, wherever it runs."""
+    """The facts of a task about its job, in any place."""
     env = submitit.JobEnvironment()
     passed = {name: os.environ.get(name) for name in ("OF_THE_LOGIN", "OF_THE_SETUP", "LD_LIBRARY_PATH")}
     known = {
@@ -33,7 +33,7 @@ def where() -> dict[str, Any]:
 
 
 class Counter(submitit.helpers.Checkpointable):
-    """Counts slowly until it is asked to checkpoint; a later try goes on from there, and ends after a few seconds."""
+    """Counts slowly until a checkpoint is requested; a later try continues from there, and ends after seconds."""
 
     def __init__(self) -> None:
         self.tries: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ def function(executor: submitit.AutoExecutor) -> None:
 
 
 def ends_that_are_told(executor: submitit.AutoExecutor) -> None:
-    """Of a function that fails, and of one that is cancelled in its first second."""
+    """The reported ends of a function that fails, and of one that is cancelled in its first second."""
     failing = executor.submit(square, "seven")
     assert isinstance(failing.exception(), submitit.core.utils.FailedJobError)
     sleeping = executor.submit(time.sleep, 300)
@@ -72,22 +72,22 @@ def ends_that_are_told(executor: submitit.AutoExecutor) -> None:
     while not sleeping.done(force_check=True):
         time.sleep(1)
     assert sleeping.exception() is not None
-    while sleeping.state in ("PENDING", "RUNNING", "UNKNOWN"):  # it is done once its result says that it was ended
+    while sleeping.state in ("PENDING", "RUNNING", "UNKNOWN"):  # it is done when its result says that it was ended
         time.sleep(1)
     assert sleeping.state == "CANCELLED", sleeping.state
 
 
 def spread(executor: submitit.AutoExecutor, tasks_per_node: int) -> int:
-    """From now on jobs have two nodes, where there are several; how many tasks that makes."""
+    """Let jobs have two nodes from now on, if there are several; returns the number of tasks."""
     if executor.cluster == "gridengine":
-        tasks_per_node = 2  # the lab's fills its hosts by two
+        tasks_per_node = 2  # the lab's scheduler puts two on a host
     nodes = 1 if executor.cluster == "local" else 2
     executor.update_parameters(nodes=nodes, tasks_per_node=tasks_per_node, gridengine_ask=["-pe mpi {ranks}"])
     return nodes * tasks_per_node
 
 
 def check(job: submitit.Job[Any], tasks: int, told: list[dict[str, Any]] | None = None) -> None:
-    """Every task has its own rank; all else that it knows is the same on each node, and true."""
+    """Check that every task has its own rank; its other facts are the same on each node, and right."""
     told = told or job.results()
     nodes = 1 if submitit_cluster(job) == "local" else 2
     assert sorted(task.pop("rank") for task in told) == list(range(tasks)), told
@@ -116,14 +116,14 @@ def array(executor: submitit.AutoExecutor) -> None:
 
 
 def checkpoint(executor: submitit.AutoExecutor) -> None:
-    """It is asked to checkpoint before its limit of a minute, and finishes in a later try, alone or in an array."""
+    """A job must checkpoint before its limit of a minute, and ends in a later try, alone or in an array."""
     tasks = spread(executor, tasks_per_node=1)
     jobs = [executor.submit(Counter())]
     with executor.batch():
         jobs += [executor.submit(Counter()), executor.submit(Counter())]
     for job in jobs:
         results = job.results()
-        for count, begins, tries in results:  # on a busy machine a try may be asked again before it has begun
+        for count, begins, tries in results:  # on a busy machine a try may get the request again before it has begun
             assert len(tries) > 1 and begins[0] == 0 and begins == sorted(begins) and count == begins[-1] + MORE, (
                 results
             )

@@ -1,4 +1,4 @@
-"""Images as Docker and OCI keep them in files, made of a folder: what `docker save` writes, and an OCI layout."""
+"""Makes image files of Docker and OCI from a folder: an archive like that of `docker save`, and an OCI layout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_docker(archive: Path, root: Path, environment: list[str]) -> None:
 
 
 def write_layout(folder: Path, root: Path, environment: list[str]) -> None:
-    """The same as an OCI layout in the new folder `folder`."""
+    """Write the same image as an OCI layout into the new folder `folder`."""
     (folder / "blobs" / "sha256").mkdir(parents=True)
     layer = _layer(root)
     manifest = {

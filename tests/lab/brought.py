@@ -1,4 +1,4 @@
-"""What users bring to a build, as small as it can be: wheels, and an index that asks for a login."""
+"""The users' parts of a build, as small as possible: wheels, and an index with a login."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
-    """A wheel with one module that holds its version; pip installs it."""
+    """Make a wheel with one module that holds its version; pip can install it."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {package}\n" for package in requires)
@@ -34,7 +34,7 @@ def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -
 
 
 class _Index(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder to whoever knows the login."""
+    """Serves a folder to clients with the login."""
 
     def __init__(self, *arguments: object, login: str, directory: str) -> None:
         self.expected = "Basic " + base64.b64encode(login.encode()).decode()
@@ -54,7 +54,7 @@ class _Index(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def index(folder: Path, login: str) -> Iterator[str]:
-    """The host and port where `folder` (a folder for each package) is an index for who gives `login` (user:token)."""
+    """The host and port of an index of `folder` (a folder for each package), for clients with `login` (user:token)."""
     handler = functools.partial(_Index, login=login, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that build images, and run programs in them."""
+"""Fixtures of the tests that build images and run programs in them."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +22,7 @@ def builder(slurm_lab: SlurmLab, apptainer_lab: ApptainerLab) -> Builder:
 
 @pytest.fixture(scope="session", autouse=True)
 def image_to_come(request: pytest.FixtureRequest) -> Iterator[Future[Said] | None]:
-    """The build of `image`, begun with the first test of the lab if any test of this session uses it."""
+    """The build of `image`, which begins with the first test of the lab if any test of this session uses it."""
     used = any("image" in getattr(item, "fixturenames", ()) for item in request.session.items)
     if not used or apptainer.why_not_here():
         yield None
@@ -37,7 +37,7 @@ def image_to_come(request: pytest.FixtureRequest) -> Iterator[Future[Said] | Non
 
 @pytest.fixture(scope="session")
 def image(builder: Builder, image_to_come: Future[Said]) -> Path:
-    """The shipped image file for CPUs, built by the ordinary user; its packages come from a folder of wheels."""
+    """The shipped image for CPUs, built by the ordinary user with packages from a folder of wheels."""
     said = image_to_come.result()
     assert said.returncode == 0, said.stderr[-3000:]
     return Path(said.stdout.strip())

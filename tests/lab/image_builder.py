@@ -12,7 +12,7 @@ TINY = "name: tiny\nbase: {{folder: {base}}}\nlabels: {{made.for: {name}}}\n"
 
 @dataclass
 class Builder:
-    """The lab's user with Apptainer, and a site that keeps its images in a folder of its own."""
+    """The lab's user with Apptainer, and a site with its own folder for images."""
 
     place: Slurm
     apptainer: ApptainerLab
@@ -30,7 +30,7 @@ class Builder:
             line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
         ]
         lines += [f"{key}: {value}" for key, value in changes.items()]
-        # The lab's GPUs are none that a training could use; the images are for CPUs.
+        # No training can use the lab's GPUs; the images are for CPUs.
         lines = [line for line in lines if line.split(":")[0] != "  gpus"]
         text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}, compression: lz4{container}}}\n"
         (self.home / name).write_text(text)
@@ -44,7 +44,7 @@ class Builder:
         return self.place.torusrun("build", *words, "--site", site or self.site("images.yaml"), timeout_s=900)
 
     def digits(self, *words: str) -> Path:
-        """Train the example for two epochs over two nodes; the run's folder."""
+        """Train the example for two epochs over two nodes; returns the run's folder."""
         example = (ROOT / "examples" / "digits.yaml").read_text()
         (self.home / "digits.yaml").write_text(example)
         settings = [word for pair in ("nodes=2", "grid=2x2", "train.epochs=2") for word in ("--set", pair)]

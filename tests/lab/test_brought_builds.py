@@ -1,4 +1,4 @@
-"""Builds of what users bring, for real: Apptainer as an ordinary user."""
+"""Real builds from users' packages: Apptainer as an ordinary user."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ TOKEN = "t0ken-of-the-index"
 
 @pytest.fixture
 def folder(builder: Builder) -> Path:
-    """A folder of the lab's user for what a test brings, empty."""
+    """An empty folder of the lab's user for the files of a test."""
     place = builder.home / "brought"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -31,7 +31,7 @@ def inside(builder: Builder, image: str, *words: str) -> str:
 
 
 def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folder: Path) -> None:
-    """Requirements with hashes from an index that asks for a login; then the same again from the image's lock."""
+    """Requirements with hashes from an index with a login; then the same again from the image's lock."""
     made = brought.wheel(folder / "index" / "mine", "mine", "1.0")
     total = hashlib.sha256(made.read_bytes()).hexdigest()
     (folder / "requirements.txt").write_text(f"mine==1.0 --hash=sha256:{total}\n")

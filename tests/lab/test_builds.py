@@ -1,4 +1,4 @@
-"""Images built for real: Apptainer as an ordinary user."""
+"""Real builds of images: Apptainer as an ordinary user."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder, ch
 
 
 def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None:
-    """A fakeroot build owns files as ids of /etc/subuid: one that was killed leaves them, and chmod is refused."""
+    """A fakeroot build owns files as ids of /etc/subuid: a killed build leaves them, and chmod is refused."""
     make = "mkdir -p left/rootfs/etc/inner && unshare --map-root-user --map-auto chown -R 5:5 left/rootfs/etc"
     assert builder.place.run(["sh", "-c", f"{make} && ! chmod 700 left/rootfs/etc"]).returncode == 0
     remove = "import pathlib, orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
@@ -57,7 +57,7 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
 
 
 def test_a_build_without_any_network(builder: Builder) -> None:
-    """In a network namespace with nothing in it, from a folder and a folder of wheels."""
+    """In an empty network namespace, from a folder and a folder of wheels."""
     image_file = (
         f"name: wheelhouse\nbase: {{folder: {builder.apptainer.debian}}}\npython: {{packages: [scikit-learn==1.9.1]}}\n"
         "training: none\n"

@@ -1,4 +1,4 @@
-"""Programs run in real images: Apptainer as an ordinary user, in and beside the Slurm lab."""
+"""Programs in real images: Apptainer as an ordinary user, in and beside the Slurm lab."""
 
 import hashlib
 import json
@@ -170,7 +170,7 @@ def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
 
 @pytest.mark.parametrize("version", [[], [1, 0]], ids=["as it is", "as an old one"])
 def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path, version: list[int]) -> None:
-    """Variables and arguments through torusrun's own command line, the runtime and its shells, into Python."""
+    """Variables and arguments pass torusrun's own command line, the runtime and its shells, into Python."""
 
     @settings(max_examples=20, deadline=None)
     @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6))

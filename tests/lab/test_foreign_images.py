@@ -19,13 +19,13 @@ RUN = f"name: hello\nsite: {{site}}\nimage: {{image}}\nenv: {{{{ODD: 'a\"b'}}}}\
 
 
 def write_run(builder: Builder, image: str, site: str = "") -> None:
-    """A command over two nodes, in an image with a shell and no Python."""
+    """Write a run of a command over two nodes, in an image with a shell and without Python."""
     text = RUN.format(site=site or builder.site("images.yaml"), image=image)
     (builder.home / "hello.yaml").write_text(f"{text}nodes: 2\nranks_per_node: 1\n")
 
 
 def submit(builder: Builder, *words: str) -> Path:
-    """The folder of a new run of hello.yaml."""
+    """Submit hello.yaml; returns the folder of the new run."""
     said = builder.place.torusrun("submit", "hello.yaml", *words)
     assert said.returncode == 0, said.stderr
     return Path(builder.place.view(said.stdout.split()[0])["folder"])
@@ -45,7 +45,7 @@ def logs(run: Path) -> str:
 
 @pytest.fixture
 def tiny(builder: Builder) -> Path:
-    """A SIF of its user's own, with busybox and nothing else."""
+    """The user's own SIF, with only busybox."""
     own = builder.home / "own-tiny.sif"
     if not own.exists():
         argv = ["apptainer", "build", str(own), str(builder.apptainer.tiny)]

@@ -1,4 +1,4 @@
-"""The Grid Engine lab itself: it has to behave as a cluster does, or the tests that use it prove nothing."""
+"""The Grid Engine lab itself: it must behave like a cluster, or the tests that use it prove nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .gridengine import GridEngineLab
 
 
 def job(lab: GridEngineLab, script: str, *options: str, timeout_s: float = 40) -> str:
-    """What a job wrote, once it is over."""
+    """The output of a job, once it is over."""
     name = f"out-{time.monotonic_ns()}"
     argv = ["qsub", "-terse", "-cwd", "-j", "y", "-o", name, "-V", *options]
     (lab.home / "job.sh").write_text(f"#!/bin/bash\n{script}\necho over\n")
@@ -22,7 +22,7 @@ def job(lab: GridEngineLab, script: str, *options: str, timeout_s: float = 40) -
 def test_tight_integration_starts_ranks_where_a_rank_file_says(gridengine_lab: GridEngineLab) -> None:
     hosts = "cut -d' ' -f1 $PE_HOSTFILE | tac"
     ranks = f'i=0; for h in $({hosts}); do for _ in 1 2; do echo "rank $((i++))=$h slot=0-1"; done; done > ranks'
-    # Open MPI warns on stderr where a remote shell has begun before its parent put it into a process group (setpgid).
+    # Open MPI warns on stderr if a remote shell has begun before its parent put it into a process group (setpgid).
     show = "mpirun -np 8 --rankfile ranks sh -c 'echo $OMPI_COMM_WORLD_RANK $(hostname)' 2> errors"
     show = f"{{ {show} || cat errors; }} | sort -n"
     said = job(gridengine_lab, f"{ranks}\n{hosts}\n{show}", "-pe", "mpi", "8").split()

@@ -1,4 +1,4 @@
-"""torusrun on a real Grid Engine: what only a real one does."""
+"""torusrun on a real Grid Engine: tests that need a real one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Directives of hostile values, read by the real sbatch and qsub: each value arrives whole, and none adds an option."""
+"""Directives with hostile values, read by the real sbatch and qsub: each value arrives whole and adds no option."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def _sbatch(lab: SlurmLab, request: Request, *words: str) -> Done:
 
 
 def _options(lab: SlurmLab, request: Request) -> dict[str, str]:
-    """Every option that sbatch has understood, whether Slurm would take the job or not."""
+    """Every option that sbatch has understood, whether or not Slurm would accept the job."""
     said = _sbatch(lab, request, "--test-only", "--verbose").stderr.partition("end of defined options")[0]
     return dict(re.findall("^sbatch: ([a-z-]+) *: (.*)$", said, re.M))
 
 
 def _held(lab: SlurmLab, request: Request) -> str:
-    """What Slurm shows of a held job, which is then taken back."""
+    """Slurm's description of a held job, which is then cancelled."""
     said = _sbatch(lab, request, "--parsable")
     assert said.returncode == 0, said.stderr
     shown = lab.run_as_user(["scontrol", "show", "job", said.stdout.strip()], check=True).stdout
@@ -78,7 +78,7 @@ def test_qsub_reads_what_was_written(gridengine_lab: GridEngineLab) -> None:
     for trick in TRICKS:
         try:
             shown = _verified(gridengine_lab, replace(REQUEST, queue=trick, account=trick))
-        except UserError:  # which tests/unit/test_gridengine.py holds
+        except UserError:  # tests/unit/test_gridengine.py tests these
             continue
         taken += 1
         assert shown == {**plain, "hard_queue_list": trick, "project": trick, "script_size": shown["script_size"]}
@@ -91,7 +91,7 @@ def test_qsub_stores_two_variables_of_a_login(gridengine_lab: GridEngineLab) -> 
 
 
 def _verified(lab: GridEngineLab, request: Request, environment: dict[str, str] | None = None) -> dict[str, str]:
-    """What qsub would submit, by its own words."""
+    """The job that qsub would submit, in its own words."""
     text = script("gridengine", request)
     give(lab.settings, "hostile.sh", text)
     command = schedulers.get("gridengine").submit_command(lab.home / "hostile.sh", request)

@@ -1,4 +1,4 @@
-"""docs/guides/images.md, "What people need": its files are written and its commands typed, in a home on the cluster."""
+"""docs/guides/images.md, "What people need": writes its files and types its commands, in a home on the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
 
 
 class User:
-    """Somebody with a folder of images, packages and runs, and two sites."""
+    """A user with a folder of images, packages and runs, and two sites."""
 
     def __init__(self, builder: Builder, image: Path) -> None:
         self.builder, self.image = builder, image
@@ -34,7 +34,7 @@ class User:
             shutil.copyfile(builder.home / builder.site(f"{name}.yaml", container), sites / f"{name}.yaml")
 
     def bring(self) -> None:
-        """What the page takes for granted: small, but for the image with PyTorch."""
+        """Make the things that the page presumes: small ones, except the image with PyTorch."""
         lab, tiny = self.builder.place.lab, self.builder.apptainer.tiny
         for name, root in (("ready", tiny), ("python", self.builder.apptainer.debian)):
             lab.run_as_user(
@@ -78,7 +78,7 @@ def user(builder: Builder, image: Path) -> Iterator[User]:
     shutil.rmtree(somebody.folder)
 
 
-# What each command must have done, as the end of what it prints says.
+# The result of each command, at the end of its output.
 PRINTS = {
     "Run in a SIF of my own": "rank 3 of 4 in ready.sif",
     "Run in an image of Docker": "COMPLETED",
@@ -106,7 +106,7 @@ def test_the_page_serves(user: User, need: str) -> None:
 
 
 def test_the_page_serves_those_who_have_a_private_index(user: User) -> None:
-    """The page's address is replaced by that of an index here."""
+    """The address of an index here replaces the page's address."""
     brought.wheel(user.folder / "index" / "ours", "ours", "2.0")
     with brought.index(user.folder / "index", "me:the-token") as address:
         url = f"http://$USER:$OUR_TOKEN@{address}/"

@@ -1,4 +1,4 @@
-"""The verbs from a laptop through a real sshd, with links that break. The login node itself is the scheduler."""
+"""The verbs from a laptop through a real sshd, with breaking links. The login node itself is the scheduler."""
 
 import json
 import os
@@ -125,14 +125,14 @@ def test_following_a_log_goes_on_where_it_was_when_links_break(away: Away, lapto
 
 
 def begun(follower: subprocess.Popen[str], calls: Path, known: set[Path]) -> Path:
-    """The folder of the call that `follower` has begun: its first connection must not break."""
+    """The folder of the call that `follower` has begun; its first connection must not break."""
     until(lambda: set(calls.iterdir()) - known or follower.poll() is not None, "the call of the first connection", 60)
     assert follower.poll() is None, follower.communicate()
     return (set(calls.iterdir()) - known).pop()
 
 
 def cut(away: Away) -> None:
-    """Take the link away until a new connection has been made."""
+    """Cut the link until there is a new connection."""
     before = away.login.connections()
     away.laptop.unplug()
     away.login.drop()
@@ -149,7 +149,7 @@ def test_watching_goes_on_where_it_was_when_links_break(away: Away, laptop: Lapt
     call = begun(follower, calls, known)
     until(lambda: (call / "err").read_bytes(), "the first line")
     for stream in ("out", "err"):
-        os.link(call / stream, away.folder / f"whole-{stream}")  # the call is forgotten at its end
+        os.link(call / stream, away.folder / f"whole-{stream}")  # the call's files are removed at its end
     cut(away)
     cut(away)
     (Path(state(laptop, run_id)["folder"].partition(":")[2]) / "enough").touch()
@@ -172,7 +172,7 @@ def test_collecting_goes_on_where_it_was_when_links_break(away: Away, laptop: La
             arrived, cuts = now, cuts + 1
         time.sleep(0.02)
     _, err = collector.communicate(timeout=240)
-    # The link that is cut after the last byte need not come up again.
+    # A link that is cut after the last byte is not needed again.
     assert collector.returncode == 0 and cuts and "connected again" in err, err
     there = Path(state(laptop, run_id)["folder"].partition(":")[2])
     assert (laptop.home / "large" / log).read_bytes() == (there / log).read_bytes()
@@ -184,7 +184,7 @@ def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Lapto
     laptop.put("project/large", "x" * 3_000_000 + str(time.time()))
     calls, cuts = away.folder / CALLS, 0
     submitter = laptop.begin("submit", path)
-    while submitter.poll() is None and cuts < 3:  # once it has sent something, whenever that is
+    while submitter.poll() is None and cuts < 3:  # at any moment after it has sent something
         if list((away.folder / "home/.cache/torusrun/files").glob("*/.*")) or list(calls.glob("submit-single-*")):
             away.login.drop()
             cuts += 1
@@ -197,7 +197,7 @@ def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Lapto
 
 
 def test_the_commands_of_the_page(laptop: Laptop) -> None:
-    """The run is cancelled while it waits, and its second attempt ends by itself."""
+    """The run is cancelled while it waits; its second attempt ends by itself."""
     use(laptop, f"{USER}@{LOGIN_ADDRESS}")
     laptop.put(".config/torusrun/sites/cluster.yaml", (laptop.home / "site.yaml").read_text())
     laptop.put("run.yaml", RUN.format(name="page") + "code: page\n")
@@ -247,7 +247,7 @@ def test_an_unknown_and_a_changed_host_key_are_refused(away: Away, laptop: Lapto
 
 
 def test_a_connection_of_openssh_is_shared(away: Away, laptop: Laptop) -> None:
-    """The master is made by hand, as with a second factor; after that no key opens the login node."""
+    """The master is started by hand, as with a second factor; after that the login node accepts no key."""
     laptop.put(
         ".ssh/config",
         f"Host cluster\n  HostName {LOGIN_ADDRESS}\n  User {USER}\n  ControlPath ~/.ssh/%C\n  ControlMaster auto\n"
@@ -270,7 +270,7 @@ def test_a_connection_of_openssh_is_shared(away: Away, laptop: Laptop) -> None:
 
 
 def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop) -> None:
-    """The login node listens where the laptop has no way to but through the jump host."""
+    """The laptop can reach the login node's address only through the jump host."""
     run(["ip", "addr", "add", "10.79.0.1/32", "dev", "lo"])
     inner = LoginNode(away.folder / "inner", USER, "10.79.0.1")
     try:
@@ -331,7 +331,7 @@ def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) ->
         at = terminal.until("$ ")
         terminal.resize(100, 30)
         terminal.press("sh -c 'printf be%s gun; exec sleep 600'\n")
-        at = terminal.until("begun", at)  # by what ctrl-C is to end, so it is in the foreground
+        at = terminal.until("begun", at)  # ctrl-C must end the program that prints it, so it is in the foreground
         terminal.press("\x03")
         at = terminal.until("$ ", at)
         terminal.press("stty size; exit 5\n")

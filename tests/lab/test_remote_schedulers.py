@@ -24,7 +24,7 @@ touch ../again; exec sleep 600
 
 @pytest.fixture(scope="module")
 def away(slurm_lab: SlurmLab, gridengine_lab: GridEngineLab) -> Iterator[Away]:
-    """What a login shell of the lab's user knows of its schedulers is in its profile, and nothing of torusrun."""
+    """The profile of the lab's user has the variables of its schedulers, but not of torusrun."""
     settings, variables = slurm_lab.settings, {**gridengine_lab.user_env, "SLURM_CONF": str(slurm_lab.conf)}
     named = [name for name in variables if name == "PATH" or name.startswith(("SGE_", "SLURM_"))]
     give(settings, ".profile", "".join(f"export {name}={variables[name]!r}\n" for name in named))

@@ -1,4 +1,4 @@
-"""The lab itself: it has to behave as a cluster does, or the tests that use it prove nothing."""
+"""The lab itself: it must behave like a cluster, or the tests that use it prove nothing."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def output(lab: SlurmLab, job: str) -> str:
 
 
 def state(lab: SlurmLab, job: str) -> str:
-    """As accounting has it: the empty string until it has heard of the job."""
+    """The state in accounting; an empty string until accounting knows the job."""
     out = lab.run_as_user(["sacct", "-X", "-n", "-P", "-j", job, "-o", "State"]).stdout
     return (out.split() or [""])[0]
 

@@ -1,4 +1,4 @@
-"""torusrun on a real Slurm: what only a real one does."""
+"""torusrun on a real Slurm: tests that need a real one."""
 
 import json
 import math
@@ -77,7 +77,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
 
 
 def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
-    """The lab's topology.conf has two racks; hosts are given across them."""
+    """The lab's topology.conf has two racks; the allocated hosts are in both."""
     place.put("hosts", "node1\nnode3\nnode2\nnode4\n")
     place.put(
         "tree.yaml",
@@ -95,7 +95,7 @@ def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
 
 
 def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place: Slurm) -> None:
-    """Open MPI told to forget the rank file deals ranks out to nodes in turn."""
+    """Open MPI with its rank file disabled assigns ranks to nodes in turn."""
     wrong = '["--mca", "rmaps", "^rank_file", "--map-by", "node"]'
     run = place.submit("--set", f"site={place.site('wrong.yaml', launcher='mpirun', launcher_args=wrong)}")
     assert place.watch(run).returncode == 1

@@ -1,6 +1,6 @@
-"""A second ordinary user of the lab, who can make and write what any user can, tries to harm the first one.
+"""A second ordinary user of the lab, with the rights of any user, tries to harm the first one.
 
-What he plants would write into a file that only the victim can write; what he reads would show the victim's secret.
+The stranger's code would write into a file that only the victim can write; a file he reads would show the secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Said = subprocess.CompletedProcess[str]
 
 
 class Stranger:
-    """The other user, and a folder where everybody may write, as in /tmp."""
+    """The other user, and a folder in which every user may write, like /tmp."""
 
     def __init__(self, lab: SlurmLab) -> None:
         self.lab = lab
@@ -40,14 +40,14 @@ class Stranger:
         self.uid = pwd.getpwnam(NAME).pw_uid
 
     def does(self, script: str, timeout_s: float = 30) -> Said:
-        """A shell script run by the stranger in the shared folder."""
+        """Run a shell script as the stranger in the shared folder."""
         return subprocess.run(
             ["bash", "-c", script], cwd=self.shared, user=NAME, group=NAME, extra_groups=[], text=True,
             capture_output=True, timeout=timeout_s, env={"PATH": "/usr/bin:/bin", "HOME": "/"},
         )  # fmt: skip
 
     def plants(self, names: Sequence[str]) -> None:
-        """Modules that tell of themselves, with names that torusrun imports."""
+        """Write modules that record their import, with names that torusrun imports."""
         for name in names:
             said = self.does(
                 f"mkdir -p {Path(name).parent}; echo \"open('{self.pwned}', 'a').write('{name} ')\" > {name}"
@@ -183,7 +183,7 @@ def test_a_run_is_made_where_no_stranger_can_reach_it_whatever_the_umask(
 
 
 def test_a_folder_put_into_the_place_of_an_attempt_is_not_run(place: Slurm, stranger: Stranger) -> None:
-    """As if the stranger had been able to exchange the run after it was submitted."""
+    """As if the stranger could exchange the run after its submission."""
     run = place.submit("--set", "train.epochs=1")
     place.watch(run)
     script = (run / "attempts/1/job.sh").read_text().replace(str(run), f"{stranger.shared}/{run.name}")
@@ -254,7 +254,7 @@ while time.monotonic() < until_s:
 
 
 def test_a_stranger_at_the_rendezvous_gets_no_weights_in(place: Slurm, stranger: Stranger, tmp_path: Path) -> None:
-    """Ranks of one machine, whose ports the stranger sees in /proc, and a checkpoint of his that they could read."""
+    """Ranks on one machine: the stranger sees their ports in /proc, and puts a checkpoint where they could read it."""
     own = place.submit("--set", "train.epochs=2")
     assert place.watch(own).returncode == 0
     evil = stranger.shared / "step-00000090"
@@ -289,7 +289,7 @@ def test_a_stranger_at_the_rendezvous_gets_no_weights_in(place: Slurm, stranger:
 
 
 def test_the_stranger_is_nobody_special(stranger: Stranger) -> None:
-    """Else the tests above would prove nothing."""
+    """The stranger has no special rights; else the tests above would prove nothing."""
     assert stranger.does(f"touch {stranger.pwned}").returncode != 0
     assert stranger.does("touch mine && rm mine").returncode == 0
     assert stranger.uid != os.geteuid() and str(ROOT) and sys.platform == "linux"

@@ -1,4 +1,4 @@
-"""Reading a checkpoint that another rank has named: only one of this run, of this user, and the very same bytes."""
+"""Reads a checkpoint that another rank has named: only if run, user and bytes are the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ REFUSED = "nothing was loaded; see who can write there, and resume the run"
 
 
 class RefusedCheckpoint(RuntimeError):
-    """The checkpoint is not one to load; the message says why."""
+    """The checkpoint must not be loaded; the message says why."""
 
 
 def load(folder: Path, name: str, sha256: str, device: torch.device) -> dict[str, Any]:
     """The state in the checkpoint `name` inside `folder`, with its tensors on `device`.
 
-    RefusedCheckpoint when `name` is not the name of a checkpoint, when it or its state is a symbolic link or belongs
-    to another user, or when the state does not have the checksum `sha256`.
+    Raises RefusedCheckpoint if `name` is not the name of a checkpoint, if it or its state is a symbolic link or belongs
+    to another user, or if the state does not have the checksum `sha256`.
     """
     if step_of(name) is None:
         raise RefusedCheckpoint(f"{folder}: {name[:80]!r} is not the name of a checkpoint; {REFUSED}")

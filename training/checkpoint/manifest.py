@@ -1,6 +1,6 @@
 """Complete checkpoints: folders `step-NNNNNNNN` whose files match their manifest in size and SHA-256.
 
-What is read here may be damaged, or put there by someone else. It is either complete or IncompleteCheckpoint.
+The files may be damaged, or another user may have put them there. A checkpoint is complete or IncompleteCheckpoint.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class IncompleteCheckpoint(ValueError):
-    """The folder is no complete checkpoint; the message says why."""
+    """The folder is not a complete checkpoint; the message says why."""
 
 
 class OtherSchema(IncompleteCheckpoint):
-    """The folder is the checkpoint of another version of torusrun."""
+    """The folder is a checkpoint of another version of torusrun."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A complete checkpoint: the state at `progress`, at a fractional `epoch`, written by `attempt`.
 
-    `sha256` holds the checksum of every file by its name.
+    `sha256` maps the name of every file to its checksum.
     """
 
     path: Path
@@ -66,13 +66,13 @@ def name_of(step: int) -> str:
 
 
 def step_of(name: str) -> int | None:
-    """The step that a folder name stands for; None when it is no checkpoint's name."""
+    """The step in the name of a checkpoint's folder; None for another name."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match and name_of(int(match[1])) == name else None
 
 
 def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
-    """The manifest of files given by name and content."""
+    """The manifest of `files`, which map names to contents."""
     listing = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
     }
@@ -81,7 +81,7 @@ def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, byt
 
 
 def verify(path: Path) -> Checkpoint:
-    """Compare the checkpoint at `path` with its manifest; IncompleteCheckpoint says what differs."""
+    """Compare the checkpoint at `path` with its manifest. Raises IncompleteCheckpoint with the difference."""
     try:
         folder = open_folder(path)
     except (OSError, ValueError) as error:
@@ -96,12 +96,12 @@ def verify(path: Path) -> Checkpoint:
 
 
 def complete_checkpoints(folder: Path) -> list[Checkpoint]:
-    """All complete checkpoints in `folder`, the newest first; none when the folder does not exist."""
+    """All complete checkpoints in `folder`, the newest first; none if the folder does not exist."""
     return list(_complete(folder))
 
 
 def newest_complete(folder: Path) -> Checkpoint | None:
-    """The complete checkpoint with the highest step; newer torn ones are passed over."""
+    """The complete checkpoint with the highest step; newer incomplete ones are skipped."""
     return next(_complete(folder), None)
 
 
@@ -114,7 +114,7 @@ def _complete(folder: Path) -> Iterator[Checkpoint]:
 
 
 def refuse_other_schemas(folder: Path) -> None:
-    """Raises OtherSchema where a checkpoint in `folder` was written by another version of torusrun."""
+    """Raises OtherSchema if another version of torusrun wrote a checkpoint in `folder`."""
     for path in candidates(folder):
         try:
             verify(path)
@@ -127,7 +127,7 @@ def refuse_other_schemas(folder: Path) -> None:
 def candidates(folder: Path) -> list[Path]:
     """Everything in `folder` with the name of a checkpoint, the newest first, complete or not.
 
-    Nothing where `folder` is missing, is no folder or cannot be read.
+    Empty if `folder` is missing, is not a folder or cannot be read.
     """
     try:
         names = os.listdir(folder)
@@ -149,7 +149,7 @@ def _read_manifest(path: Path, folder: int) -> bytes:
 
 
 def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
-    """What the manifest claims, and the size of every file in bytes."""
+    """The checkpoint in the manifest's words, and the size of every file in bytes."""
     try:
         manifest = json.loads(content.decode())
         _check_schema(path, manifest["schema"])
@@ -189,7 +189,7 @@ def _whole(value: object) -> bool:
 
 
 def _finite(value: object) -> bool:
-    """Not negative, and what `float` takes: it raises for integers above its largest number."""
+    """Whether `value` is not negative and fits a float: `float` raises for integers above its largest number."""
     return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= sys.float_info.max
 
 

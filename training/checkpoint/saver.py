@@ -1,4 +1,4 @@
-"""Checkpoints as the ranks see them: rank 0 reads the folder and writes, all load the same one."""
+"""Saves and loads checkpoints on all ranks: rank 0 reads the folder and writes, all load the same one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from training.reporting.reporter import Reporter
 def resume(config: Config, meeting: SignedStore, learner: Learner, folder: CheckpointFolder | None) -> str | None:
     """Load the newest complete checkpoint; returns its name, None for a fresh start.
 
-    Rank 0 alone has the `folder`. It tells the others the name and the checksum through the store `meeting`.
+    Only rank 0 has the `folder`. It sends the name and the checksum to the others through the store `meeting`.
     """
     if folder is not None:
         newest = folder.newest
@@ -39,15 +39,15 @@ def resume(config: Config, meeting: SignedStore, learner: Learner, folder: Check
 
 
 def open_folder(config: Config, ranks: Ranks) -> CheckpointFolder | None:
-    """The checkpoints' folder for rank 0, nothing for the others."""
+    """The checkpoints' folder on rank 0, None on the others."""
     return CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
 
 
 def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:
-    """Write a checkpoint on rank 0 once all ranks are known to hold the same weights; false if it cannot be written.
+    """Check that all ranks hold the same weights, then write a checkpoint on rank 0; False if it cannot be written.
 
-    Training goes on with the older ones unless it is the `last` of the attempt: then the user is told, and
-    all ranks wait for the outcome and return the same.
+    The training continues with the older ones, unless it is the `last` of the attempt: then the failure is reported to
+    the user, and all ranks wait for the outcome and return the same.
     """
     learner.check_alike()
     learner.gather()

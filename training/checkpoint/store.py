@@ -1,4 +1,4 @@
-"""Writing checkpoints: complete or not there at all, the newest few kept."""
+"""Writes checkpoints: each is complete or absent, and the newest few are kept."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KEEP = 3
 
 
 class CheckpointFolder:
-    """The checkpoints below `folder`, as the one process that writes them sees them.
+    """The checkpoints below `folder`, for the one process that writes them.
 
-    `newest` is the newest complete checkpoint. Opening removes what dead attempts left half-written. RuntimeError
-    when the folder cannot be read, OtherSchema when all in it was written by another version: to take it for an empty
-    one would begin the training anew.
+    `newest` is the newest complete checkpoint. Opening removes incomplete files of dead attempts. Raises RuntimeError
+    if the folder cannot be read, and OtherSchema if another version wrote everything in it: without these errors the
+    training would begin anew.
     """
 
     def __init__(self, folder: Path, attempt: int) -> None:
@@ -42,7 +42,7 @@ class CheckpointFolder:
     def save(self, state: dict[str, Any], *, progress: Progress, epoch: float) -> str:
         """Write the checkpoint at `progress`, then delete those older than the newest KEEP; returns its name.
 
-        OSError means that nothing was added (disk full, quota, ...): the temporary folder is gone again.
+        Raises OSError if nothing was added (disk full, quota, ...): the temporary folder is removed then.
         """
         name = manifest.name_of(progress.steps)
         temporary = self._folder / f"{manifest.TEMPORARY_PREFIX}{name}-{self._attempt}"
@@ -60,7 +60,7 @@ class CheckpointFolder:
         return name
 
     def _prune(self) -> None:
-        """Delete what is older than the newest KEEP complete ones; what resists is tried again next time."""
+        """Delete checkpoints older than the newest KEEP complete ones; a failed deletion is tried again next time."""
         if len(self._steps) < KEEP:
             return
         for path in manifest.candidates(self._folder):
@@ -79,13 +79,13 @@ def _check_readable(folder: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete what dead attempts left half-written or half-deleted."""
+    """Delete the half-written and half-deleted checkpoints of dead attempts."""
     for path in folder.glob(manifest.TEMPORARY_PREFIX + "*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_files(folder: Path, state: dict[str, Any], progress: Progress, epoch: float, attempt: int) -> dict[str, str]:
-    """Returns the checksums by file name."""
+    """Write the files of a checkpoint; returns their checksums by name."""
     # Through memory: torch's own file writer turns a full disk into a RuntimeError without a reason.
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -105,14 +105,14 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
-    if final.exists():  # a torn one: a complete one of this step would have been resumed from
+    if final.exists():  # an incomplete one: from a complete one of this step the run would have resumed
         _discard(final)
     temporary.rename(final)
     sync_folder(final.parent)
 
 
 def _discard(path: Path) -> None:
-    """Rename first: a death in between must not leave a checkpoint that lacks files."""
+    """Delete a checkpoint. It is renamed first: a death in between must not leave a checkpoint that lacks files."""
     doomed = path.with_name(f"{manifest.TEMPORARY_PREFIX}old-{path.name}")
     path.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)

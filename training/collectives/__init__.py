@@ -1,1 +1,1 @@
-"""Means over all ranks: the torus all-reduce over a mesh, and the other ways to compare it with."""
+"""Means over all ranks: the torus all-reduce over a mesh, and other algorithms to compare it with."""

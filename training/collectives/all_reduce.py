@@ -18,7 +18,7 @@ from .torus import Torus
 
 
 class AllReduce(Protocol):
-    """Means over all ranks. `wire_bytes` counts what this rank has sent so far, by level of the mesh."""
+    """Means over all ranks. `wire_bytes` counts the bytes that this rank has sent so far, by level of the mesh."""
 
     ranks: int
 
@@ -26,7 +26,7 @@ class AllReduce(Protocol):
     def wire_bytes(self) -> Sequence[float]: ...
 
     def padded(self, elements: int) -> int:
-        """The next length that needs no copy."""
+        """The smallest length from `elements` on that needs no copy."""
 
     def start(self, vector: Tensor) -> Pending:
         """Begin to replace a contiguous 1-D `vector` (fp32, fp16 or bf16) by its mean over all ranks.
@@ -39,7 +39,7 @@ class AllReduce(Protocol):
 
 
 def name_of(all_reduce: AllReduce, vector: Tensor) -> str:
-    """What reduces `vector`, for a trace: 'flat', 'torus', ..."""
+    """The name of the algorithm that reduces `vector`, for a trace: 'flat', 'torus', ..."""
     used = all_reduce.chosen(vector) if isinstance(all_reduce, Hybrid) else all_reduce
     return type(used).__name__.lower()
 
@@ -52,8 +52,8 @@ def build(
 ) -> AllReduce:
     """An all-reduce over the default process group as a mesh of `dims`; every rank must build it at the same time.
 
-    `wire` is the dtype in which fp32 vectors travel; hybrid alone reads `hybrid_bytes`. Raises ValueError where `dims`
-    does not hold the ranks.
+    `wire` is the dtype in which fp32 vectors travel; only hybrid reads `hybrid_bytes`. Raises ValueError if the product
+    of `dims` is not the number of ranks.
     """
     nccl = dist.get_backend() == "nccl"
     phases = Streams if nccl else Pipeline

@@ -1,7 +1,7 @@
 """All-reduces made of the backend's own collectives, to compare the torus with.
 
-Where the wire has 16 bits, every rank divides its vector before the sum, so that nothing overflows. Elements below
-N times the dtype's smallest number lose bits by that; the torus over gloo loses none.
+If the wire has 16 bits, every rank divides its vector before the sum, so nothing overflows. But elements below N times
+the dtype's smallest number lose bits; the torus over gloo loses none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .wire import DTYPES, wire_dtype
 
 
 class Travelling:
-    """A vector as it travels: itself, or a copy in the dtype of the wire; `self.tensor` is what is summed."""
+    """A vector as it travels: itself, or a copy in the dtype of the wire; `self.tensor` is the summed tensor."""
 
     def __init__(self, vector: Tensor, wire: torch.dtype, ranks: int) -> None:
         self._vector, self._ranks = vector, ranks
@@ -27,12 +27,12 @@ class Travelling:
         self.tensor = vector
 
     def pack(self) -> None:
-        """Divide what has 16 bits."""
+        """If it travels in 16 bits, copy the vector divided by the number of ranks."""
         if self._dtype != torch.float32:
             self.tensor = (self._vector.float() / self._ranks).to(self._dtype)
 
     def unpack(self) -> None:
-        """The mean, from the sum."""
+        """Make the sum the mean."""
         if self._dtype == torch.float32:
             self._vector /= self._ranks
         else:
@@ -42,7 +42,7 @@ class Travelling:
 
 
 class Flat:
-    """One all-reduce of the backend over all ranks; `wire_bytes` are those of a ring."""
+    """One all-reduce of the backend over all ranks; `wire_bytes` counts the bytes of a ring."""
 
     def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
         mesh = mesh_of(tuple(dims))
@@ -74,10 +74,10 @@ class Flat:
 
 
 class Hierarchical:
-    """Reduce to the first rank of each group, level by level; all-reduce of those in the last level; broadcast back.
+    """Reduce to the first rank of each group, level by level; all-reduce these in the last level; broadcast back.
 
-    `wire_bytes` takes a level's reduction as one vector sent by each rank but the first, and its broadcast as one
-    vector sent by the first to each of the others; how many messages these are is up to the backend.
+    For `wire_bytes` each rank but the first sends one vector in a level's reduction, and the first sends one vector to
+    each of the others in its broadcast; the backend chooses the number of messages.
     """
 
     def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
@@ -102,7 +102,7 @@ class Hierarchical:
         self._phases.run(list(self._way(vector)))
 
     def _way(self, vector: Tensor) -> Iterator[tuple[int, Call]]:
-        """Down the levels that this rank is in, and back: a rank that is not a group's first is in no level below."""
+        """The calls down the levels of this rank, and back: a rank that is not first in its group goes no further."""
         travelling = Travelling(vector.detach(), self._wire, self.ranks)
         sent_bytes, last = _bytes(vector, self._wire), len(self._dims) - 1
         for level in range(self._levels):
@@ -114,7 +114,7 @@ class Hierarchical:
         yield 2 * len(self._dims), Call(travelling.unpack)
 
     def _sent(self, level: int, last: int) -> float:
-        """Vectors that this rank sends in a level."""
+        """The number of vectors that this rank sends in a level."""
         d = self._dims[level]
         if level == last:
             return 2 * (d - 1) / d

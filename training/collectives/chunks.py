@@ -1,4 +1,4 @@
-"""Into which chunks a vector is cut, so that the levels of a mesh work side by side."""
+"""The chunks of a vector, so that the levels of a mesh work at the same time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import Tensor  # the prediction cuts as the training does, and has no torch
+    from torch import Tensor  # the prediction uses these chunks too, without torch
 
 SMALLEST_CHUNK_BYTES = 1024 * 1024
 MOST_DOUBLINGS = 3
@@ -16,10 +16,10 @@ MOST_DOUBLINGS = 3
 def chunk_weights(vector_bytes: int) -> list[int]:
     """The sizes of a vector's chunks, relative to the first: 1, 2, 4, 8, 8, 8, 4, 2, 1 from 38 MiB on.
 
-    While the first chunk is in the first levels and the last one in the last, the slowest level has nothing to do: so
-    these two are small, 1/38. Doubling keeps the others few. Shorter vectors take fewer chunks (6 from 14 MiB, 3 from
-    4 MiB, else 1), so that a chunk has at least 1 MiB: over gloo each costs about a millisecond where cores are busy,
-    and 1 MiB is as much at 10 Gbit/s.
+    While the first chunk is in the first levels and the last one in the last, the slowest level is idle: so these two
+    are small, 1/38. Doubling keeps the others few. Shorter vectors have fewer chunks (6 from 14 MiB, 3 from 4 MiB,
+    else 1), so a chunk has at least 1 MiB: over gloo a chunk costs about a millisecond if the cores are busy, and 1 MiB
+    takes as long at 10 Gbit/s.
     """
     weights = [1]
     for doublings in range(1, MOST_DOUBLINGS + 1):
@@ -32,7 +32,7 @@ def chunk_weights(vector_bytes: int) -> list[int]:
 
 
 def split(vector: Tensor, weights: Sequence[int], unit: int = 1) -> list[Tensor]:
-    """Views side by side, as long as their weights say, to `unit` elements; the length must divide by that."""
+    """Adjacent views with lengths in proportion to `weights`, rounded to `unit` elements; `unit` divides the length."""
     units, total = vector.numel() // unit, sum(weights)
     ends = [units * upto // total * unit for upto in accumulate(weights, initial=0)]
     return [vector[a:b] for a, b in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Errors that another rank caused: it ended, and this one found its connection closed, or waited in vain."""
+"""Errors that another rank caused: it ended, and this one found its connection closed, or met its time limit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class PeerLost(RuntimeError):
 def cut_off(error: BaseException) -> bool:
     """Whether an error means that another rank is gone: PeerLost, DistError, or raised inside torch.distributed.
 
-    gloo and NCCL have no class of their own for it: where an error was raised says more than its text. An error that
-    was raised because of another one counts as that one.
+    gloo and NCCL have no class of their own for it, so the place where an error was raised says more than its text. An
+    error with a cause counts as its cause.
     """
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, PeerLost) or "DistError" in names:
@@ -27,7 +27,7 @@ def cut_off(error: BaseException) -> bool:
 
 
 def _in_distributed(traceback: TracebackType | None) -> bool:
-    """Whether one of the frames of a traceback is a function of torch.distributed."""
+    """Whether a frame of a traceback is in a function of torch.distributed."""
     while traceback:
         if FOREIGN in traceback.tb_frame.f_code.co_filename:
             return True

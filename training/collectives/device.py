@@ -1,4 +1,4 @@
-"""Where this rank computes, and how repeatably."""
+"""The device of this rank, and its settings for repeatable arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 def prepare(wanted: str, local_rank: int) -> torch.device:
     """The device for `wanted` (auto, cpu or cuda); a CPU rank gets one thread and repeatable arithmetic.
 
-    One thread each, because ranks share the cores and because sums over threads depend on their number.
+    It gets one thread because ranks share the cores, and because sums over threads depend on their number.
     """
     if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
         return _cuda(local_rank)
@@ -18,18 +18,18 @@ def prepare(wanted: str, local_rank: int) -> torch.device:
 
 
 def backend(device: torch.device) -> str:
-    """The collective library that goes with the device."""
+    """The collective library for the device."""
     return "nccl" if device.type == "cuda" else "gloo"
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all that it was given."""
+    """Wait until the device has done all its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def _cuda(local_rank: int) -> torch.device:
-    """GPU `local_rank` of those visible; GPU 0 where the launcher shows every rank only its own."""
+    """GPU `local_rank` of the visible ones; GPU 0 if the launcher shows every rank only its own."""
     visible = torch.cuda.device_count()
     device = torch.device("cuda", local_rank if local_rank < visible else 0)
     torch.cuda.set_device(device)

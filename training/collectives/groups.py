@@ -13,11 +13,11 @@ import torch.distributed as dist
 from .cut_off import PeerLost
 from .mesh import Mesh  # relative, as in all of this package: scripts load it under another name (for_scripts)
 
-NO_TAG = 2**31 - 1  # nobody sends under it
+NO_TAG = 2**31 - 1  # no rank sends with this tag
 
 
 def mesh_of(dims: tuple[int, ...]) -> Mesh:
-    """The mesh of the default process group; ValueError where `dims` does not hold its ranks."""
+    """The mesh of the default process group. Raises ValueError if the product of `dims` is not the number of ranks."""
     mesh = Mesh(dims)
     if mesh.ranks != dist.get_world_size():
         raise ValueError(f"grid {mesh} does not hold the {dist.get_world_size()} ranks of the group")
@@ -25,7 +25,7 @@ def mesh_of(dims: tuple[int, ...]) -> Mesh:
 
 
 def own_group(ranks: list[int]) -> dist.ProcessGroup:
-    """A new group of `ranks`, this one among them; its members alone call it, all in the same order.
+    """A new group of `ranks`, which include this one; only its members call it, all in the same order.
 
     It has the default group's timeout: torch would give it 30 minutes.
     """
@@ -36,7 +36,7 @@ def own_group(ranks: list[int]) -> dist.ProcessGroup:
 
 @contextlib.contextmanager
 def exchange(group: dist.ProcessGroup) -> Iterator[None]:
-    """Around a collective of gloo in a group: its errors as PeerLost."""
+    """Turns the errors of a gloo collective within it into PeerLost."""
     try:
         yield
     except RuntimeError as error:
@@ -45,7 +45,7 @@ def exchange(group: dist.ProcessGroup) -> Iterator[None]:
 
 
 def close_connections(group: dist.ProcessGroup) -> None:
-    """End all that waits in a group of gloo, here and in its other ranks.
+    """End everything that waits in a group of gloo, here and on its other ranks.
 
     gloo has no call for it, but a receive that meets its time limit closes all connections of its group.
     """

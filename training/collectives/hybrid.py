@@ -1,7 +1,7 @@
 """Short vectors by the hierarchical all-reduce, long ones by a ring over all ranks.
 
-Source: Jia et al. 2018 (Tencent), arXiv 1807.11205: hierarchical for small tensors, whose time is that of its steps,
-and a ring for large ones, whose time is that of their bytes (secondary). From how many bytes on is not published.
+Source: Jia et al. 2018 (Tencent), arXiv 1807.11205: hierarchical for small tensors, where the number of steps decides
+the time, and a ring for large ones, where the bytes decide (secondary). The limit between them is not published.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .wire import DTYPES, wire_dtype
 
 
 class Hybrid:
-    """The `hierarchical` or the `ring`, by the bytes of a vector as it travels: below `hybrid_bytes`, or not.
+    """The `hierarchical` for a vector that travels as fewer than `hybrid_bytes`, else the `ring`.
 
-    `wire_bytes` are the hierarchical levels', then the ring's.
+    `wire_bytes` has the bytes of the hierarchical levels, then those of the ring.
     """
 
     def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str, hybrid_bytes: int) -> None:
@@ -41,6 +41,6 @@ class Hybrid:
         self.chosen(vector).mean_(vector)
 
     def chosen(self, vector: Tensor) -> Hierarchical | Flat:
-        """What reduces a vector of this length and type."""
+        """The all-reduce for a vector of this length and type."""
         short = vector.numel() * wire_dtype(vector, self._wire).itemsize < self._hybrid_bytes
         return self.hierarchical if short else self.ring

@@ -12,8 +12,8 @@ MOST_LEVELS = 3
 class Mesh:
     """Ranks 0 to N-1 laid out as `dims`, 1 to 3 numbers of at least 1 whose product is N; the first varies fastest.
 
-    In a mesh (X, Y, Z) rank = (z * Y + y) * X + x. A group of level 0 is a row: the X ranks with the same (y, z). One
-    of level 1 is a column, and one of level 2 holds one rank of every rack. Raises ValueError for other dims.
+    In a mesh (X, Y, Z) rank = (z * Y + y) * X + x. A group of level 0 is a row: the X ranks with the same (y, z). A
+    group of level 1 is a column. A group of level 2 has one rank of every rack. Raises ValueError for other dims.
     """
 
     def __init__(self, dims: Sequence[int]) -> None:
@@ -26,7 +26,7 @@ class Mesh:
         return _named(self.dims)
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
-        """Where a rank is in each level."""
+        """The coordinate of a rank in each level."""
         found = []
         for ranks in self.dims:
             rank, place = divmod(rank, ranks)
@@ -34,14 +34,14 @@ class Mesh:
         return tuple(found)
 
     def groups(self, level: int) -> list[list[int]]:
-        """The ranks of every group of a level, in their order in it."""
+        """The ranks of every group of a level, in the order of the group."""
         others = [range(ranks) if i != level else range(1) for i, ranks in enumerate(self.dims)]
         firsts = sorted(self.rank(place) for place in product(*others))
         stride = prod(self.dims[:level])
         return [[first + stride * i for i in range(self.dims[level])] for first in firsts]
 
     def group(self, level: int, rank: int) -> list[int]:
-        """The ranks of the group of a level that `rank` is in."""
+        """The ranks of the group of a level that contains `rank`."""
         stride = prod(self.dims[:level])
         first = rank - self.coordinates(rank)[level] * stride
         return [first + stride * i for i in range(self.dims[level])]
@@ -55,8 +55,8 @@ def wire_bytes(buffer_bytes: int, dims: Sequence[int]) -> tuple[float, ...]:
     """Bytes that one rank sends in each level to reduce n = `buffer_bytes` by the torus.
 
     A level of d ranks gets n over the product of the levels before it, and sends 2 (d-1)/d of that: half in the
-    reduce-scatter and half in the all-gather. As many bytes are received. The mean over the ranks, where n does not
-    divide by them.
+    reduce-scatter and half in the all-gather. It receives as many bytes. If n does not divide by the ranks, this is the
+    mean over them.
     """
     return tuple(2 * (d - 1) / d * buffer_bytes / prod(dims[:level]) for level, d in enumerate(dims))
 

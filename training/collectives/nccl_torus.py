@@ -24,10 +24,10 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 
 
 class NcclTorus:
-    """As `Torus`, which says what the methods do. `wire_bytes` follows the formula of `mesh.wire_bytes`.
+    """The methods of `Torus`, over NCCL. `wire_bytes` follows the formula of `mesh.wire_bytes`.
 
-    In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows; elements below
-    d times the dtype's smallest number lose bits by that in a level of d ranks.
+    In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows. But elements
+    below d times the dtype's smallest number lose bits in a level of d ranks.
     """
 
     def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
@@ -48,11 +48,11 @@ class NcclTorus:
         return own_group(self._row) if len(self._row) > 1 else None
 
     def padded(self, elements: int) -> int:
-        """The next length that needs no copy."""
+        """The smallest length from `elements` on that needs no copy."""
         return -(-elements // self.ranks) * self.ranks
 
     def start(self, vector: Tensor) -> Pending:
-        """As `AllReduce.start`; a length that is not `padded`, or another dtype on the wire, costs a copy each way."""
+        """As `AllReduce.start`. A length that is not `padded`, or another dtype on the wire, needs a copy each way."""
         staged = self._staged(vector)
         self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
         ways, begin = [], 0
@@ -68,11 +68,11 @@ class NcclTorus:
         self.start(vector).wait()
 
     def shard(self, vector: Tensor) -> Tensor:
-        """This rank's part of a vector, a view: 1/X of it. Raises ValueError for a length that is not `padded`."""
+        """A view of this rank's 1/X of a vector. Raises ValueError for a length that is not `padded`."""
         return vector[self._span(vector)]
 
     def start_reduce(self, vector: Tensor) -> Pending:
-        """As `Torus.start_reduce`, in one chunk, so that the shard is in one piece."""
+        """As `Torus.start_reduce`, but in one chunk, so that the shard is contiguous."""
         span, staged = self._span(vector), self._staged(vector)
         levels = wire_bytes(staged.buffer.nbytes, self._dims)
         self._count(levels[0] / 2, *levels[1:])
@@ -100,7 +100,7 @@ class NcclTorus:
             self.wire_bytes[level] += sent
 
     def _reduce(self, segment: Tensor, level: int, row_up: bool = True) -> Iterator[tuple[int, Step]]:
-        """The mean of a segment over the groups from `level` on."""
+        """The steps to the mean of a segment over the groups from `level` on."""
         group, last = self._down[level], level == len(self._dims) - 1
         if last and (row_up or level):
             yield level, Call(partial(self._sum, segment, group))
@@ -122,7 +122,7 @@ class NcclTorus:
             yield self._last_phase - level, Call(partial(_all_gather, segment, shard, group=group))
 
     def _sum(self, segment: Tensor, group: dist.ProcessGroup | None) -> None:
-        """Sum in the last level, where each rank has its own part of what becomes the mean."""
+        """Sum in the last level, where each rank has its own part of the future mean."""
         if group:
             dist.all_reduce(segment, op=_operation(segment), group=group)
         if segment.dtype == torch.float32:
@@ -138,7 +138,7 @@ class Staged:
         self.buffer = vector if self._same else vector.new_zeros(length, dtype=dtype)
 
     def around(self, load: slice, store: slice, steps: Iterator[tuple[int, Step]], last: int) -> list[tuple[int, Step]]:
-        """`steps` between a copy of a span of the vector in the first phase, and one back in the last."""
+        """The `steps`, with a copy of a span of the vector before them in the first phase, and one back in the last."""
         if self._same:
             return list(steps)
         return [(0, Call(partial(self._load, load))), *steps, (last, Call(partial(self._store, store)))]
@@ -150,7 +150,7 @@ class Staged:
     def _store(self, span: slice) -> None:
         target = self._vector[span]
         target.copy_(self.buffer[span][: target.numel()])
-        if self.buffer.is_cuda:  # the allocator must not give the buffer away before this has run
+        if self.buffer.is_cuda:  # the allocator must not reuse the buffer before this has run
             self.buffer.record_stream(torch.cuda.current_stream())
 
 

@@ -1,4 +1,4 @@
-"""What the parts of an all-reduce ask of each other: steps of chunks, what carries them, and what one waits for."""
+"""The interfaces of an all-reduce's parts: steps of chunks, the phases that run them, and a handle to wait for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Pending(Protocol):
     """An all-reduce that has begun."""
 
     def wait(self) -> None:
-        """Return when the vector holds the mean; over NCCL, make the current stream wait for it instead.
+        """Wait until the vector holds the mean; over NCCL, make the current stream wait instead.
 
         Raises PeerLost if another rank is gone.
         """
@@ -24,17 +24,17 @@ class Pending(Protocol):
 
 
 class Step(Protocol):
-    """What one phase does with one chunk."""
+    """The work of one phase on one chunk."""
 
     def post(self) -> None:
-        """Get ready; called before the chunk's first phase."""
+        """Prepare; called before the chunk's first phase."""
 
     def run(self) -> None:
-        """Do it; called when it is the chunk's turn in the phase."""
+        """Do the work; called when it is the chunk's turn in the phase."""
 
 
 class Call:
-    """A step that is one call."""
+    """A step that consists of one call."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -46,17 +46,17 @@ class Call:
         self._act()
 
 
-Way = Sequence[tuple[int, Step]]  # of one chunk through the phases, by their numbers
+Way = Sequence[tuple[int, Step]]  # the (phase number, step) pairs of one chunk
 
 
 class Phases(Protocol):
-    """What brings chunks through phases, in order through each: threads over gloo, streams over NCCL."""
+    """Brings chunks through phases, in order through each phase: by threads over gloo, by streams over NCCL."""
 
     def start(self, ways: Sequence[Way]) -> Pending:
-        """Begin to bring some chunks through; returns at once."""
+        """Begin to bring some chunks through, and return at once."""
 
     def run(self, way: Way) -> None:
-        """Bring one chunk through, as fast as that goes, and wait for it."""
+        """Bring one chunk through as fast as possible, and wait for it."""
 
 
-MakePhases = Callable[[int, Sequence[dist.ProcessGroup]], Phases]  # how many phases, and the groups that they use
+MakePhases = Callable[[int, Sequence[dist.ProcessGroup]], Phases]  # number of phases, and the groups that they use

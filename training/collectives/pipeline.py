@@ -1,7 +1,7 @@
-"""Chunks on their way through phases: each phase takes them one at a time and in order, and phases run side by side.
+"""Chunks pass through phases: each phase takes one chunk at a time, in order, and phases run at the same time.
 
-Threads carry chunks, one each, through all phases; they wait without holding the interpreter. A chunk is bound to no
-thread, so a short vector is carried by the thread that asks for it, and no thread needs to be woken.
+Each thread carries one chunk through all phases; it waits without holding the interpreter. A chunk does not belong to a
+thread. So the calling thread carries a short vector itself, and no other thread has to wake up.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Done = Callable[["BaseException | None"], None]
 
 
 class Job:
-    """Some chunks that are done when all of them are; made by `Pipeline`, and nothing else."""
+    """Some chunks; the job is done when all of them are. Only `Pipeline` makes it."""
 
     def __init__(self, pipeline: Pipeline, chunks: int) -> None:
         self._pipeline, self.left = pipeline, chunks
         self.callbacks: list[Done] = []
 
     def wait(self) -> None:
-        """Return when all chunks have passed all phases; raises PeerLost, or the error of any chunk."""
+        """Wait until all chunks have passed all phases. Raises PeerLost, or the error of any chunk."""
         self._pipeline.wait(self)
 
     def future(self, vector: Tensor) -> torch.futures.Future[Tensor]:
@@ -50,10 +50,10 @@ class Job:
 
 
 class Pipeline:
-    """`phases` phases, with one chunk more on its way than there are phases, that talk over `groups`.
+    """`phases` phases that communicate over `groups`, and threads for one chunk more than there are phases.
 
-    After an error in one chunk all that are on their way have failed, and all that follow. Connections are closed then,
-    so that nothing waits for ever, here or elsewhere. The threads end with the pipeline, or with the program.
+    After an error in one chunk all current and later chunks fail. The connections are then closed, so nothing waits
+    forever, here or on another rank. The threads end with the pipeline, or with the program.
     """
 
     def __init__(self, phases: int, groups: Sequence[dist.ProcessGroup]) -> None:
@@ -68,7 +68,7 @@ class Pipeline:
         self._error: BaseException | None = None
 
     def start(self, ways: Sequence[Way]) -> Job:
-        """Carry chunks through their phases; returns at once."""
+        """Begin to carry chunks through their phases, and return at once."""
         job = Job(self, len(ways))
         carried = self._enter(job, ways)
         if not self._threads:
@@ -78,14 +78,14 @@ class Pipeline:
         return job
 
     def run(self, way: Way) -> None:
-        """Carry one chunk in this thread, behind those that were started before."""
+        """Carry one chunk in this thread, after the chunks that were started before."""
         job = Job(self, 1)
         (act,) = self._enter(job, [way])
         act()
         job.wait()
 
     def close(self) -> None:
-        """End the threads; what is on its way fails. A thread that wakes while the interpreter ends would abort it."""
+        """End the threads; current chunks fail. A thread that wakes while the interpreter ends would abort it."""
         if self._jobs:
             self._fail(RuntimeError("the program ended before it"))
         _dismiss(self._queue, self._carriers)
@@ -147,7 +147,7 @@ class Pipeline:
             self._end_chunk(job)
 
     def _come_to(self, turn: int, phase: int) -> bool:
-        """Wait for a turn; false if it does not come, because of an error."""
+        """Wait for a turn; False if an error prevents it."""
         with self._lock:
             while self._turns[phase] != turn and not self._error:
                 self._moved[phase].wait()

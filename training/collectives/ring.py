@@ -1,13 +1,13 @@
-"""The two halves of a ring all-reduce, as messages between neighbours: gloo has neither as a ring of its own.
+"""The two halves of a ring all-reduce, as messages between neighbours: gloo has neither half as a ring.
 
-gloo's reduce-scatter all-reduces everything and slices, and its all-to-all posts sends before receives, so that a pair
-of ranks that sends both ways at once takes turns on its connection (1.9 times the time on a shaped link). Here all
-receives of a chunk are posted when the chunk is begun, phases ahead of the data: no sender waits for word of one behind
-the data of others. Source: Patarasuk and Yuan 2009, section 4 (from memory); each of N ranks sends (N-1)/N of the
+gloo's reduce-scatter all-reduces everything and slices. Its all-to-all posts sends before receives, so two ranks that
+send to each other at once take turns on their connection (1.9 times the time on a shaped link). Here all receives of a
+chunk are posted when the chunk begins, phases ahead of the data: no sender waits for the notice of a receive behind
+the data of other chunks. Source: Patarasuk and Yuan 2009, section 4 (from memory); each of N ranks sends (N-1)/N of the
 vector in each half.
 
-Where the wire has 16 bits, it carries the mean over the ranks so far and not the sum: no overflow, and no bits lost to
-a scale. Each sum is made in fp32.
+If the wire has 16 bits, it carries the mean over the ranks so far and not the sum: nothing overflows, and a scale costs
+no bits. Each sum is made in fp32.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 
 from .cut_off import PeerLost
 
-TAGS = 1024  # chunks that wait for messages at the same time are fewer by far
+TAGS = 1024  # far more than the chunks that wait for messages at the same time
 
 
 class Ring:
-    """This rank's two neighbours in the order of a process group; `sent_bytes` counts what it has sent."""
+    """This rank's two neighbours in the order of a process group; `sent_bytes` counts the bytes that it has sent."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group, self.ranks = group, dist.get_process_group_ranks(group)
@@ -70,10 +70,10 @@ class Ring:
 
 
 class ReduceScatter:
-    """One chunk's reduce-scatter: of `parts`, one for each rank of the ring, this rank's own becomes the sum.
+    """One chunk's reduce-scatter: `parts` has a part for each rank of the ring, and this rank's own becomes the sum.
 
     The sum is divided by `divisor`. With a wire of 16 bits this rank's part becomes the mean over the ring instead.
-    The other parts are left half summed. Every part is summed by one chain of ranks, in the order of the ring.
+    The other parts are left half summed. One chain of ranks sums each part, in the order of the ring.
     """
 
     def __init__(self, ring: Ring, parts: Sequence[Tensor], wire: torch.dtype, chunk: int, divisor: int) -> None:
@@ -86,7 +86,7 @@ class ReduceScatter:
         self._coming = [self._ring.receive(part, self._chunk) for part in self._arrived]
 
     def run(self) -> None:
-        """Send, receive and sum; returns when this rank's part is whole and its messages have left."""
+        """Send, receive and sum, until this rank's part is complete and its messages are sent."""
         ring, parts, going = self._ring, self._parts, []
         for step, (arrived, arrival) in enumerate(zip(self._arrived, self._coming, strict=True), 1):
             leaving = parts[ring.mine - step].to(self._wire)
@@ -100,7 +100,7 @@ class ReduceScatter:
 
 
 class AllGather:
-    """One chunk's all-gather: `parts`, of which this rank has its own, become all ranks' parts."""
+    """One chunk's all-gather: `parts` has this rank's own part, and gets the parts of all other ranks."""
 
     def __init__(self, ring: Ring, parts: Sequence[Tensor], wire: torch.dtype, chunk: int) -> None:
         self._ring, self._parts, self._wire, self._chunk = ring, parts, wire, chunk
@@ -114,7 +114,7 @@ class AllGather:
         self._coming = [self._ring.receive(part, self._chunk) for part in self._arrived]
 
     def run(self) -> None:
-        """Send and receive; returns when all parts are there and this rank's messages have left."""
+        """Send and receive, until all parts have arrived and this rank's messages are sent."""
         ring, parts = self._ring, self._parts
         leaving, going = parts[ring.mine].to(self._wire), []
         if leaving.dtype != parts[0].dtype:
@@ -130,7 +130,7 @@ class AllGather:
 
 
 def _add(part: Tensor, arrived: Tensor, ranks: int) -> None:
-    """Add one rank's part to what `ranks` have summed: to their sum in fp32, to their mean in 16 bits."""
+    """Add one rank's part to the sum of `ranks` ranks in fp32, or to their mean in 16 bits."""
     if arrived.dtype == torch.float32:
         part += arrived
     else:

@@ -1,7 +1,7 @@
-"""Chunks on their way through phases on a GPU: a CUDA stream for each phase, and no host ever waits.
+"""Chunks pass through phases on a GPU: each phase has a CUDA stream, and the host never waits.
 
-A chunk's step starts when its step before has ended (an event) and the phase's chunk before has (the stream). All is
-launched by the calling thread, chunk after chunk, in the same order on all ranks: NCCL needs that.
+A chunk's step starts after the chunk's step before it (by an event) and after the chunk before it in the phase (by the
+stream). The calling thread launches everything, chunk after chunk, in the same order on all ranks: NCCL needs that.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .phases import Way
 
 
 class StreamJob:
-    """Chunks that are done when `stream` has come so far."""
+    """Chunks that are done when `stream` has passed their last step."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self._stream, self._end = stream, stream.record_event()
 
     def wait(self) -> None:
-        """Make the current stream wait; the host does not. A lost rank is found by NCCL's own watchdog."""
+        """Make the current stream wait, but not the host. NCCL's own watchdog finds a lost rank."""
         torch.cuda.current_stream().wait_event(self._end)
 
     def future(self, vector: Tensor) -> torch.futures.Future[Tensor]:
-        """A future of `vector`: who waits for it lets its own current stream wait."""
+        """A future of `vector`; a caller that waits for it makes its own current stream wait."""
         future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[vector.device])
         with torch.cuda.stream(self._stream):
             future.set_result(vector)
@@ -35,9 +35,9 @@ class StreamJob:
 
 
 class Streams:
-    """`phases` phases of the current device, in streams of high priority: others wait for communication.
+    """`phases` phases of the current device, in streams of high priority, because others wait for communication.
 
-    `groups` are watched by NCCL itself.
+    NCCL itself watches the `groups`.
     """
 
     def __init__(self, phases: int, groups: Sequence[dist.ProcessGroup]) -> None:
@@ -45,7 +45,7 @@ class Streams:
         self._streams = [high() for _ in range(phases)]
 
     def start(self, ways: Sequence[Way]) -> StreamJob:
-        """Launch all; what the current stream does now comes before."""
+        """Launch all chunks, after the work that is in the current stream now."""
         ready = torch.cuda.current_stream().record_event()
         last = torch.cuda.current_stream()
         for way in ways:
@@ -61,5 +61,5 @@ class Streams:
         return StreamJob(last)
 
     def run(self, way: Way) -> None:
-        """`start`, and let the current stream wait."""
+        """`start`, and make the current stream wait."""
         self.start([way]).wait()

@@ -2,7 +2,7 @@
 
 Source: Mikami et al. 2018, "Massively Distributed SGD", arXiv 1811.05233, section on 2D-torus all-reduce, for two
 levels; BlueConnect (Cho et al., MLSys 2019, from memory) for more. The latency falls from the 2(N-1) hops of one ring
-to 2(X-1) + 2(Y-1) + 2(Z-1), only 1/X of the data travels in the columns, and only 1/XY between racks.
+to 2(X-1) + 2(Y-1) + 2(Z-1). Only 1/X of the data travels in the columns, and only 1/XY between racks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .wire import DTYPES, wire_dtype
 class Torus:
     """The default process group as a mesh of `dims`; every rank must create it at the same time.
 
-    Each phase (a level, down or up) has a process group of its own, and a vector travels in chunks: while one chunk is
-    in the second level, the next is in the first. A vector of one chunk is carried by the thread that calls `mean_`.
+    Each phase (a level, down or up) has its own process group, and a vector travels in chunks: while one chunk is in
+    the second level, the next is in the first. The thread that calls `mean_` carries a vector of one chunk itself.
 
     `wire` is the dtype in which fp32 vectors travel. A mean in 16 bits differs from the exact one by at most
     u (1 + sum of (d-1)/2 over levels of d ranks) times the largest element of any rank, where u is 2^-11 for fp16 and
-    2^-8 for bf16: sums are made in fp32, and what travels is rounded once a hop. Vectors that are themselves fp16 or
-    bf16 are rounded once more in each level. Nothing overflows: the wire carries means, never sums. Below fp16's
-    smallest normal number, 6e-5, a rounding is at most 2^-25.
+    2^-8 for bf16: sums are made in fp32, and travelling values are rounded once per hop. Vectors that are themselves
+    fp16 or bf16 are rounded once more in each level. Nothing overflows: the wire carries means, never sums. Below
+    fp16's smallest normal number, 6e-5, a rounding is at most 2^-25.
 
-    `wire_bytes` counts what this rank has put on the wire so far, by level; see `mesh.wire_bytes`.
+    `wire_bytes` counts the bytes that this rank has sent so far, by level; see `mesh.wire_bytes`.
     """
 
     def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
@@ -55,14 +55,14 @@ class Torus:
 
     @cached_property
     def row_group(self) -> dist.ProcessGroup | None:
-        """The ranks that hold the shards of one vector; None where rows have one rank.
+        """The ranks that hold the shards of one vector; None if rows have one rank.
 
-        All ranks must ask for it at the same time, at first: it is made then.
+        The first call makes the group, so all ranks must make that call at the same time.
         """
         return own_group(self._row) if len(self._row) > 1 else None
 
     def padded(self, elements: int) -> int:
-        """The next length whose shards are equal on all ranks; other lengths cost no copy either."""
+        """The smallest length from `elements` on with equal shards on all ranks; other lengths need no copy either."""
         return -(-elements // self.ranks) * self.ranks
 
     def start(self, vector: Tensor) -> Pending:
@@ -78,7 +78,7 @@ class Torus:
             self._phases.start(ways).wait()
 
     def shard(self, vector: Tensor) -> Tensor:
-        """This rank's part of a vector, a view: 1/X of it, where rows have X ranks."""
+        """A view of this rank's 1/X of a vector, if rows have X ranks."""
         return self._shards(vector)[self._mine[0]]
 
     def start_reduce(self, vector: Tensor) -> Pending:
@@ -93,7 +93,7 @@ class Torus:
         return split(vector, [1] * self._dims[0])
 
     def _ways(self, vector: Tensor, down: bool, up: bool, row_up: bool) -> list[Way]:
-        """The way of every chunk through the phases: a chunk has a share of every rank's shard."""
+        """The way of every chunk through the phases; a chunk has a share of every rank's shard."""
         weights = chunk_weights(vector.nbytes)
         shards = [split(shard, weights) for shard in self._shards(vector.detach())]
         return [list(self._way(list(parts), down, up, row_up)) for parts in zip(*shards, strict=True)]

@@ -1,1 +1,1 @@
-"""Data sets, and the order in which a run sees their samples."""
+"""Data sets, and the order of their samples in a run."""

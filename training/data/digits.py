@@ -22,5 +22,5 @@ def build(*, seed: int) -> Digits:
 
 
 def facts(data: DataKeys) -> DataFacts:
-    """The digits in the size that the recipe begins with."""
+    """The digits in the recipe's first size."""
     return replace(FACTS, shape=(1, data.size, data.size)) if data.size else FACTS

@@ -18,10 +18,10 @@ BRIGHTEST = 16.0
 
 
 class Digits:
-    """A split by the sizes in `facts`, the same for every seed, into images to train on and images to test on.
+    """The digits, split by the sizes in `facts` into training and test images; the split is the same for every seed.
 
     Images are [N, 1, 8, 8] with mean 0 and standard deviation 1 over the training half, labels [N]. A view of another
-    size stretches them; its area and aspect change nothing, for digits are moved and not cropped.
+    size stretches them; its area and aspect have no effect, because digits are moved and not cropped.
     """
 
     def __init__(self, facts: DataFacts, seed: int) -> None:
@@ -38,7 +38,7 @@ class Digits:
         self.look(View())
 
     def look(self, view: View) -> None:
-        """From the next batch on, images are of the view's sizes, and are moved where it says `augment`."""
+        """From the next batch on, images have the view's sizes, and are moved if it has `augment`."""
         self._view = view
         self.shape = (1, view.size, view.size) if view.size else self._own_shape
 
@@ -67,7 +67,7 @@ def _stretched(images: Tensor, size: int | None) -> Tensor:
 
 
 def _load() -> tuple[Tensor, Tensor]:
-    """Images [1797, 1, 8, 8] from 0 to 1 and labels [1797], shuffled the same way always."""
+    """Images [1797, 1, 8, 8] from 0 to 1 and labels [1797], always shuffled in the same way."""
     with gzip.open(_file(), "rt") as file:
         rows = torch.tensor([[float(value) for value in line.split(",")] for line in file])
     rows = rows[list(permutation(len(rows), "digits split"))]
@@ -75,7 +75,7 @@ def _load() -> tuple[Tensor, Tensor]:
 
 
 def _file() -> Path:
-    """Where scikit-learn keeps the digits; importing it to ask would cost every rank a second of start-up."""
+    """The file of scikit-learn with the digits. Importing scikit-learn to find it would cost every rank a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("the digits come with scikit-learn, which is not installed: pip install scikit-learn")

@@ -1,4 +1,4 @@
-"""What a rank learns from, step by step."""
+"""The inputs of a rank, step by step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.schedule.phases import Course
 
 
 class Feed:
-    """This rank's share of each batch, on `device`. The data set is told how images look, and what comes next."""
+    """This rank's share of each batch, on `device`. It sets the data set's view, and announces the next samples."""
 
     def __init__(self, data: DataSet, course: Course, ranks: Ranks, seed: int, device: torch.device) -> None:
         self._data, self._course, self._ranks, self._seed, self._device = data, course, ranks, seed, device
@@ -31,14 +31,14 @@ class Feed:
         return self._moved(images), self._moved(labels)
 
     def look(self, progress: Progress) -> None:
-        """Let images look as the step after `progress` wants them."""
+        """Set the view for the step after `progress`."""
         view = self._course.view_at(progress)
         if view != self._view and (look := getattr(self._data, "look", None)):
             look(view)
         self._view = view
 
     def look_once(self, progress: Progress) -> None:
-        """The same, unless images look in some way already."""
+        """The same, unless a view is set already."""
         if self._view is None:
             self.look(progress)
 
@@ -53,7 +53,7 @@ class Feed:
         )
 
     def _moved(self, tensor: Tensor) -> Tensor:
-        """On the device; from pinned memory, as a copy from any other would wait for it."""
+        """The tensor on the device, copied from pinned memory: a copy from other memory would wait for the device."""
         if self._device.type != "cuda" or tensor.device.type == "cuda":
             return tensor
         return tensor.pin_memory().to(self._device, non_blocking=True)

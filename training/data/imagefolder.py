@@ -1,4 +1,4 @@
-"""Images in folders, as ImageNet has them: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*."""
+"""Images in folders, as in ImageNet: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def build(
     test_batch: int = 64,
     draft: bool = True,
 ) -> Images:
-    """The images below `root`; `samples`, `test_samples` and `classes` are checked where they are given.
+    """The images below `root`; `samples`, `test_samples` and `classes` are checked if they are given.
 
-    Raises ConfigError for a folder that is not of this layout.
+    Raises ConfigError for a folder with another layout.
     """
     from training.data.images.dataset import Images
 
@@ -38,7 +38,7 @@ def build(
 
 
 def facts(data: DataKeys) -> DataFacts | None:
-    """What the options say or else what is in the folder, listed once; None where this machine cannot see it."""
+    """The facts from the options, else from the folder, listed once; None if this machine cannot see it."""
     if said := stated(data):
         return said
     try:

@@ -1,9 +1,9 @@
-"""Which sample comes when: pure functions of the seed and the position.
+"""The order of the samples: pure functions of the seed and the position.
 
-The epochs' permutations follow one another in an endless stream. A step takes the next `batch` positions of it, so
-every batch is full, every sample comes once per epoch even where the batch changes, and a resumed run sees the rest.
-`random.Random(text).random()` is promised by Python to give the same numbers in every version. NumPy's RandomState is
-frozen, and makes the same numbers of the same state: those of ImageNet in milliseconds.
+The epochs' permutations form an endless stream. A step takes the next `batch` positions of it. So every batch is full,
+every sample occurs once per epoch even if the batch changes, and a resumed run sees the rest. Python promises that
+`random.Random(text).random()` gives the same numbers in every version. NumPy's RandomState is frozen, and makes the
+same numbers from the same state: those of ImageNet in milliseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 
 @lru_cache(maxsize=4)
 def permutation(samples: int, key: str) -> array[int]:
-    """The numbers 0 to samples - 1 in the order that `key` stands for: that of a random number drawn for each."""
+    """The numbers 0 to samples - 1, sorted by a random number for each; `key` is the seed."""
     import numpy as np  # the login node imports this file
 
     _, state, _ = Random(f"order/{key}").getstate()
@@ -26,7 +26,7 @@ def permutation(samples: int, key: str) -> array[int]:
 
 
 def rank_batch(seen: int, *, batch: int, rank: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:
-    """(epoch, sample) of the batch / world samples that `rank` takes when `seen` were taken; `batch` is global."""
+    """(epoch, sample) of the batch / world samples that `rank` takes after `seen` samples; `batch` is global."""
     share = batch // world
     first = seen + rank * share
     return [_sample_at(position, samples, seed) for position in range(first, first + share)]
@@ -34,7 +34,7 @@ def rank_batch(seen: int, *, batch: int, rank: int, world: int, samples: int, se
 
 @lru_cache(maxsize=4)
 def shifts(samples: int, seed: int, epoch: int, reach: int) -> tuple[tuple[int, int], ...]:
-    """For every sample its random (dy, dx) in that epoch, each from 0 to 2 * reach."""
+    """The random (dy, dx) of every sample in an epoch, each from 0 to 2 * reach."""
     draw = Random(f"shift/{seed}/{epoch}").random
     width = 2 * reach + 1
     return tuple((int(draw() * width), int(draw() * width)) for _ in range(samples))

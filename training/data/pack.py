@@ -1,6 +1,6 @@
-"""`python -m training.data.pack TREE SHARDS`: images in folders into tar shards, in the same order.
+"""`python -m training.data.pack TREE SHARDS`: packs images in folders into tar shards, in the same order.
 
-A training on the shards takes the same samples as one on the tree, to the bit.
+A training on the shards takes exactly the same samples as one on the tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training.data.images.trees import open_trees
 from training.recipe.reading import ConfigError
 
 SHARD_MB = 256
-BLOCK_BYTES = 512  # what a tar file adds to each member, and to what it rounds them up
+BLOCK_BYTES = 512  # a tar file adds one block to each member, and rounds members up to blocks
 
 
 def main(arguments: list[str]) -> int:
@@ -38,12 +38,12 @@ def main(arguments: list[str]) -> int:
 
 
 def pack(tree: Path, shards: Path, shard_bytes: int = SHARD_MB * 10**6) -> None:
-    """Write all images of `tree`. Raises ConfigError for another layout, and OSError."""
+    """Write all images of `tree`. Raises ConfigError for another layout, or OSError."""
     split = open_trees(tree.absolute())
     shards.mkdir(parents=True, exist_ok=True)
     if any(shards.iterdir()):
         raise ConfigError(f"{shards} is not empty; name a new folder")
-    names: dict[Path, Path] = {}  # what shards are called until all are there: a part of them would look whole
+    names: dict[Path, Path] = {}  # temporary names until all shards exist: a part of them would look complete
     try:
         for half, stored in (("train", split.train), ("val", split.test)):
             for number, samples in enumerate(_shards(stored, shard_bytes)):
@@ -65,7 +65,7 @@ def _write(path: Path, stored: Stored, samples: Iterator[tuple[int, bytes]]) -> 
 
 
 def _shards(stored: Stored, shard_bytes: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """For each shard its samples, and what is in their files; at least one sample, and no more once it is full."""
+    """The samples of each shard with their bytes; a shard has at least one sample, and gets no more once it is full."""
     at = 0
 
     def samples() -> Iterator[tuple[int, bytes]]:

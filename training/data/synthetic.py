@@ -18,7 +18,7 @@ SAMPLES, TEST_SAMPLES, CLASSES = 100_000, 1000, 1000
 def build(
     *, seed: int, samples: int = SAMPLES, test_samples: int = TEST_SAMPLES, classes: int = CLASSES, channels: int = 3
 ) -> RandomImages:
-    """So many images of the recipe's size, and of so many classes. Raises ConfigError for numbers that cannot be."""
+    """`samples` images of the recipe's size in `classes` classes. Raises ConfigError for invalid numbers."""
     from training.data.synthetic_images import RandomImages
 
     asked = {"samples": samples, "test_samples": test_samples, "classes": classes, "channels": channels}
@@ -29,7 +29,7 @@ def build(
 
 
 def facts(data: DataKeys) -> DataFacts:
-    """What the options say."""
+    """The facts from the options."""
     side = data.size or SIDE
     samples, test_samples = _number(data, "samples", SAMPLES), _number(data, "test_samples", TEST_SAMPLES)
     return DataFacts(

@@ -1,4 +1,4 @@
-"""Random images as tensors: a few of them, of which each sample is one."""
+"""Random images as tensors: a few images, and each sample is one of them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class RandomImages:
         self.look(View())
 
     def look(self, view: View) -> None:
-        """From the next batch on, images are of the view's sizes."""
+        """From the next batch on, images have the view's sizes."""
         self._ahead.drop()
         size = view.size or SIDE
         self.shape = (self._channels, size, size)
         self._images, self._test_images = self._drawn(size), self._drawn(view.test_size or size)
 
     def prefetch(self, samples: Samples) -> None:
-        """Begin to collect these."""
+        """Begin to collect these samples."""
         self._ahead.expect(samples)
 
     def train_batch(self, samples: Samples) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ class RandomImages:
         return self._ahead.take(samples)
 
     def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every `world`-th test sample from `rank` on, 64 at a time: a thousand photographs have 600 MB."""
+        """Every `world`-th test sample from `rank` on, 64 at a time: a thousand photographs take 600 MB."""
         mine = range(rank, self.test_samples, world)
         for first in range(0, len(mine), DISTINCT):
             yield self._collected(self._test_images, list(mine[first : first + DISTINCT]))

@@ -26,10 +26,10 @@ def build(
     test_batch: int = 64,
     draft: bool = True,
 ) -> Images:
-    """The images in the shards below `root`, read from copies below `local` on each node where that is given.
+    """The images in the shards below `root`, read from copies below `local` on each node if that is given.
 
-    `samples`, `test_samples` and `classes` are checked where they are given. Raises ConfigError for shards that are
-    not of this convention, or that cannot be copied.
+    `samples`, `test_samples` and `classes` are checked if they are given. Raises ConfigError for shards that do not
+    follow this convention, or that cannot be copied.
     """
     from training.data.images.dataset import Images
     from training.data.images.local import staged
@@ -45,7 +45,7 @@ def build(
 
 
 def facts(data: DataKeys) -> DataFacts | None:
-    """What the options say, or else the index, if this user's runs have made one; None where there is neither."""
+    """The facts from the options, else from the index, if this user's runs have made one; else None."""
     if said := stated(data):
         return said
     try:

@@ -1,4 +1,4 @@
-"""How the images of a data set look for a while: their size and their random changes. Phases change it."""
+"""The view of a data set's images: their size and their random changes. Phases change it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from training.recipe.train import AREA, ASPECT, DataKeys
 class View(NamedTuple):
     """`size` and `test_size` are sides in pixels, None for the data set's own.
 
-    `area` and `aspect` (width / height) are ranges from which random crops are drawn. Without `augment` training
-    images change as little as the data set allows. `rectangular` test images keep their aspect ratio.
+    `area` and `aspect` (width / height) are the ranges of random crops. Without `augment` training images change as
+    little as the data set allows. `rectangular` test images keep their aspect ratio.
     """
 
     size: int | None = None
@@ -22,10 +22,10 @@ class View(NamedTuple):
     rectangular: bool = False
 
     def changed(self) -> list[str]:
-        """The names of what is not the default."""
+        """The names of the values that differ from the default."""
         return [name for name, value, default in zip(self._fields, self, View(), strict=True) if value != default]
 
 
 def view_of(data: DataKeys) -> View:
-    """The view that the keys of `train.data` ask for."""
+    """The view from the keys of `train.data`."""
     return View(data.size, data.test_size, data.area, data.aspect, data.augment, data.rectangular)

@@ -1,7 +1,7 @@
-"""The collapsed ensemble: short branches off one training, whose ends answer together.
+"""The collapsed ensemble: short branches off one training; the weights at their ends are its members.
 
 Source: Codreanu et al. 2017, arXiv 1711.04291 (abstract and released solvers verified). A phase with `collapse` is a
-branch: its rates fall to the end, its weights become a member, and the training goes on as if it had not been. The
+branch: its rates fall to the end, its weights become a member, and the training continues from before the branch. The
 ensemble's answer is the mean of its members' softmax outputs (`training.evaluation.evaluate`).
 """
 
@@ -16,18 +16,18 @@ from training.recipe.protocols import Optimizer
 
 
 class MayCollapse(Protocol):
-    """What is asked of a phase."""
+    """The attributes of a phase that `Members` reads."""
 
     @property
     def collapse(self) -> bool: ...
 
 
 class Members:
-    """The members so far, as states of `model`, and what a branch is to go back to.
+    """The members so far, as states of `model`, and the state to which the training returns after a branch.
 
-    They lie in the host's memory on every rank, and in checkpoints: a copy of the weights for each member (102 MB of
+    They are in the host's memory on every rank, and in checkpoints: a copy of the weights for each member (102 MB for
     ResNet-50), and within a branch one more, with the optimizer's state (204 MB with momentum). `before_keeping` is
-    called on all ranks before weights are kept: from then on they must hold the same.
+    called on all ranks before weights are kept: after it all ranks must hold the same weights.
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, before_keeping: Callable[[], None]) -> None:
@@ -36,9 +36,9 @@ class Members:
         self.states: list[dict[str, Tensor]] = []
 
     def at_phase(self, before: MayCollapse | None, after: MayCollapse | None) -> None:
-        """Between two phases, before the first one (None) and after the last one (None); all ranks call it together.
+        """Begin or end a branch between two phases; all ranks call it together.
 
-        The training does not go back from a branch that is its last phase.
+        None is before the first phase or after the last. The training does not return from a branch in its last phase.
         """
         if before and before.collapse:
             self._before_keeping()
@@ -56,11 +56,11 @@ class Members:
             }
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; empty where nothing is kept."""
+        """The state for a checkpoint; empty if nothing is kept."""
         return {"members": self.states, "start": self._start} if self.states or self._start else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self.states, self._start = list(state.get("members", [])), state.get("start")
 
 

@@ -1,4 +1,4 @@
-"""Accuracy and loss on the test set, each rank taking its share of it: of a model, and of an ensemble."""
+"""Accuracy and loss on the test set, of a model and of an ensemble; each rank takes its share of the set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOP = 5
 class Score(NamedTuple):
     """Shares of right answers, 0 to 1, and the mean cross entropy (without label smoothing).
 
-    `top5` counts a right answer among the five likeliest; None where there are no more classes than that.
+    `top5` counts a right answer among the five likeliest; None if there are five classes or fewer.
     """
 
     accuracy: float
@@ -27,14 +27,14 @@ class Score(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The score of a model; of the members of its ensemble, and of their mean softmax output, if there are any."""
+    """The scores of a model, of the members of its ensemble if there are any, and of their mean softmax output."""
 
     model: Score
     members: tuple[Score, ...] = ()
     ensemble: Score | None = None
 
     def row(self) -> dict[str, object]:
-        """As metrics tell it."""
+        """The values for the metrics."""
         accuracy, top5, loss = self.model
         row: dict[str, object] = {"accuracy": round(accuracy, 5), "test_loss": round(loss, 5)}
         if top5 is not None:
@@ -54,9 +54,9 @@ def evaluate(
 ) -> Evaluation:
     """Scores over the test samples of all ranks; this one brings `batches` of inputs [N, ...] and labels [N].
 
-    Ranks may bring different numbers of batches and of samples, or none. A member is a state of the model: all of
-    them are on the device at the same time, so that a sample is read once. All ranks must call this together. The
-    scores are NaN where there is no sample at all.
+    Ranks may bring different numbers of batches and of samples, or none. A member is a state of the model. All members
+    are on the device at the same time, so a sample is read once. All ranks must call this together. The scores are NaN
+    if there is no sample at all.
     """
     states = [{name: tensor.to(device) for name, tensor in member.items()} for member in members]
     totals = torch.zeros(1 + len(states) + bool(states), 3, dtype=torch.float64, device=device)
@@ -85,7 +85,7 @@ def _outputs(model: nn.Module, states: Sequence[dict[str, Tensor]], inputs: Tens
 
 
 def _totals(outputs: Sequence[Tensor], labels: Tensor) -> Tensor:
-    """For each of the outputs: how often it is right, how often within the first five, and its summed loss [., 3]."""
+    """[outputs, 3]: for each output the right answers, the right answers among the first five, and the summed loss."""
     rows = []
     for logits in outputs:
         right = logits.argmax(dim=1) == labels

@@ -1,1 +1,1 @@
-"""Files that nobody can lead elsewhere, their locks, and a user's own folder on a node. They need no torch."""
+"""Safe reading and writing of files, file locks, and a user's own folder on a node. None of it needs torch."""

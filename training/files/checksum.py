@@ -1,4 +1,4 @@
-"""SHA-256 of what files hold."""
+"""SHA-256 of file contents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def of_stream(stream: IO[bytes], copy: IO[bytes] | None = None) -> str:
-    """SHA-256 of what a stream still holds, which is also written to `copy`."""
+    """SHA-256 of the rest of a stream, which is also written to `copy`."""
     total = hashlib.sha256()
     while block := stream.read(BLOCK_BYTES):
         total.update(block)
@@ -22,6 +22,6 @@ def of_stream(stream: IO[bytes], copy: IO[bytes] | None = None) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a regular file, not through a link. Raises OSError."""
+    """SHA-256 of a regular file; links are not followed. Raises OSError."""
     with open(open_regular(path), "rb", buffering=0) as stream:
         return of_stream(stream)

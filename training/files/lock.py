@@ -1,7 +1,7 @@
 """Locks of files, among all processes and nodes that share the file system.
 
-The kernel drops a lock with the last process that has the file open, so nothing goes stale. NFS locks a file for one
-process alone only if that has it open for writing.
+The kernel drops a lock with the last process that has the file open, so a lock never becomes stale. NFS gives a process
+an exclusive lock only if it has the file open for writing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def take(
     wait_s: float = math.inf,
     waiting: Callable[[], None] = lambda: None,
 ) -> bool | None:
-    """Lock an open file until it is closed; False if another process still has it after `wait_s`.
+    """Lock an open file until it is closed; False if another process still has the lock after `wait_s`.
 
-    None on a file system without locks. `waiting` is called once, if another process has it at first.
+    None on a file system without locks. `waiting` is called once, if another process has the lock at first.
     """
     until_s = time.monotonic() + wait_s
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -46,7 +46,7 @@ def take(
 def held(
     path: Path, *, shared: bool = False, wait_s: float = math.inf, waiting: Callable[[], None] = lambda: None
 ) -> Iterator[bool | None]:
-    """Within, the file `path`, which is made if it is missing, is locked as `take` says. Raises OSError."""
+    """Lock the file `path` within the context, as `take` does; a missing file is created. Raises OSError."""
     descriptor = opened(path)
     try:
         yield take(descriptor, shared=shared, wait_s=wait_s, waiting=waiting)
@@ -55,12 +55,12 @@ def held(
 
 
 def opened(path: Path) -> int:
-    """A descriptor of the file `path`, made if it is missing, that can be locked. Raises OSError."""
+    """A descriptor of the file `path` that can be locked; a missing file is created. Raises OSError."""
     return open_regular(path, os.O_RDWR | os.O_CREAT)
 
 
 def release(descriptor: int) -> None:
-    """Give a lock back before the file is closed. Raises OSError."""
+    """Release a lock before the file is closed. Raises OSError."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

@@ -1,6 +1,6 @@
-"""A user's own folder below one that others may write into, as the disk of a node often is.
+"""A user's own folder below a folder that others may write into, such as the disk of a node.
 
-Everybody can guess its name. A stranger who makes it first, or a link of that name, must not be taken for it.
+Its name is easy to guess. So a folder that a stranger made first, or a link of that name, must be refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def own(folder: Path | str) -> Path:
 
 
 def make(folder: Path) -> str:
-    """Make `folder` for its user alone; why what has its name is no such folder, '' if it is. Raises OSError."""
+    """Make `folder` for its user alone; returns why an existing one is refused, '' if it is good. Raises OSError."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""Files that nobody can lead elsewhere: links are not followed, only regular files are read, new files appear whole."""
+"""Safe reading and writing: links are not followed, only regular files are read, new files appear whole."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
 
 def open_folder(path: Path) -> int:
-    """A descriptor of the folder `path`, which may not be a symbolic link. Raises OSError."""
+    """A descriptor of the folder `path`, which must not be a symbolic link. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = SECRET, folder: int | None = None) -> int:
     """A descriptor of the regular file `path`, below the open `folder` if that is given.
 
-    No link is followed at its end, and a FIFO is not waited for. Raises OSError, with `strerror` in words, for
-    anything else of that name.
+    A link at its end is not followed, and opening a FIFO does not wait. Raises OSError, with `strerror` in words, if
+    `path` is not a regular file.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -39,7 +39,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = SECRET,
 
 
 def open_own_folder(path: Path) -> int:
-    """As `open_folder`, for one of this user. Raises OSError."""
+    """As `open_folder`, for a folder that this user owns. Raises OSError."""
     return _own(path, open_folder(path))
 
 
@@ -62,9 +62,9 @@ def _own(path: Path, descriptor: int) -> int:
 
 
 def put(path: Path, content: bytes, mode: int = SECRET) -> None:
-    """Write `path` with this mode, less the umask, on the disk before it has its name.
+    """Write `path` with this mode, less the umask; the content is on the disk before the file has its name.
 
-    Raises OSError, and then leaves nothing.
+    Raises OSError, and then leaves no file.
     """
     temporary = path.with_name(f".tmp-{path.name}")
     try:
@@ -82,7 +82,7 @@ def put(path: Path, content: bytes, mode: int = SECRET) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in `folder` to the disk."""
+    """Sync the names in `folder` to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The address of this host on which others find it."""
+"""The address at which other hosts find this host."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import struct
 from ipaddress import ip_address
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
-ANY_OTHER = ("192.0.2.1", 9)  # an address that RFC 5737 keeps for documentation: no host has it
+ANY_OTHER = ("192.0.2.1", 9)  # RFC 5737 reserves this address for documentation: no host has it
 NAME_INTERFACE = "name the network interface that the nodes share as `interface`"
 
 
 class RendezvousError(RuntimeError):
-    """The ranks did not find each other, or a stranger was among them; the message says who and what."""
+    """The ranks did not find each other, or one was not a rank of this attempt; the message gives the details."""
 
 
 def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
-    """The interface's address; without one, the first that this host's name has. Raises RendezvousError."""
+    """The interface's address; without an interface, the first address of this host's name. Raises RendezvousError."""
     return (socket.AF_INET, interface_address(interface)) if interface else _host_address()
 
 
 def interface_address(interface: str) -> str:
-    """The IPv4 address of a network interface; RendezvousError when it has none."""
+    """The IPv4 address of a network interface. Raises RendezvousError if it has none."""
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -35,7 +35,7 @@ def interface_address(interface: str) -> str:
 
 
 def _host_address() -> tuple[socket.AddressFamily, str]:
-    """The first address of the host's name that other hosts can use; else the one that packets to them leave from.
+    """The first address of the host's name that other hosts can use; else the source address of packets to them.
 
     Debian gives a host's own name the address 127.0.1.1, which on every other host means that host itself.
     """
@@ -50,7 +50,7 @@ def _host_address() -> tuple[socket.AddressFamily, str]:
 
 
 def _towards_others() -> list[tuple[socket.AddressFamily, str]]:
-    """The address that this host has on its way to others, none where there is no way."""
+    """The source address of this host's packets to others; none if it has no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(ANY_OTHER)  # sends nothing

@@ -9,9 +9,9 @@ _last: list[torch.Tensor] = []
 
 
 def agreed(answer: bool, device: torch.device) -> bool:
-    """Rank 0's `answer` on every rank; all must ask together.
+    """Rank 0's `answer` on every rank; all must call it together.
 
-    It travels as a tensor: collectives of objects load pickles, and those run code.
+    It travels as a tensor, because collectives of objects load pickles, and pickles run code.
     """
     told = _kept(answer, device)
     dist.broadcast(told, 0)
@@ -19,7 +19,7 @@ def agreed(answer: bool, device: torch.device) -> bool:
 
 
 def on_all_ranks(answer: bool, device: torch.device) -> bool:
-    """Whether the `answer` of every rank is true; all must ask together."""
+    """Whether the `answer` of every rank is true; all must call it together."""
     told = _kept(answer, device)
     dist.all_reduce(told, dist.ReduceOp.MIN)
     return bool(told.item())
@@ -27,6 +27,6 @@ def on_all_ranks(answer: bool, device: torch.device) -> bool:
 
 def _kept(answer: bool, device: torch.device) -> torch.Tensor:
     told = torch.tensor([int(answer)], device=device)
-    # torch 2.6 waits forever in destroy_process_group when a thread of gloo is the last to let go of a tensor.
+    # torch 2.6 waits forever in destroy_process_group if a thread of gloo is the last to release a tensor.
     _last[:] = [told]
     return told

@@ -1,4 +1,4 @@
-"""The file that says that the training is complete."""
+"""The file that records that the training is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 def record(config: Config, ranks: Ranks, device: torch.device, progress: Progress) -> bool:
-    """Rank 0 writes `config.done` at the end of the training; false on every rank if it could not.
+    """Rank 0 writes `config.done` at the end of the training; False on every rank if it could not.
 
     All ranks must call it together. An attempt without this file does not count as complete.
     """

@@ -1,4 +1,4 @@
-"""The socket on which rank 0 is found: on one address of its host, not on all of them."""
+"""The socket at which other ranks find rank 0: on one address of its host, not on all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from training.meeting.addresses import NAME_INTERFACE, RendezvousError, address_
 
 
 def listen(interface: str | None) -> socket.socket:
-    """A socket on a free port of the interface's address only; without one, of the first that the host's name has.
+    """A socket on a free port of the interface's address only; without one, of the first address of the host's name.
 
     A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
     """

@@ -1,4 +1,4 @@
-"""Which rank this process is."""
+"""The rank of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from training.config import ConfigError
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all: `rank` of `world`, and `local` among those of its node."""
+    """This process is `rank` of `world`, and `local` is its number on its node."""
 
     rank: int
     world: int
@@ -18,7 +18,7 @@ class Ranks:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ranks:
-        """Read RANK, WORLD_SIZE and LOCAL_RANK; ConfigError for values that cannot be."""
+        """Read RANK, WORLD_SIZE and LOCAL_RANK. Raises ConfigError for invalid values."""
         ranks = cls(
             rank=_number(environment, "RANK", 0),
             world=_number(environment, "WORLD_SIZE", 1),

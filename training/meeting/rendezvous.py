@@ -1,7 +1,7 @@
-"""How the ranks find each other: rank 0 opens a store on a free port and publishes where in a file.
+"""The rendezvous of the ranks: rank 0 opens a store on a free port and publishes its address in a file.
 
-Strangers may find the port too. So every rank proves that it holds the token of the attempt before anything else is
-exchanged, and all that is exchanged is signed with it.
+Strangers may find the port too. So every rank first proves that it holds the token of the attempt, and all messages are
+signed with the token.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _kept: list[Store] = []
 
 
 class NotThere(RendezvousError, PeerLost):
-    """Rank 0 did not come."""
+    """Rank 0 did not arrive."""
 
 
 def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
-    """Bring up torch's default process group; returns the ranks' own store once all have proved that they are ranks.
+    """Start torch's default process group; returns the ranks' own store after all have proved that they are ranks.
 
-    gloo exchanges its addresses through the signed store. NCCL reads and writes from threads of its own, also while
-    the interpreter shuts down and no Python may run. So it gets a plain store, under a prefix that only the token
-    tells.
+    gloo exchanges its addresses through the signed store. NCCL reads and writes from its own threads, also while the
+    interpreter shuts down and no Python may run. So it gets a plain store, under a prefix that only holders of the
+    token know.
     """
     if config.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = config.interface
-        os.environ["NCCL_SOCKET_IFNAME"] = f"={config.interface}"  # without "=" it names all that begin like it
+        os.environ["NCCL_SOCKET_IFNAME"] = f"={config.interface}"  # without "=" all that begin with this name match
     plain = _open_store(config, ranks) if ranks.rank == 0 else _find_store(config, ranks)
     secret = Secret(config.token, config.attempt, ranks.world)
     store = SignedStore(plain, secret)
@@ -54,13 +54,13 @@ def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
     if ranks.rank == 0:  # a later start of the same config must not find this address
         config.rendezvous.unlink(missing_ok=True)
     own = PrefixStore(secret.name("nccl"), plain) if backend == "nccl" else store
-    _kept.append(store)  # torch would not: see SignedStore
+    _kept.append(store)  # torch does not keep it: see SignedStore
     dist.init_process_group(backend, store=own, rank=ranks.rank, world_size=ranks.world)
     return store
 
 
 def leave() -> None:
-    """Take down the process group and let go of its store."""
+    """End the process group and release its store."""
     dist.destroy_process_group()
     _kept.clear()
 
@@ -104,10 +104,10 @@ def _read_when_there(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
 
 
 def _prove(store: SignedStore, ranks: Ranks, timeout: timedelta) -> None:
-    """Meet in the store: rank 0 can then name the ranks that are missing, the backend could not.
+    """Meet in the store, so that rank 0 can name the missing ranks; the backend could not.
 
     Every rank signs a nonce under its own name. Rank 0 verifies them and signs the list of all. A rank finds its own
-    nonce in the list, and so knows that the answer was made for it and is not a copy of an earlier one.
+    nonce in the list, so it knows that the answer is new and not a copy of an earlier one.
     """
     mine = secrets.token_hex(NONCE_BYTES)
     store.set(f"here/{ranks.rank}", mine)

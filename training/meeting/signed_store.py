@@ -1,4 +1,4 @@
-"""A store for those who hold the token of the attempt: names and values carry an HMAC-SHA256."""
+"""A store for holders of the attempt's token: names and values carry an HMAC-SHA256."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Secret:
         self._key = self._mac("store", str(attempt), str(world))
 
     def name(self, key: str) -> str:
-        """The name that stands for `key` in the store. Nobody without the token can guess it."""
+        """The name of `key` in the store. It cannot be guessed without the token."""
         return self._mac("name", key).hex()
 
     def signature(self, key: str, value: bytes) -> str:
@@ -29,18 +29,18 @@ class Secret:
         return self._mac("value", key, value).hex()
 
     def _mac(self, *parts: str | bytes) -> bytes:
-        """The lengths go in too, so that no two lists of parts give the same message."""
+        """The HMAC of `parts` with their lengths, so that no two lists of parts give the same message."""
         encoded = [part.encode() if isinstance(part, str) else part for part in parts]
         message = b"".join(len(part).to_bytes(8, "big") + part for part in encoded)
         return hmac.digest(self._key, message, "sha256")
 
 
 class SignedStore(Store):
-    """What the ranks and gloo need of a store, over another `store` that strangers can reach and write to.
+    """The store methods that the ranks and gloo need, over another `store` that strangers can reach and write to.
 
-    A stranger can delete values and so make ranks wait for their time limit. He cannot make them take a value. A
-    value of one key does not pass under another one. No key is ever set to a second value, so there is no old value
-    that he could put back. Counters are not offered, for a signature cannot count.
+    A stranger can delete values, and so make ranks wait for their time limit. But ranks accept no value of a stranger,
+    and no value of another key. No key is ever set to a second value, so a stranger cannot put back an old value. There
+    are no counters, because a signature cannot count.
 
     Keep a reference for as long as a process group uses the store: torch keeps only the C++ half of the object.
     """
@@ -55,7 +55,7 @@ class SignedStore(Store):
         self._store.set(self._secret.name(key), self._secret.signature(key, content) + content.hex())
 
     def get(self, key: str) -> bytes:
-        """Wait for `key`; returns its value. RendezvousError when no holder of the token wrote it."""
+        """Wait for `key`; returns its value. Raises RendezvousError if no holder of the token wrote it."""
         stored = self._store.get(self._secret.name(key))
         try:
             content = bytes.fromhex(stored[MAC_DIGITS:].decode())
@@ -66,7 +66,7 @@ class SignedStore(Store):
         return content
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Wait until something is stored under all `keys`; only `get` tells who stored it."""
+        """Wait until something is stored under all `keys`; only `get` checks its signature."""
         names = [self._secret.name(key) for key in keys]
         if timeout is None:
             self._store.wait(names)

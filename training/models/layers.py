@@ -1,4 +1,4 @@
-"""The tensors of layers that models are made of, and the shape of residual networks."""
+"""The tensors of the models' layers, and the shape of residual networks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from training.recipe.facts import Tensor
 
 Version = Literal["v1", "v1.5"]  # of a residual network: see resnet.py
 STEM_WIDTH = 64
-WIDTHS = (64, 128, 256, 512)  # of the stages of a residual network for photographs; each but the first halves the image
+WIDTHS = (64, 128, 256, 512)  # of a residual network's stages for photographs; all but the first halve the image
 
 
 def convolution(inputs: int, outputs: int, side: int, positions: int) -> tuple[Tensor, ...]:
-    """The weights of a `side` x `side` convolution at so many positions, then scale and shift of its batch norm."""
+    """The weights of a `side` x `side` convolution at `positions`, then scale and shift of its batch norm."""
     parameters = inputs * outputs * side * side
     return Tensor(parameters, parameters * positions), Tensor(outputs, 0), Tensor(outputs, 0)
 

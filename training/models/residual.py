@@ -1,4 +1,4 @@
-"""What the residual networks for photographs are, as the login node knows them: without torch."""
+"""The residual networks for photographs, described for the login node: without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of them: how many blocks each stage has, and whether these are bottlenecks."""
+    """One network: the number of blocks of each stage, and whether they are bottlenecks."""
 
     name: str
     blocks: tuple[int, int, int, int]
@@ -31,9 +31,9 @@ class Architecture:
         zero_gamma: bool = False,
         channels_last: bool = False,
     ) -> ResNet:
-        """The network with the initial weights that `seed` stands for, for images of any size and number of channels.
+        """The network with initial weights drawn from `seed`, for images of any size and number of channels.
 
-        Raises ConfigError for other samples and for an unknown version.
+        Raises ConfigError for samples that are not images, and for an unknown version.
         """
         from training.models import resnet
 
@@ -51,7 +51,7 @@ class Architecture:
     def facts(
         self, data: DataFacts, *, version: str = "v1.5", zero_gamma: bool = False, channels_last: bool = False
     ) -> ModelFacts:
-        """Its tensors, with the multiply-adds for one of the data set's images. Raises ConfigError as `build` does."""
+        """The tensors, with the multiply-adds for one of the data set's images. Raises ConfigError as `build` does."""
         channels, *image = self._image(data.shape)
         early = self._known(version) == "v1"
         side = _halved(image)
@@ -90,10 +90,10 @@ class Architecture:
 
 
 def _halved(image: list[int]) -> list[int]:
-    """What a stride of 2 leaves of a height and a width."""
+    """A height and a width after a stride of 2."""
     return [-(-pixels // 2) for pixels in image]
 
 
 def _norms(tensors: list[Tensor]) -> tuple[int, ...]:
-    """The channels of each batch norm. Its scale and its shift are the tensors that multiply nothing."""
+    """The channels of each batch norm. Its scale and its shift are the tensors without multiply-adds."""
     return tuple(tensor.parameters for tensor in tensors if not tensor.work)[::2]

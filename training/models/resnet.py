@@ -1,7 +1,7 @@
 """Residual networks for photographs (He et al. 2015): parameters, their order and the outputs are torchvision's.
 
-Of two versions: in v1 the first 1 x 1 convolution of a bottleneck has the stride, as in the paper; in v1.5 the 3 x 3
-has it, as in torchvision and in MLPerf. A basic block has it in its first 3 x 3 in both.
+There are two versions. In v1 the first 1 x 1 convolution of a bottleneck has the stride, as in the paper. In v1.5 the
+3 x 3 has it, as in torchvision and in MLPerf. A basic block has it in its first 3 x 3 in both.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """[N, channels, height, width], of any size, to [N, classes]; `blocks` says how many each of four stages has."""
+    """Maps [N, channels, height, width] of any size to [N, classes]; `blocks` are the counts of the four stages."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ def build(
     zero_gamma: bool,
     channels_last: bool,
 ) -> ResNet:
-    """The network with the initial weights that `seed` stands for; `channels_last` changes none of them."""
+    """The network with initial weights drawn from `seed`; `channels_last` changes none of them."""
     torch.manual_seed(seed)
     block = Bottleneck if bottleneck else BasicBlock
     model = ResNet(block, blocks, classes=classes, channels=channels, version=version, channels_last=channels_last)
@@ -136,8 +136,8 @@ def build(
 def initialize(model: ResNet, zero_gamma: bool) -> None:
     """Draw the weights as torchvision does: of convolutions from He et al.'s normal distribution by outputs.
 
-    With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so that the block is
-    an identity at first, and the weights of the last layer are drawn from N(0, 0.01).
+    With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so the block is an
+    identity at first, and the weights of the last layer are drawn from N(0, 0.01).
     """
     for module in model.modules():
         if isinstance(module, nn.Conv2d):

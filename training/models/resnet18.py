@@ -1,4 +1,4 @@
-"""ResNet-18, without torch until it is built."""
+"""ResNet-18; imports torch only when it is built."""
 
 from training.models.residual import Architecture
 

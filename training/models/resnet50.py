@@ -1,4 +1,4 @@
-"""ResNet-50, without torch until it is built."""
+"""ResNet-50; imports torch only when it is built."""
 
 from training.models.residual import Architecture
 

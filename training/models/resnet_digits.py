@@ -1,4 +1,4 @@
-"""The small residual network for the digits, as the login node knows it: without torch."""
+"""The small residual network for the digits, described for the login node: without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build(
     zero_gamma: bool = True,
     widths: Sequence[float] = DEFAULT_WIDTHS,
 ) -> SmallResNet:
-    """The network with the initial weights that `seed` stands for, for images of one channel.
+    """The network with initial weights drawn from `seed`, for images of one channel.
 
     With `zero_gamma` the last norm of every block starts at 0.
     """
@@ -43,7 +43,7 @@ def _check(shape: tuple[int, ...]) -> None:
 
 
 def facts(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] = DEFAULT_WIDTHS) -> ModelFacts:
-    """A convolution, one block of two convolutions per width, and a linear layer; all but the first block halve."""
+    """A convolution, a block of two convolutions per width (all but the first halve the image), and a linear layer."""
     each = _checked(widths)
     _check(data.shape)
     (height, width), inputs = data.shape[-2:], each[0]

@@ -24,7 +24,7 @@ class Block(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """[N, 1, 8, 8] to [N, classes]: stem, then one block per width, halving 8 to 4 to 2 pixels."""
+    """Maps [N, 1, 8, 8] to [N, classes]: a stem, then one block per width, halving 8 to 4 to 2 pixels."""
 
     def __init__(self, classes: int, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -40,10 +40,10 @@ class SmallResNet(nn.Module):
 
 
 def small_resnet(classes: int, widths: tuple[int, ...], seed: int, zero_gamma: bool) -> SmallResNet:
-    """The network, `widths` channels by block, with the initial weights that `seed` stands for.
+    """The network, with `widths` channels by block and initial weights drawn from `seed`.
 
-    With `zero_gamma` the last norm of every block starts at 0, so that the block is an identity at first (Goyal et al.
-    2017, section 5.1).
+    With `zero_gamma` the last norm of every block starts at 0, so the block is an identity at first (Goyal et al. 2017,
+    section 5.1).
     """
     torch.manual_seed(seed)
     model = SmallResNet(classes, widths)

@@ -1,1 +1,1 @@
-"""Batch normalization as large trainings do it: what is normalized with, and over whose samples."""
+"""Batch normalization for large trainings: which statistics it uses, and over which samples."""

@@ -23,12 +23,12 @@ class Norms:
 
     @torch.no_grad()
     def before_evaluation(self) -> None:
-        """Before an evaluation, and before weights are compared or kept: where the last batch counts, average it.
+        """Average the statistics over the ranks, if they are those of the last batch.
 
-        All ranks must call it together. Each then has the mean of all means, and the mean of all variances, as PFN did
-        it (Akiba et al. 2017, arXiv 1711.04325): how far the means of the ranks lie apart is left out, though the
-        variance of all samples together has it. Training is not changed, for the next batch replaces the statistics.
-        Called twice it changes nothing: a float64 holds the sum of equal float32 exactly.
+        All ranks must call it together, before an evaluation and before weights are compared or kept. Each then has the
+        mean of all means and of all variances, as PFN did it (Akiba et al. 2017, arXiv 1711.04325): unlike the variance
+        of all samples, it leaves out the distances between the ranks' means. Training does not change: the next batch
+        replaces the statistics. A second call changes nothing: float64 holds the sum of equal float32 exactly.
         """
         held = running(self._modules)
         if self._keys.statistics != "last" or not held:
@@ -40,7 +40,7 @@ class Norms:
             tensor.copy_(mean)
 
     def facts(self) -> dict[str, object]:
-        """What holds in the layers, for a trace: how many there are, and the values that they have in common."""
+        """The facts of the layers for a trace: their number, and the values that they have in common."""
         values = {(module.momentum, module.eps) for module in self._modules}
         momentum, eps = values.pop() if len(values) == 1 else (None, None)
         keys = self._keys
@@ -49,9 +49,9 @@ class Norms:
 
 
 def convert(model: nn.Module, keys: NormKeys, ranks: Ranks) -> Norms:
-    """Change the batch normalization of `model` in place; parameters and buffers stay those that they are.
+    """Change the batch normalization of `model` in place; it keeps its parameters and buffers.
 
-    All ranks must call it together. Raises ConfigError where the keys ask for what the model does not have.
+    All ranks must call it together. Raises ConfigError if the model lacks something that the keys need.
     """
     modules = layers(model)
     if not modules and keys != NormKeys():

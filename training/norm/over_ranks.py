@@ -1,7 +1,7 @@
 """Batch normalization over the batches of several ranks, on gloo and NCCL.
 
 Source: Ying et al. 2018, arXiv 1811.06992, "distributed batch normalization" (from memory). torch.nn.SyncBatchNorm
-computes the same, on GPUs alone.
+computes the same, but only on GPUs.
 
     mean = E[x],  variance = E[x^2] - mean^2        over the samples of all ranks of the group, and over pixels
     y    = weight * xhat + bias                     xhat = (x - mean) / sqrt(variance + eps)
@@ -26,10 +26,10 @@ from training.collectives.groups import exchange
 
 
 def share_statistics(module: _BatchNorm, group: dist.ProcessGroup) -> None:
-    """From now on `module` normalizes by the batches of all ranks of `group` when it trains.
+    """Make `module` normalize by the batches of all ranks of `group` in training.
 
-    Each rank must bring inputs of the same shape, and all ranks of the group must come to the module equally often. In
-    evaluation mode it is what it was, and nothing is communicated.
+    Each rank must bring inputs of the same shape, and all ranks of the group must call the module equally often. Its
+    evaluation mode does not change, and communicates nothing.
     """
     alone = module.forward
 
@@ -48,7 +48,7 @@ def share_statistics(module: _BatchNorm, group: dist.ProcessGroup) -> None:
 
 @torch.no_grad()
 def _keep(module: _BatchNorm, mean: Tensor, variance: Tensor, count: int) -> None:
-    """Move the running statistics towards those of a batch, the variance without bias, as torch does."""
+    """Move the running statistics towards those of a batch, with the unbiased variance, as torch does."""
     if module.running_mean is None or module.running_var is None or module.num_batches_tracked is None:
         return
     module.num_batches_tracked.add_(1)
@@ -59,7 +59,7 @@ def _keep(module: _BatchNorm, mean: Tensor, variance: Tensor, count: int) -> Non
 
 
 class _Normalize(torch.autograd.Function):
-    """Inputs [B, C, ...] to outputs of the same shape and dtype, and the mean and variance [C] of the whole group."""
+    """Maps inputs [B, C, ...] to outputs of that shape and dtype, and the mean and variance [C] of the whole group."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""The running statistics in a model, and which of them travel with the gradients."""
+"""The running statistics of a model, and those of them that travel with the gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def running(modules: list[_BatchNorm]) -> list[Tensor]:
 
 
 def travelling(model: nn.Module, keys: NormKeys) -> list[Tensor]:
-    """The buffers that are averaged over the ranks in every step: all that hold floating-point numbers.
+    """The buffers that are averaged over the ranks in every step: all with floating-point numbers.
 
     Statistics of the last batch are not among them: `Norms.before_evaluation` averages those.
     """

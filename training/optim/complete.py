@@ -1,4 +1,4 @@
-"""An optimizer of any make, with every method that a training calls."""
+"""An optimizer of any kind, with every method that a training calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ OPTIONAL = ("before_step", "step_part", "finish", "gather", "agree")
 
 
 class Complete(Optimizer):
-    """The methods of the optimizer `own`, and the protocol's for those that it lacks.
+    """The optimizer `own`, with the protocol's methods for those that it lacks.
 
-    `in_parts` says whether it has a `step_part` that goes with its `step`: not if a subclass has a `step` of its own.
+    `in_parts` says whether its `step_part` matches its `step`: not if a subclass overrides `step` alone.
     """
 
     def __init__(self, own: Optimizer) -> None:

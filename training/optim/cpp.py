@@ -1,4 +1,4 @@
-"""LARS in C++ for float32 tensors on the CPU: lars.cpp, compiled when it is first asked for."""
+"""LARS in C++ for float32 tensors on the CPU: lars.cpp, compiled at its first use."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class _Constants(ctypes.Structure):
 
 
 class Cpp:
-    """Two passes over each tensor, the second from the cache where the tensor fits; one thread."""
+    """Two passes over each tensor in one thread; the second reads the cache if the tensor fits."""
 
     def __init__(self, rule: Rule) -> None:
-        """Raises Unavailable where lars.cpp cannot be compiled or loaded."""
+        """Raises Unavailable if lars.cpp cannot be compiled or loaded."""
         self.rule, self._library = rule, library()
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:

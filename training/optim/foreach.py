@@ -1,4 +1,4 @@
-"""LARS by torch's operations on lists of tensors: where neither Triton nor a C++ compiler can be used.
+"""LARS by torch's operations on lists of tensors: used if neither Triton nor a C++ compiler is available.
 
 On a GPU each operation is one launch for many tensors. On a CPU each would stream the whole model through the cache,
 so a list there has one tensor.
@@ -15,7 +15,7 @@ from training.optim.kernel import Piece, Rule
 
 
 class Foreach:
-    """Works on every device and dtype; nothing waits for the device."""
+    """LARS for every device and dtype; nothing waits for the device."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule

@@ -1,4 +1,4 @@
-"""Which implementation of LARS moves the weights of a model."""
+"""The choice of the implementation of LARS for a model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KEY = "train.optimizer.lars.form"
 
 
 class Choice:
-    """The `kernel` of this rank: all ranks need the same one, for two kernels differ in the last bits."""
+    """The `kernel` of this rank. All ranks need the same one, because two kernels differ in the last bits."""
 
     def __init__(self, weights: Sequence[Tensor], rule: Rule) -> None:
-        """Raises ConfigError where the form that the recipe names cannot be had."""
+        """Raises ConfigError if the form that the recipe names is not available."""
         self._rule, self._missing = rule, ""
         self.kernel: Kernel = Foreach(rule)
         if rule.keys.form == "foreach":
@@ -31,9 +31,9 @@ class Choice:
             self._missing = str(error)
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Take foreach if any rank must. `all_ranks` tells whether something is true on all of them.
+        """Use foreach if any rank must. `all_ranks` returns whether something is true on all of them.
 
-        Returns what to tell the user. All ranks must call it together.
+        Returns a message for the user. All ranks must call it together.
         """
         if self._rule.keys.form in ("foreach", "fused") or all_ranks(not self._missing):
             return None

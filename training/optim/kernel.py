@@ -1,4 +1,4 @@
-"""What moves weights by LARS, behind one interface. lars.py has the formulas."""
+"""The interface of the kernels that move weights by LARS. lars.py has the formulas."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from training.recipe.train import LarsKeys
 
 
 class Unavailable(RuntimeError):
-    """Why a kernel cannot be used here."""
+    """A kernel cannot be used here; the message says why."""
 
 
 class Piece(NamedTuple):
-    """A tensor or a part of one, its gradient and its velocity: of one shape, layout, dtype and device.
+    """A tensor or a part of one, its gradient and its velocity: all with one shape, layout, dtype and device.
 
-    One that is not `scaled` gets neither ratio nor decay.
+    A piece that is not `scaled` gets neither ratio nor decay.
     """
 
     weight: Tensor
@@ -46,11 +46,11 @@ class Rule:
         return self if weight_decay == self.weight_decay else replace(self, weight_decay=weight_decay)
 
     def rates(self, rate: float) -> tuple[float, float]:
-        """What the update is multiplied by on its way into the velocity, and what the velocity is on its way out."""
+        """Two factors: of the update as it enters the velocity, and of the velocity as it moves the weights."""
         return (rate, 1.0) if self.keys.lr_in_momentum else (1.0, rate)
 
     def ratio(self, weight_norm: Tensor, gradient_norm: Tensor, rate: float) -> Tensor:
-        """Of every pair of norms; nothing waits for the device."""
+        """The ratio of every pair of norms; nothing waits for the device."""
         divisor = gradient_norm + self.ratio_decay * weight_norm + self.keys.eps
         ratio = self.keys.trust * weight_norm / divisor
         if self.keys.clip:
@@ -59,7 +59,7 @@ class Rule:
 
 
 class Kernel(Protocol):
-    """One implementation. The same pieces give the same bits on every rank that uses the same one.
+    """One implementation of LARS. The same pieces give the same bits on every rank that uses the same kernel.
 
     Its `rule` may be replaced between two steps.
     """
@@ -72,8 +72,8 @@ class Kernel(Protocol):
     def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
         """Change weights and velocities by one step.
 
-        `squares` [pieces, 2] are those of the whole tensors; they are computed where the pieces are whole. Velocities
-        are multiplied by `change` first: see last_rates.py.
+        `squares` [pieces, 2] are those of the whole tensors; they are computed if none are given, from pieces that are
+        whole tensors. Velocities are multiplied by `change` first: see last_rates.py.
         """
 
 

@@ -1,7 +1,7 @@
 // LARS on the CPU over many tensors in one call. lars.py has the formulas; cpp.py compiles this file and calls it.
 //
-// A sum has LANES partial sums in float, which go into one double after every BLOCK numbers. So its order does not
-// depend on the width of the CPU's vectors, and neither does any bit. All arrays are float.
+// A sum has LANES partial sums in float, which are added to one double after every BLOCK numbers. So its order, and
+// every bit, do not depend on the width of the CPU's vectors. All arrays are float.
 
 typedef long long i64;
 constexpr i64 LANES = 32, BLOCK = 128 * LANES;
@@ -68,7 +68,7 @@ void lars_squares(i64 count, const i64 *sizes, const float *const *w, const floa
     for (i64 t = 0; t < count; t++) squares(w[t], g[t], sizes[t], out + 2 * t);
 }
 
-// One step. `known` has the sums of squares of the whole tensors. It is null where w and g are whole tensors: then each
+// One step. `known` has the sums of squares of the whole tensors. It is null if w and g are whole tensors: then each
 // is read from memory once, and from the cache when it is moved.
 void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned char *scaled, float *const *w,
                const float *const *g, float *const *v, const double *known) {

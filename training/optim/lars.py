@@ -9,7 +9,7 @@ The learning rate is inside the momentum (MLPerf's reference, NVIDIA's FusedLARS
     inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
     outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
 
-`lars.ratio_decay` is the decay in the ratio where it is another than in u. So Fujitsu's two-stage LARS (verified in
+`lars.ratio_decay` is the decay in the ratio if it differs from that in u. So Fujitsu's two-stage LARS (verified in
 their code) is the form inside:
 
     s = eta |w| / (|g| + wd_b |w| + 1e-9),  m = mom m - s wd_b c_wd(t) w - s lr_b c_lr(t) g,  w = w + m
@@ -23,7 +23,7 @@ With momentum_correction the velocity of the form inside changes with the rate: 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
-cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py where neither can be used; forms.py chooses.
+cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used; forms.py chooses.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ class LARS(Optimizer):
         return self._choice.agree(all_ranks)
 
     def sharded(self, halves: Halves) -> ShardedLARS:
-        """In its place, the optimizer that keeps this rank's shards alone; see `ShardedLARS`. It begins at rest."""
+        """The optimizer that keeps only this rank's shards; see `ShardedLARS`. Its velocities begin at zero."""
         self._velocities.clear()
         self._velocity_of.clear()
         return ShardedLARS(self._scaled, self._choice.kernel, halves, self._last_rates)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """The decay of the steps that follow."""
+        """Set the decay of the next steps."""
         self._choice.kernel.rule = self._choice.kernel.rule.decaying(weight_decay)
 
     def step(self, rate: float) -> None:
-        """Move every weight along its `.grad`, which stays as it is."""
+        """Move every weight along its `.grad`, which does not change."""
         self.step_part(list(self._velocity_of), rate)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move these weights of the model alone."""
+        """Move only these weights of the model."""
         learning = [weight for weight in parameters if weight.grad is not None]
         for change, weights in self._last_rates.changes(learning, rate):
             self._choice.kernel.move([self._piece(weight) for weight in weights], rate, change=change)
@@ -90,7 +90,7 @@ class LARS(Optimizer):
         return {**self._velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over velocities from `state_dict`; KeyError when one is missing."""
+        """Load velocities from `state_dict`. Raises KeyError if one is missing."""
         for name, velocity in self._velocities.items():
             velocity.copy_(state[name])
         self._last_rates.load_state_dict(state)
@@ -112,7 +112,7 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 
 def build(model: nn.Module, train: Train) -> LARS:
-    """As `train.optimizer` says. Raises ConfigError where shards do not go with the rest of the recipe."""
+    """The optimizer of `train.optimizer`. Raises ConfigError if shards do not go with the rest of the recipe."""
     optimizer = train.optimizer
     if not fits.shards_fit(train):
         raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
@@ -121,7 +121,7 @@ def build(model: nn.Module, train: Train) -> LARS:
 
 
 def _laid_out_as(weight: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient, or a copy where its strides or dtype are others: kernels walk through memory."""
+    """The gradient, or a copy of it with the weight's strides and dtype: kernels walk through memory."""
     if gradient.stride() == weight.stride() and gradient.dtype == weight.dtype:
         return gradient
     return torch.empty_like(weight).copy_(gradient)

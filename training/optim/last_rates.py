@@ -1,10 +1,10 @@
-"""Momentum correction: where the rate is inside the momentum, the velocity changes with the rate, by the same factor.
+"""Momentum correction: if the rate is inside the momentum, the velocity changes with the rate, by the same factor.
 
 Source: Goyal et al. 2017, remark 2 (from memory). With u the velocity of the rate outside the momentum and v = rate u,
 
     u = momentum u + g,  w = w - rate u     becomes     v = momentum (rate / last rate) v + rate g,  w = w - v
 
-Both take the same steps while the rate is above 0. A rate of 0 makes v 0, where u would go on.
+Both take the same steps while the rate is above 0. A rate of 0 makes v 0, but leaves u.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from torch import nn
 
-KEY = ".last_rates"  # in an optimizer's state, beside names of parameters: none of them begins with a dot
+KEY = ".last_rates"  # in an optimizer's state, beside names of parameters, which never begin with a dot
 
 
 class LastRates:
-    """The rate at which each parameter moved last. It is a part of the state: a resumed run needs the same factors.
+    """The last rate of each parameter. It is a part of the state, because a resumed run needs the same factors.
 
     Without `correction` every factor is 1, and nothing is kept.
     """
@@ -28,7 +28,7 @@ class LastRates:
         self._rates: dict[str, float] = {}
 
     def change(self, parameter: nn.Parameter, rate: float) -> float:
-        """By what to multiply the parameter's velocity before a step at `rate`, which then is its last."""
+        """The factor of the parameter's velocity before a step at `rate`; `rate` then becomes its last rate."""
         if not self._correction:
             return 1.0
         name = self.names[parameter]
@@ -36,17 +36,17 @@ class LastRates:
         return rate / last if last else 1.0  # at first, and after a rate of 0, the velocity is 0
 
     def changes(self, parameters: Sequence[nn.Parameter], rate: float) -> Iterator[tuple[float, list[nn.Parameter]]]:
-        """The parameters by their factors: all have one, unless some had no gradient in the step before."""
+        """The parameters by their factors: one group, unless some had no gradient in the step before."""
         found: dict[float, list[nn.Parameter]] = {}
         for parameter in parameters:
             found.setdefault(self.change(parameter, rate), []).append(parameter)
         yield from found.items()
 
     def state_dict(self) -> dict[str, Any]:
-        """To be merged into the optimizer's; plain numbers, which no mean over ranks rounds."""
+        """A part of the optimizer's state; plain numbers, because a mean over ranks would round tensors."""
         return {KEY: dict(self._rates)} if self._correction else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the rates of an optimizer's state, where it has some."""
+        """Load the rates from an optimizer's state, if it has some."""
         if KEY in state:
             self._rates = dict(state[KEY])

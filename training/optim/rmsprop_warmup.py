@@ -10,7 +10,7 @@ With u = g + weight_decay w, and a(e) the share of SGD at epoch e:
            1/2 + (e - centre) / period           for e < centre + period / 2
            1                                     after
 
-Marks. The paper was not read; what is secondary comes from notes on it and from three programs for Chainer.
+Marks. The paper was not read; secondary values come from notes on it and from three programs for Chainer.
 
     rules for m, D and w    secondary: the notes and two programs; in the third b's part stays out of D
     a, first and last line  secondary: the notes and two programs; the third has no 1/2
@@ -42,14 +42,14 @@ OPTIONS = "train.optimizer.options"
 
 
 def sgd_share(epochs: float, centre: float, period: float) -> float:
-    """a(e): how much of a step is SGD's, from almost 0 to 1."""
+    """a(e): SGD's share of a step, from almost 0 to 1."""
     if epochs < centre:
         return 0.5 * exp(2 * (epochs - centre) / period)
     return min(1.0, 0.5 + (epochs - centre) / period)
 
 
 class RMSpropWarmup(Optimizer):
-    """The formulas above, one tensor after the other. Before the first `before_step` it is at epoch 0."""
+    """The formulas above, applied to one tensor after the other. Before the first `before_step` the epoch is 0."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RMSpropWarmup(Optimizer):
         period: float = 5.0,
         rms_rate: float = 3e-4,
     ) -> None:
-        """`centre` and `period` are in epochs. Raises ConfigError for an option out of its limits."""
+        """`centre` and `period` are in epochs. Raises ConfigError if an option is out of its limits."""
         _check("mu2", mu2, Limits(at_least=0, at_most=0.999999))
         for name, value in (("eps", eps), ("period", period)):
             _check(name, value, Limits(above=0, at_most=1e6))
@@ -78,7 +78,7 @@ class RMSpropWarmup(Optimizer):
         self._share = sgd_share(0.0, centre, period)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """The share of SGD at the beginning of the step, and the decay of the steps that follow."""
+        """Set SGD's share from the beginning of the step, and the decay of the next steps."""
         self._share = sgd_share(moment.begins, self._centre, self._period)
         self._weight_decay = weight_decay
 
@@ -88,7 +88,7 @@ class RMSpropWarmup(Optimizer):
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move these weights of the model alone."""
+        """Move only these weights of the model."""
         for weight in parameters:
             if weight.grad is not None:
                 name = self._name_of[weight]
@@ -99,7 +99,7 @@ class RMSpropWarmup(Optimizer):
         return {"velocities": dict(self._velocities), "squares": dict(self._squares)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a `state_dict`; KeyError when a tensor is missing."""
+        """Load a `state_dict`. Raises KeyError if a tensor is missing."""
         for name in self._weights:
             self._velocities[name].copy_(state["velocities"][name])
             self._squares[name].copy_(state["squares"][name])

@@ -1,4 +1,4 @@
-"""SGD with momentum as the recipes use it."""
+"""SGD with momentum, in the forms that the recipes use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class SGD(Optimizer):
         outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
         inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
 
-    With `momentum_correction` the second takes the steps of the first: see last_rates.py. Vectors (biases, batch norm)
+    With `momentum_correction` "inside" takes the steps of "outside": see last_rates.py. Vectors (biases, batch norm)
     get no decay (Goyal et al. 2017, section 5.3) unless `decay_vectors`.
 
-    One tensor after the other, always in the same order, so that equal gradients give equal bits. torch.optim.SGD
-    computes the same, but imports the compiler, a second of start-up for every rank.
+    It moves one tensor after the other, always in the same order, so equal gradients give equal bits. torch.optim.SGD
+    computes the same, but it imports the compiler: a second of start-up for every rank.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SGD(Optimizer):
         self._last_rates = LastRates(names, momentum_correction and lr_in_momentum)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """The decay of the steps that follow."""
+        """Set the decay of the next steps."""
         self._weight_decay = weight_decay
 
     def step(self, rate: float) -> None:
@@ -57,7 +57,7 @@ class SGD(Optimizer):
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move these weights of the model alone."""
+        """Move only these weights of the model."""
         for weight in parameters:
             if weight.grad is not None:
                 kept = self._momentum * self._last_rates.change(weight, rate)
@@ -68,7 +68,7 @@ class SGD(Optimizer):
         return {**self._velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a `state_dict`; KeyError when a velocity is missing."""
+        """Load a `state_dict`. Raises KeyError if a velocity is missing."""
         for name, velocity in self._velocities.items():
             velocity.copy_(state[name])
         self._last_rates.load_state_dict(state)
@@ -86,7 +86,7 @@ class SGD(Optimizer):
 
 
 def build(model: nn.Module, train: Train) -> SGD:
-    """As `train.optimizer` says."""
+    """The optimizer of `train.optimizer`."""
     keys = train.optimizer
     return SGD(
         model,

@@ -1,8 +1,8 @@
-"""LARS in shards: of X ranks in a row each moves 1/X of the weights and keeps 1/X of the velocities.
+"""LARS in shards: each of the X ranks in a row moves 1/X of the weights and keeps 1/X of the velocities.
 
-Source: Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update", arXiv 2004.13336 (abstract verified). When
-gradients have been reduced down to the shards of a row, each rank moves its shard of the weights, and the row gathers
-weights instead of gradients: as many bytes, 1/X of the work. Weights travel in their own dtype, float32.
+Source: Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update", arXiv 2004.13336 (abstract verified). After
+gradients are reduced to the shards of a row, each rank moves its shard of the weights. The row then gathers weights
+instead of gradients: as many bytes, 1/X of the work. Weights travel in their own dtype, float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.recipe.protocols import Optimizer
 
 
 class Halves(Protocol):
-    """An all-reduce in two halves, as `training.collectives.torus.Torus` has them with float32 on the wire."""
+    """The two halves of an all-reduce, as in `training.collectives.torus.Torus` with float32 on the wire."""
 
     ranks: int
 
@@ -31,7 +31,7 @@ class Halves(Protocol):
 
     @property
     def row_group(self) -> dist.ProcessGroup | None:
-        """The ranks that hold the shards of one vector; None where that is one rank."""
+        """The ranks that hold the shards of one vector; None if that is one rank."""
 
     def padded(self, elements: int) -> int:
         """The next length that needs no copy."""
@@ -47,7 +47,7 @@ class Halves(Protocol):
 
 
 class FirstHalf:
-    """Reduces to shards, in the place of a whole all-reduce: after it a rank has the mean of its shard alone."""
+    """Reduces to shards, in place of a whole all-reduce: after it a rank has the mean of its own shard only."""
 
     def __init__(self, halves: Halves) -> None:
         self.halves, self.ranks = halves, halves.ranks
@@ -55,7 +55,7 @@ class FirstHalf:
 
     @property
     def wire_bytes(self) -> Sequence[float]:
-        """Those of both halves."""
+        """The bytes of both halves."""
         return self.halves.wire_bytes
 
     def mean_(self, vector: Tensor) -> None:
@@ -66,8 +66,8 @@ class FirstHalf:
 class ShardedGroup:
     """Parameters whose gradients are reduced together: their `.grad` are parts of the flat vector `gradients`.
 
-    Their weights become parts of a flat vector, too, in the same places and layouts. `pieces` are what this rank's
-    shard has of the parameters with the `numbers`.
+    Their weights also become parts of a flat vector, in the same places and layouts. `pieces` are the parts of the
+    parameters with the `numbers` that are in this rank's shard.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ShardedGroup:
         return [vector[begin:end].as_strided(p.shape, stride) for p, (begin, end), stride in layouts]
 
     def of(self, parameters: Sequence[nn.Parameter]) -> tuple[list[Piece], Tensor]:
-        """The pieces of these of its parameters, and their numbers."""
+        """The pieces of these parameters of the group, and their numbers."""
         if len(parameters) == len(self.parameters):
             return self.pieces, self.numbers
         wanted = {number for number, parameter in enumerate(self.parameters) if parameter in set(parameters)}
@@ -104,21 +104,21 @@ class ShardedGroup:
         return [self.pieces[place] for place in which], self.numbers[which]
 
     def whole_velocities(self) -> list[Tensor]:
-        """Of each parameter, gathered from the row: all ranks must ask together."""
+        """The velocity of each parameter, gathered from the row; all ranks must call it together."""
         whole = torch.zeros_like(self.weights)
         self._halves.shard(whole).copy_(self.velocity)
         self._halves.start_gather(whole).wait()
         return self.views(whole)
 
     def take_velocities(self, velocities: Sequence[Tensor]) -> None:
-        """Keep the shard of the whole velocity of each parameter."""
+        """Keep this rank's shard of the whole velocity of each parameter."""
         for number, here, there in self._parts():
             laid_out = torch.empty_strided(velocities[number].shape, self._strides[number])
             flat = laid_out.copy_(velocities[number]).as_strided((laid_out.numel(),), (1,))
             self.velocity[here].copy_(flat[there])
 
     def _parts(self) -> Iterator[tuple[int, slice, slice]]:
-        """What the shard has of each parameter: its number, where in the shard, where in the parameter."""
+        """For each parameter in the shard: its number, its slice of the shard, and the slice of the parameter."""
         for number, (begin, end) in enumerate(self._places):
             low, high = max(begin, self._begin), min(end, self._end)
             if low < high:
@@ -138,9 +138,9 @@ class ShardedLARS(Optimizer):
 
     @torch.no_grad()
     def lay_out(self, groups: Sequence[tuple[Sequence[nn.Parameter], Tensor]]) -> None:
-        """Move to other groups, between two steps: parameters, and the flat vector that their gradients are parts of.
+        """Change to other groups, between two steps. A group has parameters, and the flat vector of their gradients.
 
-        Velocities come along. Raises ValueError where a gradient is no part of its group's vector.
+        The velocities are kept. Raises ValueError if a gradient is not a part of its group's vector.
         """
         self.gather()
         made = [ShardedGroup(parameters, gradients, self._halves, self._scaled) for parameters, gradients in groups]
@@ -150,18 +150,18 @@ class ShardedLARS(Optimizer):
         self._gathered = {}
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """The decay of the steps that follow."""
+        """Set the decay of the next steps."""
         self._kernel.rule = self._kernel.rule.decaying(weight_decay)
 
     def step(self, rate: float) -> None:
-        """Move all weights, once all gradients are reduced to shards."""
+        """Move all weights; all gradients must be reduced to shards."""
         for group in self.groups:
             self.step_part(group.parameters, rate)
         self.finish()
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move the weights of one group, whose gradients are reduced to shards, and begin to gather them."""
+        """Move the weights of one group, and begin to gather them; its gradients must be reduced to shards."""
         group = self._group_of[parameters[0]]
         if set(parameters) != set(group.parameters):
             raise ValueError("the parameters of a group move together")
@@ -177,19 +177,19 @@ class ShardedLARS(Optimizer):
         self._gathers.append(self._halves.start_gather(group.weights))
 
     def finish(self) -> None:
-        """After the last group of a step: every rank has all weights."""
+        """Finish a step after its last group: every rank then has all weights."""
         for gather in self._gathers:
             gather.wait()
         self._gathers.clear()
 
     @property
     def groups(self) -> list[ShardedGroup]:
-        """In the order in which they were given."""
+        """The groups, in the given order."""
         return list(dict.fromkeys(self._group_of.values()))
 
     @torch.no_grad()
     def gather(self) -> None:
-        """Collect whole velocities for `state_dict`; they are kept until the next step."""
+        """Gather whole velocities for `state_dict`; they are kept until the next step."""
         for group in self.groups:
             names = [self._names[parameter] for parameter in group.parameters]
             self._gathered.update(zip(names, group.whole_velocities(), strict=True))
@@ -208,7 +208,7 @@ class ShardedLARS(Optimizer):
         return {**velocities, **self._last_rates.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over whole velocities from a `state_dict` of any form; KeyError when one is missing."""
+        """Load whole velocities from a `state_dict` of any form. Raises KeyError if one is missing."""
         for group in self.groups:
             group.take_velocities([state[self._names[parameter]] for parameter in group.parameters])
         self._last_rates.load_state_dict(state)

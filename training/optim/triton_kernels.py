@@ -1,6 +1,6 @@
-"""What Triton compiles for triton_lars.py: a program takes BLOCK numbers of one piece, or adds the sums of one.
+"""The Triton kernels of triton_lars.py: a program takes BLOCK numbers of one piece, or adds the sums of one piece.
 
-`table` is int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled. ALIGNED says that
+`table` is int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled. ALIGNED means that
 all addresses divide by 16 and all sizes by 4; then four numbers are loaded at a time.
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls

@@ -1,6 +1,6 @@
-"""LARS on a GPU in three launches for all tensors, without a wait of the host.
+"""LARS on a GPU in three launches for all tensors; the host does not wait.
 
-Each program of a launch takes BLOCK numbers of one tensor; a table on the device says of which. Sums are added in a
+Each program of a launch takes BLOCK numbers of one tensor; a table on the device says which tensor. Sums are added in a
 fixed order, without atomics. Compiled for sm_70, sm_80 and sm_90, and compared with a loop over the tensors in Triton's
 interpreter; not run on a GPU yet.
 """
@@ -25,23 +25,23 @@ class _Table(NamedTuple):
     """int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled; then of each block."""
 
     pieces: Tensor
-    first_block: Tensor  # of each piece, and of none
+    first_block: Tensor  # of each piece, then the number of blocks
     block_piece: Tensor
     block_begin: Tensor
     aligned: bool
 
 
 class Triton:
-    """Float32 tensors on one GPU, which the current stream works on."""
+    """LARS for float32 tensors on one GPU, in the current stream."""
 
     def __init__(self, rule: Rule, device: torch.device) -> None:
-        """Raises Unavailable where Triton cannot compile or launch."""
+        """Raises Unavailable if Triton cannot compile or launch."""
         self.rule = rule
         self._tables: dict[int, tuple[tuple[int, ...], _Table]] = {}
         try:
             ones = torch.ones(3, 8, device=device)
             self.move([Piece(ones[0], ones[1], ones[2], scaled=True)], 0.0)
-            ones.sum().item()  # raises where a launch failed
+            ones.sum().item()  # raises if a launch failed
         except Exception as error:  # Triton has no common class for a missing compiler, driver or architecture
             raise Unavailable(f"Triton cannot be used: {' '.join(str(error).split())[:200]}") from None
         self._tables.clear()
@@ -75,7 +75,7 @@ class Triton:
         return squares
 
     def _table(self, pieces: Sequence[Piece]) -> _Table:
-        """Made anew when a tensor has moved; one for each group of tensors that is moved together."""
+        """The table for a group of tensors that move together; a new one if a tensor has a new address."""
         addresses = [
             [tensor.data_ptr() for tensor in tensors] for tensors in zip(*(p[:3] for p in pieces), strict=True)
         ]

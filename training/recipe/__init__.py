@@ -1,1 +1,1 @@
-"""What a training is, declared once: every key with its default, meaning and limits. Nothing here imports torch."""
+"""The keys of a training, declared once, with default, meaning and limits. Nothing here imports torch."""

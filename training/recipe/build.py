@@ -23,7 +23,7 @@ class Section(Protocol):
 
 
 def build(key: str, section: Section, names: Names, *arguments: Any, **keywords: Any) -> Any:
-    """What the builder of `section`, which is at `key` of the config, returns."""
+    """The result of the builder of `section`, which is at `key` of the config."""
     function = _function(f"{key}.name", names.known.get(section.name, section.name))
     try:
         inspect.signature(function).bind(*arguments, **keywords, **section.options)
@@ -37,7 +37,7 @@ def build(key: str, section: Section, names: Names, *arguments: Any, **keywords:
 
 
 def expect(key: str, section: Section, built: object, wanted: str, attributes: Iterable[str]) -> None:
-    """Raises ConfigError unless `built` has all `attributes` of what is `wanted`."""
+    """Raises ConfigError unless `built` has all `attributes` of the `wanted` thing."""
     missing = [name for name in attributes if not hasattr(built, name)]
     if missing:
         raise ConfigError(
@@ -52,7 +52,7 @@ def _function(key: str, target: str) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and what it imports is not
+            raise  # the module exists, but one of its imports does not
         raise ConfigError(
             f"{key}: there is no module {error.name!r} on the ranks' Python path; "
             "put it beside the run's code, or install it where the ranks run"

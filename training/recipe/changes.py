@@ -1,4 +1,4 @@
-"""What a run changes of the published recipe that it names."""
+"""The changes of a run to the published recipe that it names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Change(NamedTuple):
-    """A value of a recipe that a run changes, as text, and by which rule."""
+    """A value of a recipe that a run changes, as text, and the rule."""
 
     key: str
     published: str

@@ -1,8 +1,8 @@
-"""What a prediction needs to know of a model and of a data set, told by the modules of their builders, without torch.
+"""The facts of a model and of a data set for a prediction, from the modules of their builders, without torch.
 
-A model's module has `facts(data: DataFacts, **options) -> ModelFacts`, a data set's has `facts(data: DataKeys)`, which
-returns DataFacts, or None where nothing is known before the run. Functions of the user's own have neither: their
-modules are not imported where nothing is trained.
+A model's module has `facts(data: DataFacts, **options) -> ModelFacts`. A data set's has `facts(data: DataKeys)`, which
+returns DataFacts, or None if nothing is known before the run. The user's own functions have neither: only a training
+imports their modules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from training.recipe.train import Train
 
 @dataclass(frozen=True)
 class DataFacts:
-    """A data set: how many samples, and what one is. `shape` is that of one sample."""
+    """The counts of a data set. `shape` is that of one sample."""
 
     train_samples: int
     test_samples: int
@@ -28,7 +28,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A parameter tensor, and the multiply-adds that it takes part in during a forward pass of one sample."""
+    """A parameter tensor, and its multiply-adds in a forward pass of one sample."""
 
     parameters: int
     work: float
@@ -43,12 +43,12 @@ class ModelFacts:
 
     @property
     def statistics(self) -> int:
-        """How many numbers the running statistics are: a mean and a variance for each channel."""
+        """The count of numbers in the running statistics: a mean and a variance for each channel."""
         return 2 * sum(self.norms)
 
 
 def data_facts(train: Train) -> DataFacts | None:
-    """What is known of the recipe's data set; None for the user's own, and for files that this machine cannot see."""
+    """The facts of the recipe's data set; None for the user's own, and for files that this machine cannot see."""
     target = DATA_SETS.known.get(train.data.name)
     if target is None:
         return None
@@ -58,9 +58,9 @@ def data_facts(train: Train) -> DataFacts | None:
 
 
 def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
-    """What is known of the recipe's model when it learns `data`; None for the user's own.
+    """The facts of the recipe's model when it learns `data`; None for the user's own.
 
-    Raises ConfigError for options that the model does not take.
+    Raises ConfigError for options that the model does not have.
     """
     target = MODELS.known.get(train.model.name)
     if target is None:

@@ -1,4 +1,4 @@
-"""The published recipes, each in a file of training/recipes/: its values, where each is from, and how sure that is."""
+"""The published recipes, each in a file of training/recipes/: its values, and for each its source and certainty."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CERTAINTIES: Mapping[str, str] = {
 
 
 class Mark(NamedTuple):
-    """How sure a value is, and what it is from; `note` may be empty."""
+    """The certainty and the source of a value; `note` may be empty."""
 
     certainty: Certainty
     source: str
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What was published of a record, as text."""
+    """A published fact about a record, as text."""
 
     value: str
     mark: Mark
@@ -42,7 +42,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """What a recipe was published for, and how its learning rate follows the batch."""
+    """The published scale of a recipe, and the rule by which its learning rate follows the batch."""
 
     ranks: int
     epoch_samples: int
@@ -52,7 +52,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Published:
-    """A recipe as published. `written` holds the keys of `train:` that it gives, `marks` say where they are from."""
+    """A recipe as published. `written` holds the keys of `train:` that it gives, `marks` their sources."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Published:
         return as_train({**self.written, "recipe": self.name})
 
     def mark(self, key: str) -> Mark | None:
-        """The mark of a value: that of its key, of its phase, of its section, then the same for all phases."""
+        """The mark of a value: that of its key, else of its phase, of its section, then the same for all phases."""
         plain = re.sub(r"\[\d+\]", "", key)
         return next((self.marks[near] for near in [*_prefixes(key), *_prefixes(plain)] if near in self.marks), None)
 
@@ -82,14 +82,14 @@ class Published:
 
 
 def names() -> tuple[str, ...]:
-    """The recipes that ship."""
+    """The names of the recipes that are part of torusrun."""
     return get_args(RecipeName)
 
 
 @cache
 def load(name: str) -> Published:
-    """The recipe of this name, one of `names()`."""
-    import yaml  # here alone: the ranks of a training read no recipe
+    """The recipe with this name, one of `names()`."""
+    import yaml  # imported here, because the ranks of a training read no recipe
 
     held = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     sources = held["sources"]
@@ -110,7 +110,7 @@ def load(name: str) -> Published:
 
 
 def as_train(given: Mapping[str, Any]) -> Train:
-    """A training with the keys that are given, and every other at its default. Raises ConfigError."""
+    """A training with the given keys, and every other key at its default. Raises ConfigError."""
     document = merged(as_document(Train()), given)
     empty = as_document(PhaseKeys(until=1.0))
     document["phases"] = [{**empty, **_listed(phase)} for phase in document["phases"]]
@@ -118,7 +118,7 @@ def as_train(given: Mapping[str, Any]) -> Train:
 
 
 def as_document(held: Any) -> dict[str, Any]:
-    """A record as JSON has it."""
+    """A record as a JSON document."""
     document: dict[str, Any] = json.loads(json.dumps(asdict(held)))
     return document
 
@@ -133,7 +133,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _listed(phase: Mapping[str, Any]) -> dict[str, Any]:
-    """A phase whose one rate is a list."""
+    """The phase, with a single rate made a list."""
     rate = phase.get("lr")
     return {**phase, "lr": [rate]} if isinstance(rate, int | float) else dict(phase)
 
@@ -144,7 +144,7 @@ def _mark(written: list[str], sources: Mapping[str, str]) -> Mark:
 
 
 def _prefixes(key: str) -> list[str]:
-    """'phases[0].lr[1]', 'phases[0].lr', 'phases[0]', 'phases'."""
+    """A key and its prefixes: 'phases[0].lr[1]', 'phases[0].lr', 'phases[0]', 'phases'."""
     found = [key]
     while match := re.fullmatch(r"(.+?)(\[\d+\]|\.[^.\[\]]+)", found[-1]):
         found.append(match[1])

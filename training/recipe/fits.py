@@ -1,4 +1,4 @@
-"""What must fit between the keys of a recipe, and with the number of ranks."""
+"""The checks of a recipe's keys against each other and against the number of ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precisi
 
 
 def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
-    """Every key that does not go with another, or with so many ranks.
+    """Every key that does not go with another, or with `ranks` ranks.
 
-    `stretch` are the epochs that these ranks train; None where they may train all.
+    `stretch` holds the epochs that these ranks train; None if they train all.
     """
     if not train.phases:
         yield from of_batch("train.batch", train, train.batch, ranks)
@@ -41,7 +41,7 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
 
 
 def shards_fit(train: Train) -> bool:
-    """Whether LARS, if it is to move shards, can."""
+    """Whether LARS can move shards, if the recipe wants that."""
     sync = train.sync
     fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
     return train.optimizer.lars.form != "sharded" or fits
@@ -60,7 +60,7 @@ def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
 
 
 def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
-    """What a built-in optimizer would not read; one of the user's own may read any key."""
+    """The keys that a built-in optimizer would not read; the user's own may read any key."""
     if optimizer.name not in OPTIMIZERS.known:
         return
     elsewhere = {

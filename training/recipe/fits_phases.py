@@ -1,4 +1,4 @@
-"""What must fit between the phases of a recipe, and with the number of ranks."""
+"""The checks of a recipe's phases against each other and against the number of ranks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from training.recipe.train import ScheduleKeys, Train
 
 
 def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
-    """Every key of a phase that does not go with another, or with so many ranks.
+    """Every key of a phase that does not go with another, or with `ranks` ranks.
 
-    `stretch` are the epochs that these ranks train; None where they may train all.
+    `stretch` holds the epochs that these ranks train; None if they train all.
     """
     if not train.phases:
         return

@@ -1,4 +1,4 @@
-"""A recipe while it is fitted to a run: its keys as rules change them, and what the user wrote."""
+"""A recipe while it is fitted to a run: its keys as rules change them, and the user's keys."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Fitting:
 
     @property
     def phases(self) -> list[dict[str, Any]]:
-        """The recipe's phases; none where the user wrote some."""
+        """The recipe's phases; none if the user wrote some."""
         return [] if "phases" in self.given else self.held["phases"]
 
     def has(self, key: str) -> bool:
-        """Whether the user wrote it."""
+        """Whether the user wrote `key`."""
         return key in self.given
 
     def overruled(self, key: str, value: Any) -> None:
-        """Note that the user wrote another value than the recipe has, where no rule did."""
+        """Record a value of the user that differs from the recipe's, unless a rule has recorded it."""
         published: Any = self.recipe.written
         for part in key.split("."):
             published = published.get(part) if isinstance(published, Mapping) else None
@@ -51,23 +51,23 @@ class Fitting:
             self.change(key, word(published), word(value), "given")
 
     def change(self, key: str, published: object, now: object, reason: str) -> None:
-        """Note a change, unless there is none."""
+        """Record a change, unless the values are equal."""
         if published != now:
             self.changes.append(Change(key, str(published), str(now), reason))
 
     def highest(self) -> float:
-        """The highest learning rate, as it is now."""
+        """The current highest learning rate."""
         rates = [phase["lr"] for phase in self.phases if "lr" in phase]
         every = [rate for each in rates for rate in (each if isinstance(each, list) else [each])]
         return float(max(every, default=self.held["optimizer"]["lr"]))
 
     def span(self, key: str, first: int) -> str:
-        """'8,192 to 24,576', or one number where it stays."""
+        """'8,192 to 24,576', or one number if it does not change."""
         values = [first, *(phase[key] for phase in self.phases if key in phase)]
         low, high = min(values), max(values)
         return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def word(value: Any) -> str:
-    """A value as a run file has it."""
+    """A value in the form of a run file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

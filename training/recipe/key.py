@@ -1,4 +1,4 @@
-"""How a key of a recipe is declared: `momentum: Annotated[float, Limits(...)] = key(0.9, "of the velocity")`."""
+"""Declares a key of a recipe: `momentum: Annotated[float, Limits(...)] = key(0.9, "of the velocity")`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def key(default: T, help_: str, *, unit: str | None = None, source: str | None = None, short: bool = False) -> T:
-    """A dataclass field with its `default`, what it means, what it is counted in, and where it is published.
+    """A dataclass field with its `default`, meaning, unit and published source.
 
     The value of a `short` key may be written in place of its whole section.
     """
@@ -25,12 +25,12 @@ def needed(help_: str, *, unit: str | None = None) -> Any:
 
 
 def key_of(declared: Field[Any]) -> str:
-    """The key a field has where a user writes it: `time` for `time_s`."""
+    """The key of a field in a user's file: `time` for `time_s`."""
     return str(declared.metadata.get("key", declared.name))
 
 
 def described(declared: Field[Any]) -> str:
-    """What a field means, in one line."""
+    """The meaning of a field, in one line."""
     unit, source = declared.metadata.get("unit"), declared.metadata.get("source")
     return "".join([str(declared.metadata["help"]), f", in {unit}" if unit else "", f" ({source})" if source else ""])
 

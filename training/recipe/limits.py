@@ -1,6 +1,6 @@
-"""Which values a key may take: `Annotated[float, Limits(at_least=0)]`, `Annotated[str, Pattern(...)]`.
+"""The valid values of a key: `Annotated[float, Limits(at_least=0)]`, `Annotated[str, Pattern(...)]`.
 
-A constraint says what is wrong with a value (`complaint`) and describes itself in JSON schema (`schema`).
+A constraint explains an invalid value (`complaint`) and describes itself in JSON schema (`schema`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Constraint(Protocol):
-    """What may follow the type in `Annotated`."""
+    """A constraint after the type in `Annotated`."""
 
     def complaint(self, value: Any) -> str | None:
-        """What is wrong with `value` ('must be above 0'), or None."""
+        """The error of an invalid `value` ('must be above 0'), or None."""
 
     def schema(self) -> dict[str, Any]:
-        """The same as JSON schema, without the type."""
+        """The constraint as JSON schema, without the type."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The values a number may take, both ends included unless `above` is given (then the low end is not)."""
+    """The range of a number. Both ends are valid, except the low end if `above` gives it."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -43,7 +43,7 @@ class Limits:
         return {key: value for key, value in keys.items() if value is not None}
 
     def checked(self, value: float, unit: str) -> float:
-        """`value` in `unit`, as it is. Raises ValueError where it is beyond the limits."""
+        """`value`, unchanged. Raises ValueError, with `unit`, if it is beyond the limits."""
         if complaint := self.complaint(value):
             raise ValueError(f"{complaint} {unit}")
         return value
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Items:
-    """How many values a list holds."""
+    """The number of values in a list."""
 
     at_least: int
     at_most: int
@@ -67,7 +67,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Text that matches `pattern` from end to end; `means` says what it is. No message shows a `secret`."""
+    """Text that matches the whole `pattern`; `means` describes it. No message shows a `secret`."""
 
     means: str
     pattern: str

@@ -10,7 +10,7 @@ from training.recipe.train import Train
 
 
 class Misfit(NamedTuple):
-    """A key below `train` that does not go with others. `advice` is how to mend it in a file."""
+    """A key below `train` that does not go with others. `advice` says how to correct it in a file."""
 
     key: str
     message: str
@@ -18,7 +18,7 @@ class Misfit(NamedTuple):
 
 
 def undivided(train: Train, batch: int, ranks: int) -> str | None:
-    """By what a batch must divide and does not."""
+    """The divisor that a batch must have and does not; None if it divides."""
     if batch >= 1 and batch % (ranks * train.accumulate) == 0:
         return None
     return (
@@ -29,7 +29,7 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
 
 
 def of_batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:
-    """That the batch at `key` does not divide among the ranks, where it does not."""
+    """A misfit if the batch at `key` does not divide among the ranks."""
     if by := undivided(train, batch, ranks):
         parts = ranks * train.accumulate
         near = max(1, round(batch / parts)) * parts
@@ -37,7 +37,7 @@ def of_batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]
 
 
 def of_range(key: str, span: tuple[float, float]) -> Iterator[Misfit]:
-    """That the range at `key` is empty, where it is."""
+    """A misfit if the range at `key` is empty."""
     low, high = span
     if low > high:
         yield Misfit(key, f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")

@@ -1,7 +1,7 @@
-"""What a recipe can name: a built-in of torusrun, or a function of the user's own as `package.module:function`.
+"""The names in a recipe: a built-in of torusrun, or the user's own function as `package.module:function`.
 
-A name stands for the function that builds the thing. Its module is imported when it is built, and not before: torch
-stays out of what runs on the login node.
+A name stands for the function that builds the thing. Its module is imported only when the thing is built, so programs
+on the login node do not import torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Names:
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` is a function of the user's, as 'package.module:function'."""
+    """Whether `name` is the user's own function, as 'package.module:function'."""
     return len(name) <= 300 and re.fullmatch(OWN, name) is not None
 
 

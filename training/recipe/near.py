@@ -1,4 +1,4 @@
-"""The valid word that a misspelt one was meant to be: the only place that makes such suggestions."""
+"""Suggests the valid word for a misspelt one; all such suggestions are made here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 MOST_EDITS = 3
 LETTERS_PER_EDIT = 3  # one edit of a word of 3 to 5 letters, two of 6 to 8, three of more
-LONGEST = 100  # letters of a word that is compared
+LONGEST = 100  # letters; longer words are not compared
 
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
@@ -38,7 +38,7 @@ def _continues(word: str, other: str) -> bool:
 
 
 def edits(one: str, other: str) -> int:
-    """How many letters must be inserted, removed, replaced or swapped with the next (optimal string alignment)."""
+    """The number of letters to insert, remove, replace or swap with the next (optimal string alignment)."""
     before, row = list[int](), list(range(len(other) + 1))
     for i, (last, letter) in enumerate(pairwise(f"\0{one}"), 1):
         older, before, row = before, row, [i]

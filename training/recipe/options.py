@@ -1,4 +1,4 @@
-"""The options of built-ins, checked before the job waits in the queue: nothing is built, and torch is not imported."""
+"""The checks of built-ins' options before the job waits in the queue: nothing is built, torch is not imported."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
 OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
-GIVEN = {"data": {"seed"}, "model": {"classes", "shape", "seed"}}  # to every builder, beside the options
+GIVEN = {"data": {"seed"}, "model": {"classes", "shape", "seed"}}  # arguments of every builder, beside the options
 
 
 def complaints(train: Train) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with it) for options of built-ins; what is the user's own is known to the ranks alone."""
+    """(key, error) for invalid options of built-ins; only the ranks know the options of the user's own functions."""
     data, model, optimizer = train.data, train.model, train.optimizer
     unknown = [
         *_unknown("train.data", data.name, data.options, _taken("data", data.name)),
@@ -43,7 +43,7 @@ def complaints(train: Train) -> Iterator[tuple[str, str]]:
 
 
 def _taken(kind: Literal["data", "model"], name: str) -> tuple[str, ...] | None:
-    """The options of a built-in; None for what is not one."""
+    """The options of a built-in; None if `name` is not a built-in."""
     target = (DATA_SETS if kind == "data" else MODELS).known.get(name)
     if target is None:
         return None
@@ -62,5 +62,5 @@ def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...]
 
 
 def _facts(train: Train) -> DataFacts | None:
-    """What one sample is. Files are not listed for it."""
+    """The facts of the data set, found without listing files."""
     return facts_of(train.data, 1, 1, 1) if train.data.name in OF_FILES else data_facts(train)

@@ -1,4 +1,4 @@
-"""The keys of `train.phases`: what holds until an epoch, for what changes during a run."""
+"""The keys of `train.phases`: values that change during a run, each valid until an epoch."""
 
 from __future__ import annotations
 

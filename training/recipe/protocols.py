@@ -1,7 +1,7 @@
-"""What the four builders that a recipe names are called with, and what they return.
+"""The arguments and the results of the four builders that a recipe names.
 
-Each is a function in a module on the ranks' Python path, named as `package.module:function`. Its `options` in the
-recipe come as keyword arguments beside those listed here.
+Each is a function in a module on the ranks' Python path, named as `package.module:function`. It gets its `options` in
+the recipe as keyword arguments beside those listed here.
 
 model      `build(*, classes: int, shape: tuple[int, ...], seed: int, **options) -> torch.nn.Module`
            `shape` is that of one sample. The module takes [N, *shape] to logits [N, classes].
@@ -30,17 +30,17 @@ class DataSet(Protocol):
 
     `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. It may also have:
 
-    `identity: str`: a digest of which sample is which, and of which class. A run resumes with no other one.
+    `identity: str`: a digest to identify the samples, their order and classes. A run resumes only with the same one.
 
-    `look(view: View) -> None`: how images look from the next batch on (`training.data.view`); called before the first
-    step and whenever the view changes. Without it a recipe may not change the view.
+    `look(view: View) -> None`: set the view of images from the next batch on (`training.data.view`); called before the
+    first step and whenever the view changes. Without it a recipe must not change the view.
 
-    `use(workers: int | None) -> None`: how many threads may decode samples, None for its own choice; called once.
+    `use(workers: int | None) -> None`: set the number of threads that decode, None for its own choice; called once.
 
     `prefetch(samples: list[tuple[int, int]]) -> None`: a hint: this rank's samples of the next step, in the same view.
 
-    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: in place of `test_shard`, in batches, for
-    test sets that do not fit in memory. Ranks may have different numbers of them, and images may differ in size.
+    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: in place of `test_shard`, for test sets
+    that do not fit in memory. Ranks may have different numbers of batches, and images may differ in size.
 
     `problems() -> list[str]`: a line for every sample that could not be read so far, the newest last.
     """
@@ -54,30 +54,30 @@ class DataSet(Protocol):
         """Inputs [B, *shape] and labels [B] of (epoch, sample) pairs; random changes are functions of both."""
 
     def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:
-        """The test samples of one of `world` ranks, and their labels; together the ranks have each sample once."""
+        """One rank's test samples, of `world` ranks, and their labels; together the ranks have each sample once."""
 
 
 class Optimizer(Protocol):
-    """Moves the weights of the model it was built for, along the `.grad` of each, which it must leave in place.
+    """Moves the weights of its model along the `.grad` of each; it must leave every `.grad` in place.
 
-    It needs the first three methods. It has the others from here if it lacks them (`training.optim.complete`).
+    It needs the first three methods. If it lacks others, those from here are used (`training.optim.complete`).
     """
 
     def step(self, rate: float) -> None:
         """Take one step at this learning rate."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; only what `torch.load(weights_only=True)` reads."""
+        """The state for a checkpoint; only types that `torch.load(weights_only=True)` reads."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """Called before every step with its moment and decay; without it a recipe may not change the decay."""
+        """Called before every step with its moment and decay; without it a recipe must not change the decay."""
         return None
 
     def step_part(self, parameters: Sequence[Parameter], rate: float) -> None:
-        """The step of these parameters alone; without it `step` takes the whole step when all gradients are there.
+        """Take the step of only these parameters; without it `step` takes the whole step after all gradients.
 
         It is called as their gradients arrive; in one step every parameter is in one of the calls.
         """
@@ -88,13 +88,13 @@ class Optimizer(Protocol):
         return None
 
     def gather(self) -> None:
-        """Called on all ranks together before rank 0 asks for `state_dict`."""
+        """Called on all ranks together before rank 0 calls `state_dict`."""
         return None
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Called on all ranks once they have met, before the first step, so that all compute alike.
+        """Called on all ranks once they have met, before the first step, so that all use the same implementation.
 
-        `all_ranks` says whether something is true on all ranks; all must ask it together. The answer goes to rank 0's
-        log.
+        `all_ranks` returns whether something is true on all ranks; all must call it together. The returned text goes to
+        rank 0's log.
         """
         return None

@@ -1,17 +1,17 @@
-"""A published recipe fitted to a run: its ranks, its data set, and what its user wrote. All rules are here.
+"""A published recipe fitted to a run: its ranks, its data set, and its user's keys. All rules are here.
 
-What the user wrote wins. What else changes follows these rules, and each change says which:
+The user's keys win. Other changes follow these rules, and each change names its rule:
 
 data        the run's own; a recipe names none
-model       the recipe's, but resnet-digits where images of one channel are too small for the recipe's network
-images      in proportion to the size of the data set's own and not above it, or to the `data.size` that is given;
+model       the recipe's, but resnet-digits if images of one channel are too small for the recipe's network
+images      in proportion to the size of the data set's own and not above it, or to a given `data.size`;
             a data set of the user's own keeps its images unless that is given
-epochs      as published; where `epochs` is given, all ends of phases in proportion, and what else is in epochs
-batch       samples per rank as published; where `batch` is given, those of phases in proportion; always a multiple of
-            the ranks (times `accumulate`), and not above the training set or the batch that is given
+epochs      as published; if `epochs` is given, all values in epochs, such as the ends of phases, in proportion
+batch       samples per rank as published; if `batch` is given, those of phases in proportion; always a multiple of
+            the ranks (times `accumulate`), and not above the training set or the given batch
 lr          follows the batch: linear (Goyal et al. 2017) or by the square root (NVIDIA's MLPerf submissions: 3,328 at
-            10, 54,080 at 38, 59,904 at 40.7); where `optimizer.lr` is given, all rates in proportion to it
-precision   fp32 where no GPU computes
+            10, 54,080 at 38, 59,904 at 40.7); if `optimizer.lr` is given, all rates in proportion to it
+precision   fp32 without GPUs
 norm.ranks  the largest group that divides the ranks
 """
 
@@ -32,9 +32,9 @@ from training.recipe.train import Train
 __all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
 
 SMALLEST = 32  # pixels: ResNet-50 halves its images five times
-OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None}  # of a recipe's, those kept; None: all
+OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None}  # options that are kept; None: all
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
-STAYS_SQUARE = 0.01  # crops whose areas differ by less are no random crops
+STAYS_SQUARE = 0.01  # crops whose areas differ by less are not random crops
 RATES = ("lr", "power", "shape", "reach")
 IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular")
 IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
@@ -50,7 +50,7 @@ class Resolved(NamedTuple):
 def resolve(train: Train, given: frozenset[str], ranks: int, *, gpus: bool = True) -> Resolved:
     """`train` with its recipe filled in. `given` are the dotted keys that its user wrote, without 'train.'.
 
-    `gpus` says whether the ranks have GPUs. Without a recipe `train` stays as it is, and so does what was resolved.
+    `gpus` says whether the ranks have GPUs. A `train` without a recipe, or one that is resolved, does not change.
     """
     if train.recipe is None:
         return Resolved(train, ())
@@ -100,7 +100,7 @@ def _optimizer(run: Fitting) -> None:
 
 
 def _given_in_all_phases(run: Fitting) -> None:
-    """What the user wrote for the whole run holds in the recipe's phases too."""
+    """Apply the user's values for the whole run to the recipe's phases too."""
     for key in filter(run.has, IN_ALL_PHASES):
         name = key.rpartition(".")[2]
         if any([phase.pop(name, None) is not None for phase in run.phases]):  # a list: all of them lose it
@@ -108,7 +108,7 @@ def _given_in_all_phases(run: Fitting) -> None:
 
 
 def _own_images(run: Fitting) -> None:
-    """Of a data set of the user's nothing is known: its images stay as it has them, unless a size is given."""
+    """Keep the images of the user's own data set, of which nothing is known, unless a size is given."""
     if is_own(run.user.data.name) and not (run.has("data.size") and run.user.data.size):
         for place in (run.held["data"], *run.phases):
             for name in IMAGES:
@@ -122,7 +122,7 @@ def _size(run: Fitting) -> None:
     published, own = run.recipe.scale.size, run.data.shape[-1] if run.data else None
     size = run.user.data.size if run.has("data.size") and run.user.data.size else min(own or published, published)
     before = run.span("size", run.held["data"]["size"])
-    most = size if size < published and not run.has("data.size") else math.inf  # enlarged images hold no more
+    most = size if size < published and not run.has("data.size") else math.inf  # enlarged images have no more detail
     for place in (run.held["data"], *run.phases):
         for key in {"size", "test_size"} & place.keys():
             place[key] = int(max(1, min(round(place[key] * size / published), most)))
@@ -131,7 +131,7 @@ def _size(run: Fitting) -> None:
 
 
 def _crops(run: Fitting) -> None:
-    """The digits have no random crops: they are moved, and where the recipe crops no more they are not."""
+    """Move the digits in place of random crops, which they do not have; in phases without random crops they stay."""
     if run.user.data.name != "digits" or run.has("data.augment"):
         return
     for phase in run.phases:
@@ -159,9 +159,9 @@ def _batch(run: Fitting) -> None:
     parts = run.ranks * (run.user.accumulate if run.has("accumulate") else 1)
     most = run.data.train_samples // parts * parts if run.data else math.inf
     if run.has("batch"):
-        most = max(most, run.user.batch)  # else one that is above the training set would fall where the recipe's rises
+        most = max(most, run.user.batch)  # else a batch above the training set could fall as the recipe's rises
     if run.has("batch") and run.phases and run.phases[0].get("batch") == published:
-        run.phases[0].pop("batch")  # it is train.batch, as it is given
+        run.phases[0].pop("batch")  # the given train.batch is used
     places = [place for place in (run.held, *run.phases) if "batch" in place]
     wanted = [round(place["batch"] * by / parts) * parts for place in places]
     for place, batch in zip(places, wanted, strict=True):
@@ -179,7 +179,7 @@ def _batch(run: Fitting) -> None:
 
 
 def _rates(run: Fitting) -> None:
-    """The learning rate of each phase follows its batch."""
+    """Let the learning rate of each phase follow its batch."""
     rule, before = run.recipe.scale.rate, run.highest()
     first = _by(run.held["batch"] / run.recipe.written["batch"], rule)
     run.held["optimizer"]["lr"] *= first
@@ -205,7 +205,7 @@ def _given_rate(run: Fitting) -> None:
 
 
 def _ratio_decay(run: Fitting) -> None:
-    """The decay in the ratio of LARS, where it has one of its own, is the decay times the highest rate."""
+    """Set the decay in the ratio of LARS, if it has its own, to the decay times the highest rate."""
     lars = run.held["optimizer"].get("lars", {})
     if "ratio_decay" in lars and not run.has("optimizer.lars.ratio_decay"):
         before = lars["ratio_decay"]
@@ -252,13 +252,13 @@ def _scale(phase: dict[str, Any], by: float) -> None:
 
 
 def _shown(name: str, options: Mapping[str, Any]) -> str:
-    """'resnet50 (version v1.5, zero_gamma true)'."""
+    """A name and its options, as 'resnet50 (version v1.5, zero_gamma true)'."""
     words = ", ".join(f"{key} {word(value)}" for key, value in options.items())
     return f"{name} ({words})" if words else name
 
 
 def _leaves(held: Any, path: str = "") -> list[tuple[str, Any]]:
-    """The keys of a record that hold no record, with their values as JSON has them."""
+    """The keys of a record that do not hold a record, with their values as in JSON."""
     document, found = as_document(held), []
     for each in fields(held):
         value = getattr(held, each.name)

@@ -27,7 +27,7 @@ class ConfigError(ValueError):
 
 
 def record(cls: type[T], document: object, where: str = "") -> T:
-    """`document` as a `cls`; `where` is the dotted key it has in the config. Raises ConfigError."""
+    """`document` as a `cls`; `where` is its dotted key in the config. Raises ConfigError."""
     if not isinstance(document, dict):
         raise ConfigError(f"{where or 'the config'} must be an object, not {_json_type(document)}")
     names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def record(cls: type[T], document: object, where: str = "") -> T:
 
 
 def _json_type(document: object) -> str:
-    """What the document is, without its content: it may hold the token."""
+    """The type of the document, without its content: it may hold the token."""
     return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(type(document), "a number")
 
 
@@ -92,7 +92,7 @@ def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
 
 
 def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
-    """A list of any length where `args` ends with an ellipsis, else of as many items as `args`."""
+    """A list of any length if `args` ends with an ellipsis, else with as many items as `args`."""
     if not isinstance(value, (list, tuple)):
         raise ConfigError(f"{key} must be a list, not {_json_type(value)}")
     if args[-1] is not ... and len(value) != len(args):
@@ -101,7 +101,7 @@ def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a JSON value is of this type; true is no integer, and an integer is a number."""
+    """Whether a JSON value has this type; true is not an integer, but an integer is a number."""
     if get_origin(hint) in (types.UnionType, typing.Union):
         return any(_fits(one, value) for one in get_args(hint))
     if get_origin(hint) is tuple:

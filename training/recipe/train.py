@@ -1,6 +1,6 @@
 """The keys of `train:`, each declared here and nowhere else.
 
-The reader of run files, the training, the JSON schema and docs/reference/spec.md take them from these classes.
+The reader of run files, the training, the JSON schema and docs/reference/spec.md read these classes.
 """
 
 from __future__ import annotations

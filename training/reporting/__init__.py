@@ -1,1 +1,1 @@
-"""What a training reports: metrics, one line per step, MLPerf's log, step times."""
+"""The reports of a training: metrics, one line per step, MLPerf's log, step times."""

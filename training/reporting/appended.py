@@ -1,4 +1,4 @@
-"""A file of lines that only grows. A disk that is full costs lines, not the training."""
+"""A file of lines that only grows. If the disk is full, lines are lost, but the training continues."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import sys
 from pathlib import Path
 
-# Nobody leads the lines elsewhere by a link. Without O_NONBLOCK, a pipe in the file's place would stop the training.
+# A link cannot redirect the lines. Without O_NONBLOCK, a pipe in the file's place would stop the training.
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Appended:
-    """Lines at the end of `path`; where they are lost, one warning says so of `what`."""
+    """Appends lines to `path`; if lines are lost, one warning names `what`."""
 
     def __init__(self, path: Path, what: str) -> None:
         self._path, self._what = path, what
@@ -19,7 +19,7 @@ class Appended:
         self._torn = False
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines by one write."""
+        """Append whole lines in one write."""
         try:
             self._append(lines)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The events in a run's metrics, and the values in them that others read: declared once, for writers and readers."""
+"""The events of a run's metrics, and their values that others read: declared once, for writers and readers."""
 
 START = "start"  # the ranks have met
 STEP = "step"
@@ -8,7 +8,7 @@ CHECKPOINT_FAILED = "checkpoint_failed"
 MEASURED = "measured"
 STOP = "stop"  # after a checkpoint, to continue later
 DONE = "done"
-ALONG = (START, STEP, STOP, DONE)  # say at which step a training is
+ALONG = (START, STEP, STOP, DONE)  # these give the step of the training
 
 TOTALS = ("total_steps", "samples", "total_samples")
 COUNTS = ("step", *TOTALS, "attempt")  # whole numbers from 0

@@ -1,4 +1,4 @@
-"""How fast training goes, all ranks together."""
+"""The speed of the training, all ranks together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Meter:
-    """`with meter.steps(lambda: images_seen):` around steps; evaluation and checkpoints outside do not count."""
+    """Times the steps in `with meter.steps(lambda: images_seen):`; evaluation and checkpoints outside do not count."""
 
     def __init__(self) -> None:
         self._recent = self._total = (0, 0.0)
@@ -16,7 +16,7 @@ class Meter:
 
     @contextmanager
     def steps(self, seen: Callable[[], int]) -> Iterator[None]:
-        """Time steps; `seen` says how many images there were so far."""
+        """Time steps; `seen` returns the number of images so far."""
         before, started_s = seen(), time.perf_counter()
         yield
         images, spent_s = seen() - before, time.perf_counter() - started_s

@@ -1,4 +1,4 @@
-"""What happened in training, as JSON lines appended to one file."""
+"""The events of a training, as JSON lines appended to one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.reporting.appended import Appended
 
 
 class Metrics:
-    """Appends events of one attempt; a `path` of None swallows them (every rank but 0).
+    """Appends events of one attempt; with a `path` of None it drops them (every rank but 0).
 
     A line is one O_APPEND write.
     """

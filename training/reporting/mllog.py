@@ -1,7 +1,7 @@
 """Lines in the format of MLPerf's logs (mlperf_logging 1.x): `:::MLLOG {"namespace": ..., "time_ms": ..., ...}`.
 
-Times are those of the host. On a GPU the end of an epoch is where its last step was queued; an evaluation waits for the
-device, so that run_stop and eval_stop are true.
+Times are those of the host. On a GPU an epoch ends when its last step is queued. An evaluation waits for the device, so
+run_stop and eval_stop are true.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ PREFIX = ":::MLLOG "
 
 
 class MLLog:
-    """Prints the lines, where `active`. A disk that is full costs lines, not the training."""
+    """Prints the lines, if `active`. If the disk is full, lines are lost, but the training continues."""
 
     def __init__(self, active: bool) -> None:
         self._active = active
 
     def event(self, key: str, value: Any = None, **metadata: Any) -> None:
-        """A value, such as a hyper-parameter."""
+        """Print a value, such as a hyper-parameter."""
         self._print("POINT_IN_TIME", key, value, metadata)
 
     def start(self, key: str, **metadata: Any) -> None:
-        """Something begins: `key` ends with _start."""
+        """Print a begin: `key` ends with _start."""
         self._print("INTERVAL_START", key, None, metadata)
 
     def stop(self, key: str, **metadata: Any) -> None:
-        """It ends: `key` ends with _stop."""
+        """Print an end: `key` ends with _stop."""
         self._print("INTERVAL_END", key, None, metadata)
 
     def _print(self, kind: str, key: str, value: Any, metadata: dict[str, Any]) -> None:
@@ -46,16 +46,16 @@ class MLLog:
                 "time_ms": int(time.time() * 1000),
                 "event_type": kind,
                 "key": key,
-                "value": None if isinstance(value, float) and not math.isfinite(value) else value,  # as JSON has it
+                "value": None if isinstance(value, float) and not math.isfinite(value) else value,  # JSON has no NaN
                 "metadata": metadata,
             }
             sys.stdout.flush()
-            with suppress(OSError):  # past sys.stdout, which would fail once more at the end of the process
+            with suppress(OSError):  # not through sys.stdout, which would fail once more at the end of the process
                 os.write(sys.stdout.fileno(), f"{PREFIX}{json.dumps(line)}\n".encode())
 
 
 def hyper_parameters(train: Train, course: Course, test_samples: int) -> Iterator[tuple[str, Any]]:
-    """What is told at the start, under MLPerf's keys; those of LARS have a name of their own."""
+    """The values to print at the start, under MLPerf's keys; those of LARS have a name of their own."""
     keys, lars = train.optimizer, train.optimizer.name == "lars"
     of = "lars_opt" if lars else "opt"
     rates = _rates(train, course)
@@ -81,7 +81,7 @@ class _Rates(NamedTuple):
 
 
 def _rates(train: Train, course: Course) -> _Rates:
-    """By the phases where they say the learning rate, else by the schedule."""
+    """The rates from the phases if they give the learning rate, else from the schedule."""
     first, last, keys = course.phases[0], course.phases[-1], train.schedule
     if not first.lr or not last.lr:
         return _Rates(train.optimizer.lr, keys.end_lr, keys.warmup_epochs)

@@ -1,4 +1,4 @@
-"""Samples that could not be used, told at evaluations."""
+"""Unusable samples, reported at evaluations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SHOWN = 3
 
 
 class Problems:
-    """What the data set of this rank says of its `problems`, if it says anything."""
+    """The `problems` of this rank's data set, if it reports any."""
 
     def __init__(self, data: DataSet, device: torch.device) -> None:
         self._ask, self._device = getattr(data, "problems", None), device
         self._told = 0
 
     def tell(self) -> int:
-        """Write the new ones to this rank's output; returns how many all ranks have. They must call it together."""
+        """Write the new ones to this rank's output; returns the count over all ranks. All must call it together."""
         if self._ask is None:
             return 0
         found = self._ask()
@@ -33,7 +33,7 @@ class Problems:
         return int(total)
 
     def none_tested(self, test_samples: int) -> ConfigError:
-        """The error of an evaluation that had no good sample; it names the newest of this rank's bad ones."""
+        """The error of an evaluation without a good sample; it names the newest bad samples of this rank."""
         newest = "; ".join((self._ask() if self._ask else [])[-SHOWN:])
         return ConfigError(
             f"train.data: none of the {test_samples} test samples can be read, so there is no accuracy: "

@@ -1,4 +1,4 @@
-"""What rank 0 tells the world: events for the metrics, and a last checkpoint that failed; and every rank its node."""
+"""Rank 0's reports (events for the metrics, a last checkpoint that failed), and every rank's step times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from training.reporting.step_times import StepTimes
 
 
 class Reporter:
-    """Writes the events of one attempt; a rank that is not 0 tells only how long its steps take."""
+    """Writes the events of one attempt; a rank other than 0 reports only the times of its steps."""
 
     def __init__(self, config: Config, ranks: Ranks, learner: Learner) -> None:
         self._config, self._ranks, self._learner = config, ranks, learner
@@ -39,7 +39,7 @@ class Reporter:
             self._mllog.event(key, value)
         self._mllog.start("run_start")
         if (begun := int(learner.before.epochs(learner.data.train_samples))) < self._config.train.epochs:
-            self._mllog.start("epoch_start", epoch_num=begun + 1)  # where that one has ended, `epochs` says so
+            self._mllog.start("epoch_start", epoch_num=begun + 1)  # `epochs` reports the end of that epoch
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
@@ -56,7 +56,7 @@ class Reporter:
         )
 
     def timed(self, spent_s: float) -> None:
-        """The newest steps took so long."""
+        """Report that the newest steps took `spent_s`."""
         steps = self._learner.progress.steps
         self._times.add(steps, steps - self._learner.before.steps, spent_s, self._learner.waited_s())
 
@@ -74,7 +74,7 @@ class Reporter:
         )
 
     def epochs(self) -> None:
-        """The newest steps went past the ends of some epochs or of none."""
+        """Report the epochs that ended during the newest steps, if any."""
         learner = self._learner
         first, now = (int(at.epochs(learner.data.train_samples)) for at in (learner.before, learner.progress))
         last = self._config.train.epochs  # the last batch may reach beyond it
@@ -84,9 +84,9 @@ class Reporter:
                 self._mllog.start("epoch_start", epoch_num=epoch + 1)
 
     def evaluation(self) -> Evaluation:
-        """See the test set; all ranks must call it together.
+        """Evaluate on the test set; all ranks must call it together.
 
-        Raises ConfigError where no sample of it was good: each rank alone may have met few enough bad ones.
+        Raises ConfigError if no test sample was good: the bad samples of each rank alone may be within its limit.
         """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._mllog.start("eval_start", epoch_num=epoch)
@@ -106,7 +106,7 @@ class Reporter:
         self._write(events.CHECKPOINT_FAILED, error=error.strerror or str(error))
 
     def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
-        """The last checkpoint of the attempt failed: say so where the user looks."""
+        """Report, in a place that the user reads, that the last checkpoint of the attempt failed."""
         step, folder = self._learner.progress.steps, self._config.checkpoints
         where = f"the checkpoint of step {step} could not be written to {folder}"
         newest_name = newest.name if newest else "none"
@@ -120,7 +120,7 @@ class Reporter:
         self._write(events.DONE, **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
     def end(self, code: int) -> None:
-        """The attempt is over, with this exit code."""
+        """Report that the attempt is over, with this exit code."""
         self._mllog.stop("run_stop", status="success" if code == EXIT_DONE else "aborted")
         self._learner.trace.flush()
 

@@ -1,6 +1,6 @@
-"""How long the steps of a rank take, told to the wrapper of its node now and then, if that listens.
+"""The times of a rank's steps, sent to its wrapper now and then, if the wrapper listens.
 
-A datagram to a socket of the node costs microseconds, waits for nobody, and leaves nothing on a disk.
+A datagram to a socket of the node takes microseconds, never waits, and leaves nothing on a disk.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TELL_S = 2.0
 
 
 def address(token: str) -> str:
-    """The address in Linux's abstract namespace; who does not know the attempt's token cannot take it first."""
+    """The address in Linux's abstract namespace; without the attempt's token no other process can take it first."""
     return "\0torusrun-" + hmac.new(token.encode(), b"step times", hashlib.sha256).hexdigest()[:32]
 
 
 class StepTimes:
-    """Tells the mean and the longest time of the steps since it told last, and the share that was spent in waiting."""
+    """Sends the mean and the longest time of the steps since the last message, and the share of waiting."""
 
     def __init__(self, rank: int, token: str) -> None:
         self._rank, self._address = rank, address(token)
@@ -30,7 +30,7 @@ class StepTimes:
         self._waited_s: float | None = 0.0
 
     def add(self, step: int, steps: int, spent_s: float, waited_s: float | None) -> None:
-        """`steps` more were taken in `spent_s`, up to `step`; `waited_s` of it for other ranks, None if unknown."""
+        """Add `steps` that took `spent_s`, up to `step`; `waited_s` of it was for other ranks, None if unknown."""
         self._steps += steps
         self._spent_s += spent_s
         self._longest_s = max(self._longest_s, spent_s / steps)

@@ -1,4 +1,4 @@
-"""A line for every step of an attempt, by rank 0: what held in it. It shows a recipe's techniques at work."""
+"""A line for every step of an attempt, written by rank 0: the settings in that step. It shows a recipe's techniques."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from training.reporting.appended import Appended
 
-LINES = 200  # that are written together
+LINES = 200  # written together
 
 
 class Trace:
-    """Lines of JSON in the file at `path`; without one nothing is kept.
+    """Writes lines of JSON to the file at `path`; without one it keeps nothing.
 
-    Values are numbers, text, lists and dicts that the host knows: to read a tensor would be to wait for the device.
+    Values are numbers, text, lists and dicts that the host knows: reading a tensor would wait for the device.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -25,23 +25,23 @@ class Trace:
         self._buckets: list[dict[str, object]] = []
 
     def head(self, **values: Any) -> None:
-        """A line about the steps that follow: at the start, and where it changes."""
+        """Write a line about the steps that follow: at the start, and after each change."""
         if self.active:
             self._lines.append(values)
             self._buckets = values.get("buckets", self._buckets)
 
     def buckets(self, buckets: list[dict[str, object]]) -> None:
-        """How the gradients are reduced from the next step on: a line where that has changed."""
+        """Write a line with the buckets from the next step on, if they have changed."""
         if buckets != self._buckets:
             self.head(buckets=buckets)
 
     def add(self, **values: Any) -> None:
-        """More for the line of the step that is under way."""
+        """Add values to the line of the current step."""
         if self.active:
             self._more |= values
 
     def step(self, **values: Any) -> None:
-        """The step has been taken: its line, with what was added."""
+        """Write the line of the finished step, with the added values."""
         if self.active:
             self._lines.append({**values, **self._more})
             self._more = {}
@@ -49,7 +49,7 @@ class Trace:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what there is: before a checkpoint, and at the end."""
+        """Write all pending lines: before a checkpoint, and at the end."""
         if self._file and self._lines:
             self._file.write("".join(f"{json.dumps(line)}\n" for line in self._lines).encode())
             self._lines = []

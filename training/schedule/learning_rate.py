@@ -1,10 +1,10 @@
 """The learning rate as a pure function of progress in epochs.
 
 Warm-up: rate = warmup_from + (lr - warmup_from) * epoch / warmup_epochs, the gradual warm-up of Goyal et al. 2017,
-section 2.2. Decay: rate = end_lr + (lr - end_lr) * f, where f goes from 1 after the warm-up to 0 at the end.
+section 2.2. Decay: rate = end_lr + (lr - end_lr) * f, where f falls from 1 after the warm-up to 0 at the end.
 
-cosine and polynomial take the middle of a step. The others take its beginning: what is published counts iterations from
-0. So a multiple of the step's epochs gives a rate of the published table.
+cosine and polynomial use the middle of a step. The others use its begin, because publications count iterations from 0.
+So a multiple of the step's epochs gives a rate of the published table.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ EPOCHS, POWER, FACTOR = Limits(above=0, at_most=1e6), Limits(above=0, at_most=10
 
 
 def cosine(progress: float) -> float:
-    """From 1 at progress 0 to 0 at progress 1 along half a cosine (Loshchilov & Hutter 2017, eq. 5)."""
+    """A decay from 1 at progress 0 to 0 at progress 1 along half a cosine (Loshchilov & Hutter 2017, eq. 5)."""
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 def polynomial(power: float) -> Decay:
-    """From 1 to 0 as (1 - progress) ** power; 2 is the usual companion of LARS (You et al. 2017)."""
+    """A decay from 1 to 0 as (1 - progress) ** power; LARS usually has power 2 (You et al. 2017)."""
     return lambda progress: (1.0 - progress) ** power
 
 
 def constant(progress: float) -> float:
-    """1 throughout."""
+    """No decay: always 1."""
     return 1.0
 
 
@@ -50,7 +50,7 @@ def learning_rate(
 ) -> float:
     """The rate at a fractional `epoch`: from `warmup_from` to `peak` in `warmup_epochs`, then to `end_lr` by `decay`.
 
-    Past the end the rate stays what it is there.
+    After the end the rate stays at its last value.
     """
     if epoch < warmup_epochs:
         return warmup_from + (peak - warmup_from) * epoch / warmup_epochs
@@ -103,8 +103,8 @@ def build_cyclic_polynomial(
     """Cycles of `cycle` epochs, each a warm-up and lr * (1 - epoch / reach) ** power, epochs counted from its start.
 
     Intel Caffe's `poly_cyc` as SURFsara used it (Codreanu et al. 2017, arXiv 1711.04291, and its released solvers).
-    The warm-up counts, too, so that the rate drops a little where it ends. A cycle whose `reach` (lr_iter) is behind
-    its end stops half-way. Without `cycle` the run is one; without `reach` each cycle ends at end_lr.
+    The epochs of the warm-up count too, so the rate drops a little at its end. A cycle whose `reach` (lr_iter) is after
+    its end stops half-way. Without `cycle` the run is one cycle; without `reach` each cycle ends at end_lr.
     """
     length = float(train.epochs) if cycle is None else _checked("cycle", cycle, EPOCHS)
     to = length if reach is None else _checked("reach", reach, EPOCHS)
@@ -121,7 +121,7 @@ def build_cyclic_polynomial(
 
 
 def _checked(name: str, value: object, limits: Limits) -> float:
-    """An option that must be a number. Raises ConfigError."""
+    """The value of an option that must be a number. Raises ConfigError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{OPTIONS}.{name} must be a number, not {value!r}")
     if complaint := limits.complaint(value):
@@ -130,7 +130,7 @@ def _checked(name: str, value: object, limits: Limits) -> float:
 
 
 def _with_keys(train: Train, decay: Decay) -> Callable[[float], float]:
-    """The rate at an epoch, as the recipe's other keys say."""
+    """The rate as a function of the epoch, with the recipe's other keys."""
     keys = train.schedule
 
     def rate(epoch: float) -> float:

@@ -9,7 +9,7 @@ from training.recipe.train import Train
 
 
 def named(train: Train) -> Schedule:
-    """What train.schedule names. Raises ConfigError for what cannot be built."""
+    """The schedule that train.schedule names. Raises ConfigError if it cannot be built."""
     schedule: Schedule = build("train.schedule", train.schedule, names.SCHEDULES, train)
     expect("train.schedule", train.schedule, schedule, "a function", ["__call__"])
     return schedule

@@ -1,7 +1,7 @@
-"""What holds at each point of a training: phase, batch, images, weight decay and learning rate.
+"""The values at each point of a training: phase, batch, images, weight decay and learning rate.
 
-All are pure functions of progress, so that a resumed training asks again from the middle. A step belongs to the phase
-in which it begins; a phase may have no step where a batch is larger than it.
+All are pure functions of progress, so a resumed training computes the same values. A step belongs to the phase in which
+it begins; a phase that is shorter than a batch may have no step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Phase:
     """A part of a training with all its keys filled in; `start`, `until` and `reach` are epochs.
 
-    Its steps begin at `first` samples or later, and before `end` samples. Without `lr` train.schedule says the rate.
+    Its steps begin at `first` samples or later, and before `end` samples. Without `lr` train.schedule gives the rate.
     """
 
     number: int
@@ -48,7 +48,7 @@ class Phase:
         """The learning rate of a step that begins at `epoch`: to + (from - to) * (1 - x)^power, or half a cosine.
 
         x goes from 0 at the start of the phase to 1 at `reach`, and stays there. With power 1 it is Goyal et al. 2017's
-        gradual warm-up and fast.ai 2018's linear pieces, with `reach` behind the end Intel Caffe's cycles (poly_cyc).
+        gradual warm-up and fast.ai 2018's linear pieces; with `reach` after the end, Intel Caffe's cycles (poly_cyc).
         """
         if not self.lr:
             return None
@@ -60,9 +60,9 @@ class Phase:
 
 
 class Course:
-    """A training of a data set of `train_samples`: what holds where.
+    """The values of a training on `train_samples` samples, at each point.
 
-    `schedule` is what train.schedule names; it is built when it is first needed, where none is given.
+    `schedule` is the schedule that train.schedule names; if none is given, it is built at its first use.
     """
 
     def __init__(self, train: Train, train_samples: int, schedule: Schedule | None = None) -> None:
@@ -72,7 +72,7 @@ class Course:
         self._ends = [phase.end for phase in self.phases]
 
     def phase_at(self, samples: int) -> Phase:
-        """The phase of a step that begins when `samples` have been seen; the last one for all after the end."""
+        """The phase of a step that begins when `samples` have been seen; the last phase after the end."""
         return self.phases[min(bisect_right(self._ends, samples), len(self.phases) - 1)]
 
     def batch_at(self, progress: Progress) -> int:
@@ -80,26 +80,26 @@ class Course:
         return self.phase_at(progress.samples).batch
 
     def view_at(self, progress: Progress) -> View:
-        """How images look in the next step."""
+        """The view of images in the next step."""
         return self.phase_at(progress.samples).view
 
     def weight_decay_at(self, progress: Progress) -> float:
-        """Of the next step."""
+        """The weight decay of the next step."""
         return self.phase_at(progress.samples).weight_decay
 
     def moment_at(self, progress: Progress) -> Moment:
-        """Of the next step."""
+        """The moment of the next step."""
         return progress.middle_of_step(self.batch_at(progress), self._epoch_samples)
 
     def facts_at(self, progress: Progress) -> dict[str, object]:
-        """What holds in the next step, by name, for a trace."""
+        """The values of the next step, by name, for a trace."""
         phase = self.phase_at(progress.samples)
         epochs = {"samples": progress.samples, "epoch": progress.epochs(self._epoch_samples)}
         decay = {"momentum": self._train.optimizer.momentum, "weight_decay": phase.weight_decay}
         return {**epochs, "phase": phase.number, **decay, **phase.view._asdict()}
 
     def rate_at(self, moment: Moment) -> float:
-        """The learning rate of the step at `moment`. Raises ConfigError for a schedule that cannot be built."""
+        """The learning rate of the step at `moment`. Raises ConfigError if the schedule cannot be built."""
         rate = self.phase_at(round(moment.begins * self._epoch_samples)).rate(moment.begins)
         return self._schedule(moment) if rate is None else rate
 
@@ -108,11 +108,11 @@ class Course:
         return progress.samples >= self.total_samples
 
     def total_steps(self, progress: Progress = Progress()) -> int:  # noqa: B008  (it cannot be changed)
-        """Steps of the whole training, for one that has come as far as `progress`."""
+        """Steps of the whole training, if it is now at `progress`."""
         return progress.steps + sum(steps for _, steps in self.steps_to_come(progress))
 
     def steps_to_come(self, progress: Progress = Progress()) -> list[tuple[Phase, int]]:  # noqa: B008
-        """The phases from `progress` on, and how many steps each then has; 0 where the one before reaches over it."""
+        """The phases from `progress` on, with their numbers of steps; 0 if the phase before covers all of it."""
         found = []
         for phase in self.phases[self.phase_at(progress.samples).number :]:
             steps = progress.steps_at(phase.end, phase.batch)
@@ -122,13 +122,13 @@ class Course:
 
     @property
     def evaluations(self) -> int:
-        """How many evaluations the whole training has."""
+        """The number of evaluations in the whole training."""
         keys, epochs = self._train.evaluate, self._train.epochs
         due = range(keys.first, epochs + 1, keys.every)
         return len(due) + (epochs not in due)
 
     def evaluates(self, before: Progress, after: Progress) -> bool:
-        """Whether an evaluation is due once training has come from `before` to `after`; at the end one always is."""
+        """Whether an evaluation is due between `before` and `after`; one is always due at the end."""
         if self.finished(after):
             return True
         keys, epochs = self._train.evaluate, [int(at.epochs(self._epoch_samples)) for at in (before, after)]
@@ -141,7 +141,7 @@ class Course:
 
 
 def phases_of(train: Train, train_samples: int) -> tuple[Phase, ...]:
-    """The phases of a recipe, for a data set of `train_samples`; one, where it has none."""
+    """The phases of a recipe, for a data set of `train_samples`; one phase if the recipe has none."""
     phases: list[Phase] = []
     for keys in train.phases or (PhaseKeys(until=train.epochs),):
         phases.append(_phase(train, train_samples, keys, phases[-1] if phases else None))
@@ -170,7 +170,7 @@ def _phase(train: Train, train_samples: int, keys: PhaseKeys, before: Phase | No
 
 
 def _samples_at(epoch: float, epoch_samples: int) -> int:
-    """The least number of samples that are `epoch` passes or more; `epoch` may be a rounded k / epoch_samples."""
+    """The smallest number of samples of at least `epoch` passes; `epoch` may be a rounded k / epoch_samples."""
     near = round(epoch * epoch_samples)
     return next(n for n in range(near - 1, near + 2) if n / epoch_samples >= epoch)
 

@@ -1,1 +1,1 @@
-"""One step of a rank: forward and backward, and how the weights then move."""
+"""One step of a rank: forward, backward, and the update of the weights."""

@@ -28,7 +28,7 @@ class Backward:
         self.scale = LossScale(train.loss_scale.start, train.loss_scale.growth_every) if fp16 else None
 
     def precision(self) -> AbstractContextManager[object]:
-        """Forward passes within it are in the precision of the recipe."""
+        """A context for forward passes in the precision of the recipe."""
         return torch.autocast(self._device.type, self._dtype) if self._dtype else nullcontext()
 
     def run(
@@ -42,7 +42,7 @@ class Backward:
     ) -> Tensor:
         """The mean loss over inputs [B, ...] and labels [B]; B divides by the micro-batches.
 
-        All passes but the last are made `holding()`. `before_last` gets the loss when the last backward is to begin.
+        All passes but the last run within `holding()`. `before_last` gets the loss just before the last backward.
         """
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
         factor = (self.scale.scale if self.scale else 1.0) / len(parts)

@@ -1,4 +1,4 @@
-"""The two ways to take a step with many ranks: by their mean gradient, or by one's own and an average now and then."""
+"""The two kinds of step with many ranks: by the mean gradient, or by each rank's own with an average now and then."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from training.sync.synchronization import Synchronization
 
 
 class Steps(Protocol):
-    """Moves the weights. `meet` follows `take`, or several of them, on all ranks after the same."""
+    """Moves the weights. `meet` follows one or more calls of `take`, on all ranks after the same number."""
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
-        """One step on this rank's share of a batch, after `steps` others."""
+        """Take one step on this rank's share of a batch, after `steps` others."""
 
     def buckets(self) -> list[dict[str, object]]:
-        """What is reduced together, for a trace: how many gradients, how many bytes, and by what."""
+        """The buckets for a trace: the number of gradients, the bytes, and the algorithm of each."""
 
     def meet(self, stop: bool) -> Tensor:
-        """[mean loss, above 0 if any rank wants to stop] of the last step; from here all ranks hold the same."""
+        """[mean loss, above 0 if any rank wants to stop] of the last step; after it all ranks hold the same state."""
 
     def waited_s(self) -> float | None:
-        """How long this rank waited for others since it was last asked; None where that is not known."""
+        """The time that this rank waited for others since the last call; None if it is unknown."""
 
 
 def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Complete]:
-    """As the recipe says, with the optimizer that moves the weights; all ranks must build it at the same time."""
+    """The recipe's kind of steps, and the optimizer that moves the weights; all ranks build it at the same time."""
     sync, planner = synchronization.build(config, ranks, parts.model)
     if config.train.sync.every == 1:
         optimizer = Complete(synchronization.in_shards(parts.optimizer, sync))
@@ -54,7 +54,7 @@ def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tup
 
 
 class MeanGradient:
-    """Every step is by the mean gradient of all ranks."""
+    """Every step uses the mean gradient of all ranks."""
 
     def __init__(self, backward: Backward, optimizer: Complete, sync: Synchronization, planner: Planner | None) -> None:
         self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
@@ -89,7 +89,7 @@ class MeanGradient:
         return self._waiting.arriving(self._sync.arriving())
 
     def _move_as_they_arrive(self, rate: float) -> None:
-        """Or all at the end, if the optimizer does not step in parts."""
+        """Move the weights of each bucket as it arrives, or all at the end if the optimizer does not step in parts."""
         for parameters in self._arriving():
             if self._optimizer.in_parts:
                 self._optimizer.step_part(parameters, rate)
@@ -99,7 +99,7 @@ class MeanGradient:
 
 
 class OwnGradient:
-    """Steps are by this rank's gradient alone; where the ranks meet, each takes on the mean of all."""
+    """Each step uses only this rank's gradient; when the ranks meet, each gets the mean state of all."""
 
     def __init__(self, backward: Backward, optimizer: Optimizer, sync: Synchronization, average: StateAverage) -> None:
         self._backward, self._optimizer, self._sync, self._average = backward, optimizer, sync, average

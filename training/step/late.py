@@ -1,4 +1,4 @@
-"""Numbers of a step that are read when the next one is under way: to read them at once is to wait for the device."""
+"""Numbers of a step that are read during the next step: reading them at once would wait for the device."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 class Late:
-    """The newest numbers that have come; on a CPU those of the last `put`, on a GPU those of the one before.
+    """The newest numbers that have arrived: on a CPU those of the last `put`, on a GPU those of the one before.
 
-    All ranks must put the same numbers at the same steps; then all get the same, and may decide by them.
+    All ranks must put the same numbers at the same steps; then all get the same, and may base decisions on them.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Late:
         self._coming: tuple[Tensor, torch.cuda.Event] | None = None
 
     def put(self, numbers: Tensor) -> None:
-        """Send `numbers` [N] on their way to `values`."""
+        """Begin to copy `numbers` [N] to `values`."""
         if numbers.device.type != "cuda":
             self.values = numbers.tolist()
             return
@@ -29,7 +29,7 @@ class Late:
         self._coming = pinned, event
 
     def settle(self) -> None:
-        """Wait until the last numbers that were put have come."""
+        """Wait until the numbers of the last `put` have arrived."""
         if self._coming:
             numbers, event = self._coming
             event.synchronize()

@@ -1,4 +1,4 @@
-"""Local SGD: every rank takes steps by its own gradients, and now and then the ranks average what came of it.
+"""Local SGD: every rank takes steps by its own gradients, and now and then the ranks average their states.
 
 Source: Stich 2019, arXiv 1805.09767, algorithm 1 (from memory). Velocities and running statistics are averaged with
 the weights, so that all ranks hold the same state whenever a checkpoint can be written.
@@ -18,14 +18,14 @@ from training.sync.arena import Arena
 
 
 class StateAverage:
-    """The mean over the ranks of all numbers in fp32 that a rank's model and optimizer hold."""
+    """The mean over the ranks of all fp32 numbers in the model and the optimizer."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, all_reduce: AllReduce) -> None:
         self._model, self._optimizer, self._all_reduce = model, optimizer, all_reduce
         self._arena: Arena | None = None
 
     def facts(self) -> dict[str, object]:
-        """For a trace: no gradients are reduced, and how long the vector is, once there is one."""
+        """The facts for a trace: no gradients, and the length of the vector once it exists."""
         vector = self._arena.vector if self._arena else torch.empty(0)
         return {"gradients": 0, "bytes": vector.nbytes, "all_reduce": name_of(self._all_reduce, vector)}
 

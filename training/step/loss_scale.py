@@ -1,6 +1,6 @@
 """Loss scaling for fp16: small gradients survive, and steps whose gradients overflow are skipped.
 
-The loss is multiplied by a power of two before backward and the gradients are divided by it after; so no bit changes
+The loss is multiplied by a power of two before backward, and the gradients are divided by it after. So no bit changes
 unless a number leaves the range of fp16. Source: Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; the factors
 are those of torch.amp.GradScaler (torch 2.13, verified in its code).
 """
@@ -18,8 +18,8 @@ GROWTH, BACKOFF = 2.0, 0.5
 class LossScale:
     """`scale` doubles after `growth_every` good steps in a row and halves after a step that overflows.
 
-    The gradients that it looks at are means over all ranks. A number that is not finite on one rank makes the mean not
-    finite, and all ranks see the same bits: they skip the same steps without asking each other.
+    The gradients are means over all ranks. If a number is not finite on one rank, the mean is not finite, and all ranks
+    see the same bits. So they skip the same steps without communication.
     """
 
     def __init__(self, scale: float, growth_every: int) -> None:
@@ -29,8 +29,8 @@ class LossScale:
         self._good = 0
 
     def unscale_(self, gradients: list[Tensor]) -> bool:
-        """Divide the gradients by the scale; whether all were finite. Adapts the scale. Waits for the device."""
-        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).amax()  # a NaN is the largest of all
+        """Divide the gradients by the scale and adapt it; returns whether all were finite. It waits for the device."""
+        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).amax()  # amax returns NaN if there is one
         finite = math.isfinite(largest.item())
         if finite:
             torch._foreach_mul_(gradients, 1.0 / self.scale)
@@ -38,11 +38,11 @@ class LossScale:
         return finite
 
     def state_dict(self) -> dict[str, float]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {"scale": self.scale, "good": float(self._good), "skipped": float(self.skipped)}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self.scale, self._good, self.skipped = state["scale"], int(state["good"]), int(state["skipped"])
 
     def _adapt(self, finite: bool) -> None:

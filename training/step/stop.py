@@ -1,4 +1,4 @@
-"""SIGTERM asks for a stop at the end of the step; nothing is interrupted."""
+"""SIGTERM requests a stop at the end of the step; nothing is interrupted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from types import FrameType
 
 
 class StopRequest:
-    """True in `requested` once SIGTERM has come."""
+    """`requested` is True once SIGTERM has arrived."""
 
     def __init__(self) -> None:
         self.requested = False
 
     @classmethod
     def on_sigterm(cls) -> StopRequest:
-        """Take over SIGTERM for this process."""
+        """A request that handles SIGTERM in this process."""
         request = cls()
         signal.signal(signal.SIGTERM, request._note)
         return request

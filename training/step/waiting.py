@@ -1,8 +1,8 @@
-"""How long a rank waits for the others in its steps, by the clock of its own thread.
+"""The time that a rank waits for the others in its steps, by the clock of its own thread.
 
-A rank of a training in step waits for the slowest one. So who waits least makes the others wait. What travels beside
-backward counts only as far as the rank waits for it in the end; sums over the ranks within the model (batch norm over
-groups) count as computing. On a GPU the thread queues work and does not wait: nothing is known there.
+In each step the ranks wait for the slowest one. So the rank that waits least makes the others wait. Communication
+beside backward counts only if the rank waits for it in the end; sums over the ranks within the model (batch norm over
+groups) count as computing. On a GPU the thread queues work and does not wait, so the time is unknown there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Item = TypeVar("Item")
 
 
 class Waiting:
-    """Adds up the seconds that were spent within it."""
+    """Adds up the seconds of waiting."""
 
     def __init__(self) -> None:
         self._spent_s = 0.0
 
     @contextmanager
     def during(self) -> Iterator[None]:
-        """What is done within it is waiting."""
+        """Counts the time within it as waiting."""
         began_s = time.perf_counter()
         try:
             yield
@@ -31,7 +31,7 @@ class Waiting:
             self._spent_s += time.perf_counter() - began_s
 
     def arriving(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The items; the time until each of them comes, and until their end, is waiting."""
+        """The items; the time until each item, and until their end, counts as waiting."""
         while True:
             with self.during():
                 try:
@@ -41,6 +41,6 @@ class Waiting:
             yield item
 
     def spent_s(self) -> float:
-        """Since it was last asked."""
+        """The seconds of waiting since the last call."""
         spent_s, self._spent_s = self._spent_s, 0.0
         return spent_s

@@ -1,1 +1,1 @@
-"""How the ranks of a training come to the same weights: gradients in buckets, averaged while backward runs."""
+"""Keeps the weights of the ranks equal: gradients in buckets, averaged while backward runs."""

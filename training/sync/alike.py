@@ -1,4 +1,4 @@
-"""Whether all ranks hold the same weights, found by comparing 8 bytes of each."""
+"""Checks whether all ranks hold the same weights, by comparing 8 bytes of each rank."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-PRIME = 1_000_003  # tells tensors that changed places
+PRIME = 1_000_003  # swapped tensors change the sum
 
 
 def differing(tensors: Iterable[Tensor]) -> list[int]:
-    """The ranks whose bits are not those of most ranks, or not rank 0's where there is no majority.
+    """The ranks whose bits differ from those of most ranks, or from rank 0's if there is no majority.
 
-    All ranks must ask together, for the same tensors in the same order; all get the same answer. Waits for the device.
+    All ranks call it together, with the same tensors in the same order, and get the same answer. Waits for the device.
     """
     own = checksum(tensors)
     everyones = [torch.empty_like(own) for _ in range(dist.get_world_size())]
@@ -28,7 +28,7 @@ def differing(tensors: Iterable[Tensor]) -> list[int]:
 
 
 def checksum(tensors: Iterable[Tensor]) -> Tensor:
-    """A number [] (int64) that follows from the bits of `tensors`, on their device; nothing of their size is copied."""
+    """A checksum [] (int64) of the bits of `tensors`, on their device; nothing of their size is copied."""
     total: Tensor | None = None
     for tensor in tensors:
         bits = tensor.detach().contiguous().view(-1).view(BITS[tensor.element_size()]).sum(dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""Tensors side by side in one flat vector."""
+"""Adjacent tensors in one flat vector."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 class Arena:
     """A zeroed 1-D `vector` of at least `length` elements; `views[i]` is the part of it shaped as `like[i]`.
 
-    `views[i]` begins at `offsets[i]`; what follows the last view is padding. The vector is on the device of `like`,
-    with the dtype of `like` unless another is given. A view keeps the memory format of its tensor.
+    `views[i]` begins at `offsets[i]`; padding follows the last view. The vector is on the device of `like`, with the
+    dtype of `like` unless another is given. A view keeps the memory format of its tensor.
     """
 
     def __init__(self, like: Sequence[Tensor], length: int = 0, dtype: torch.dtype | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Some gradients in one flat vector, and the all-reduce that it goes through."""
+"""Some gradients in one flat vector, and its all-reduce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.sync.arena import Arena
 class Bucket:
     """[gradients | other tensors | padding], as views of `vector`; `numbers` are those of the gradients.
 
-    `waiting_for` are the gradients that are still to come in this step.
+    `waiting_for` holds the gradients that are not complete yet in this step.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Bucket:
         self._pending: Pending | None = None
 
     def facts(self) -> dict[str, object]:
-        """How many gradients it holds, its length in memory, and by what it is reduced."""
+        """The number of its gradients, its length in memory, and its all-reduce algorithm."""
         how = name_of(self._all_reduce, self.vector)
         return {"gradients": len(self.numbers), "bytes": self.vector.nbytes, "all_reduce": how}
 
@@ -41,7 +41,7 @@ class Bucket:
         self._all_reduce.mean_(self.vector)
 
     def wait(self) -> None:
-        """Until it is the mean; on a GPU only what is queued next waits. Raises PeerLost."""
+        """Wait until the vector is the mean; on a GPU only the work that is queued next waits. Raises PeerLost."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None

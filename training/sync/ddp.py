@@ -1,4 +1,4 @@
-"""torch's own DistributedDataParallel in place of our buckets: the peer to compare with."""
+"""torch's own DistributedDataParallel in place of our buckets, for comparison."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if NEW_NAME else "broadcast
 
 
 class DDPGradients:
-    """As `Gradients`, by DDP with its defaults and gradients as views of its buckets; the extras travel `apart`.
+    """As `Gradients`, but by DDP with its defaults and gradients as views of its buckets; the extras travel `apart`.
 
-    `module` is what computes the forward pass.
+    `module` computes the forward pass.
     """
 
     def __init__(

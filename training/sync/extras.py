@@ -1,4 +1,4 @@
-"""What travels with the gradients: running statistics, the loss, and the request to stop."""
+"""The numbers that travel with the gradients: running statistics, the loss, and the request to stop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Extras:
     """Numbers in fp32 that are known before backward begins, averaged over the ranks.
 
     Running statistics of batch normalization travel, so that all ranks hold the same model and one rank's checkpoint
-    is the whole state: the `statistics`, or all buffers of floating point where they are None. `like` are tensors of
-    the shapes that they need; `lay` says where they lie.
+    is the whole state: the `statistics`, or all buffers of floating point if they are None. `like` are tensors with
+    the shapes of the numbers; `lay` sets the views.
     """
 
     def __init__(self, model: nn.Module, statistics: Sequence[Tensor] | None = None) -> None:
@@ -24,7 +24,7 @@ class Extras:
         self.like = [*self._statistics, torch.zeros(2, device=device)]  # the loss and the request
 
     def lay(self, views: Sequence[Tensor]) -> None:
-        """From now on they travel in `views`."""
+        """Let the numbers travel in `views` from now on."""
         self._views = list(views)
 
     @torch.no_grad()
@@ -37,7 +37,7 @@ class Extras:
 
     @torch.no_grad()
     def take(self) -> None:
-        """Make the views' statistics, now the mean of all ranks, those of the model."""
+        """Copy the views' statistics, now the mean of all ranks, into the model."""
         _copy(self._statistics, self._views[:-1])
 
     def numbers(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients in buckets, each reduced as soon as its last gradient is there, while backward goes on."""
+"""Gradients in buckets, each reduced as soon as its last gradient is complete, while backward continues."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from training.sync.missing import MissingGradient
 
 
 class Watch(Protocol):
-    """Sees when gradients become complete."""
+    """Records when gradients become complete."""
 
     def begin(self) -> None:
-        """The last forward pass of a step is done."""
+        """Called when the last forward pass of a step is done."""
 
     def complete(self, number: int) -> None:
-        """The gradient of this number is there."""
+        """Called when the gradient with this number is complete."""
 
 
 class Gradients:
     """The gradients of `module`, averaged over all ranks. A step: `clear`, forward, `begin`, backward, `arriving`.
 
     Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
-    reduce their buckets in the order of the layout: one that is complete early waits for those before it. Parameters
-    that need no gradient when this is made are left out. The extras travel in the bucket that is reduced first, or
-    before all buckets through `apart`; `statistics` are those that do, None for all. Raises ValueError where parameters
+    reduce their buckets in the order of the layout: a bucket that is complete early waits for those before it.
+    Parameters that need no gradient at the construction are left out. The extras travel in the first bucket, or before
+    all buckets through `apart`; `statistics` are the travelling ones, None for all. Raises ValueError if parameters
     have several dtypes, or none learns.
     """
 
@@ -61,13 +61,13 @@ class Gradients:
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
         self.watch: Watch | None = None
-        self.on_layout: Callable[[], None] | None = None  # called when the gradients lie in other buckets
+        self.on_layout: Callable[[], None] | None = None  # called after a change of the buckets
         self.lay_out(layout or Layout.one(len(named)))
         for number, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
 
     def lay_out(self, layout: Layout) -> None:
-        """Put the gradients, all zero, into the buckets of `layout`: between two steps, on all ranks alike."""
+        """Put the gradients, all zero, into the buckets of `layout`; all ranks call it between the same two steps."""
         dtype, extras, self.buckets = self.parameters[0].dtype, self._extras, []
         if self._apart:
             self.buckets.append(Bucket((), extras.like, self._apart, torch.float32))
@@ -84,7 +84,7 @@ class Gradients:
             self.on_layout()
 
     def facts(self) -> list[dict[str, object]]:
-        """The buckets as they are now, in the order in which they are reduced, for a trace."""
+        """The current buckets, in the order of their reduction, for a trace."""
         return [bucket.facts() for bucket in self.buckets]
 
     def clear(self) -> None:
@@ -96,9 +96,9 @@ class Gradients:
         self._seen.clear()
 
     def begin(self, loss: Tensor, stop: bool) -> None:
-        """The backward pass that comes next completes the gradients: reduce them as they arrive.
+        """Reduce the gradients as they arrive: the next backward pass completes them.
 
-        The mean of `loss` comes out on all ranks, and `stop` if any rank put it in.
+        All ranks get the mean of `loss`, and `stop` if any rank passed it.
         """
         self._extras.put(loss, stop)
         for bucket in self.buckets:
@@ -111,8 +111,8 @@ class Gradients:
     def arriving(self) -> Iterator[Sequence[Parameter]]:
         """After backward: the parameters of one bucket after the other, as soon as their gradients are the ranks' mean.
 
-        To be taken to its end. Raises PeerLost where another rank is gone, and, before anything is waited for,
-        MissingGradient where backward did not reach a parameter whose gradient is not to be zero then.
+        It must be taken to its end. Raises PeerLost if another rank is gone. Before it waits, it raises MissingGradient
+        if backward did not reach a parameter, unless its gradient is zero in that case.
         """
         self._reducing = False
         missing = [name for number, name in enumerate(self._names) if number not in self._seen]
@@ -121,7 +121,7 @@ class Gradients:
         for bucket in self.buckets:
             bucket.waiting_for.clear()
         self._start_complete()
-        if len(self.buckets) == 1:  # by this thread, which has nothing else to do
+        if len(self.buckets) == 1:  # by this thread, which has no other work
             self.buckets[0].reduce()
         for bucket in self.buckets:
             bucket.wait()
@@ -131,7 +131,7 @@ class Gradients:
                 yield [self.parameters[number] for number in bucket.numbers]
 
     def holding(self) -> AbstractContextManager[object]:
-        """Within it backward adds to the gradients, and none of them is complete."""
+        """Within this context backward adds to the gradients, and none of them becomes complete."""
         return nullcontext()
 
     def numbers(self) -> Tensor:
@@ -139,7 +139,7 @@ class Gradients:
         return self._extras.numbers()
 
     def _hook(self, number: int) -> Callable[[Tensor], None]:
-        mine = weakref.ref(self)  # the collector does not see what a parameter's hooks refer to
+        mine = weakref.ref(self)  # the collector does not see the references of a parameter's hooks
 
         def arrived(parameter: Tensor) -> None:
             if gradients := mine():
@@ -151,7 +151,7 @@ class Gradients:
         self._seen.add(number)
         if not self._reducing:
             return
-        if parameter.grad is not self._views[number]:  # something, as zero_grad, had set it to None
+        if parameter.grad is not self._views[number]:  # something, such as zero_grad, has set it to None
             self._views[number].copy_(parameter.grad)  # type: ignore[arg-type]
             parameter.grad = self._views[number]
         self._complete(number)
@@ -169,7 +169,7 @@ class Gradients:
         self._start_complete()
 
     def _start_complete(self) -> None:
-        """Start the buckets that are complete, in order; one alone is complete when backward ends."""
+        """Start the complete buckets, in order; a single bucket is complete only when backward ends."""
         while self._started < len(self.buckets) > 1 and not self.buckets[self._started].waiting_for:
             self.buckets[self._started].start()
             self._started += 1

@@ -1,4 +1,4 @@
-"""Parameters that got no gradient in a step."""
+"""Parameters without a gradient in a step."""
 
 from __future__ import annotations
 

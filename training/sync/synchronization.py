@@ -1,4 +1,4 @@
-"""How the ranks of a training average what they learned, as `train.sync` of its recipe says."""
+"""The averaging of the ranks' gradients, as `train.sync` of the recipe says."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Synchronization(Protocol):
 
 
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
-    """For all ranks at the same time; the planner, if there is one, is to be asked before every step."""
+    """All ranks must call it at the same time. The planner, if there is one, must be called before every step."""
     keys, zero = config.train.sync, config.train.sync.missing == "zero"
     statistics = travelling(model, config.train.norm)
     if keys.all_reduce == "ddp":
@@ -52,7 +52,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire, keys.hybrid_bytes)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
     if config.train.optimizer.name == "lars" and config.train.optimizer.lars.form == "sharded":
-        reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all else
+        reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all others
     gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank, missing_is_zero=zero)
     buckets = keys.buckets
     if buckets == "auto":
@@ -67,7 +67,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
 
 
 def in_shards(optimizer: Optimizer, gradients: Synchronization) -> Optimizer:
-    """The optimizer, or in its place the one that moves shards, where gradients are reduced to shards alone."""
+    """The optimizer, or the one that moves shards in its place if gradients are reduced only to shards."""
     if not isinstance(gradients, Gradients) or not isinstance(gradients.all_reduce, FirstHalf):
         return optimizer
     assert isinstance(optimizer, LARS), "only LARS has the form"

@@ -1,4 +1,4 @@
-"""What a kind of fault is, and what must be told of it."""
+"""A kind of fault, and its expected report."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FIRST_NAMED = re.compile(r"rank (\d+) \(")
 
 @dataclass(frozen=True)
 class Expected:
-    """The states that are right, and patterns that the reason must all hold.
+    """The right states, and patterns that must all be in the reason.
 
-    `culprit` is the rank that must be named first, if any is. `suspicion` says that 'suspected' is answer enough: the
-    scheduler never tells more. A training that recorded that it is done makes COMPLETED right, and nothing else.
+    `culprit` is the rank that must be named first, if any is. `suspicion` says that 'suspected' is enough: the
+    scheduler never reports more. If a training recorded that it is done, only COMPLETED is right.
     """
 
     states: tuple[str, ...]
@@ -31,7 +31,7 @@ class Expected:
     suspicion: bool = False
 
     def wrong(self, view: dict[str, Any]) -> str:
-        """What is wrong with a state and its reason; '' where both are right."""
+        """The error in a state and its reason; '' if both are right."""
         done = (Path(view["folder"]) / f"attempts/{view['attempt']}/done.json").exists()
         state, reason = view["state"], view["reason"]
         if done and "COMPLETED" not in self.states:
@@ -49,7 +49,7 @@ class Expected:
 
 
 class Fault(ABC):
-    """How to do one kind of harm. `steps` are the first and the last moment for it, as parts of the training."""
+    """One kind of harm. `steps` are the first and the last moment for it, as parts of the training."""
 
     kind: str
     steps: tuple[float, float] = (0.0, 0.6)
@@ -58,15 +58,15 @@ class Fault(ABC):
         return True
 
     def settings(self, trial: Trial) -> list[str]:
-        """What the run of this fault has other than the usual one, as in 'time=30s'."""
+        """The settings of this fault's run that differ from the usual ones, as in 'time=30s'."""
         return []
 
     @abstractmethod
     def strike(self, trial: Trial) -> Expected:
-        """Do the harm, and leave with `trial.undo` what takes it back; what must be told."""
+        """Do the harm, and register its undoing with `trial.undo`; returns the expected report."""
 
     def missing(self, trial: Trial) -> str:
-        """What else had to be there once the end was told, and is not; '' where nothing is missing."""
+        """Other things that must be there after the report of the end, and are missing; '' if none is."""
         return ""
 
     def resume(self, trial: Trial) -> list[str]:

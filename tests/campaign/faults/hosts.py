@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NodeDies(Fault):
-    """A host loses its power in silence, and gets it back once that has been told."""
+    """A host loses its power in silence, and gets it back after that is reported."""
 
     def __init__(self, which: str) -> None:
         self.kind, self.first = f"node-dies-{which}", which == "first"
@@ -29,12 +29,12 @@ class NodeDies(Fault):
         return Expected(("NODE_FAIL",), (rf"\b{host}\b",), suspicion=self.first)
 
     def resume(self, trial: Trial) -> list[str]:
-        """With its supervisor's host gone nobody may ever say more than that it is suspected."""
+        """Without its supervisor's host, there may never be a report beyond 'suspected'."""
         return ["--force"] if self.first and SUSPECTED in trial.reason else []
 
 
 class LinkCut(Fault):
-    """A host other than the supervisor's hears nobody, and nobody hears it."""
+    """A host other than the supervisor's loses its network, in both directions."""
 
     kind = "link-cut-other"
 
@@ -49,12 +49,12 @@ class LinkCut(Fault):
 
 
 class ReadOnlyCheckpoints(Fault):
-    """No checkpoint can be written any more; that is told when the last one fails."""
+    """No further checkpoint can be written; that is reported when the last one fails."""
 
     kind = "read-only-checkpoints"
 
     def possible(self, place: Place) -> bool:
-        """Only where the run's folder lies on this machine, and only for root, whom no mode would stop."""
+        """Only if the run's folder is on this machine, and only for root, because no mode of a file stops root."""
         return os.geteuid() == 0 and place.cluster != "pbs"
 
     def strike(self, trial: Trial) -> Expected:

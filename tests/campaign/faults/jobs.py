@@ -1,4 +1,4 @@
-"""Harm to what a job consists of beside its ranks: the supervisor, the launcher, the script's shell."""
+"""Harm to the parts of a job beside its ranks: the supervisor, the launcher, the script's shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KillPart(Fault):
-    """SIGKILL for one of the three."""
+    """SIGKILL for one of these three."""
 
     def __init__(self, part: str, words: str) -> None:
         self.kind, self.part, self.words = f"kill-{part}", part, words
@@ -36,5 +36,5 @@ class KillPart(Fault):
 FAULTS = [
     KillPart("supervisor", "supervisor"),
     KillPart("launcher", "launcher|srun|mpirun"),
-    KillPart("shell", "script|shell|SIGKILL"),  # Grid Engine ends all of such a job at once, and cannot tell by whom
+    KillPart("shell", "script|shell|SIGKILL"),  # Grid Engine ends the whole job at once, and does not report who did it
 ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.campaign.trial import Trial
 
 HANG_TIMEOUT_S = 15
-STACK = "most recent call first"  # what faulthandler writes above one
+STACK = "most recent call first"  # faulthandler writes it above a stack
 INJECTED = Path(__file__).with_name("sitecustomize.py")
 
 
@@ -30,7 +30,7 @@ class SignalRank(Fault):
 
 
 class KillWrapper(Fault):
-    """The wrapper dies, and by the kernel's hand its training with it."""
+    """The wrapper dies, and the kernel ends its training too."""
 
     kind = "kill-wrapper"
 
@@ -42,7 +42,7 @@ class KillWrapper(Fault):
 
 
 class StopRank(Fault):
-    """The training of a rank stands still, and all others wait for it."""
+    """The training of a rank is stopped, and all others wait for it."""
 
     kind = "stop-rank"
 
@@ -62,7 +62,7 @@ class StopRank(Fault):
 
 
 class StopWrapper(Fault):
-    """The wrapper stands still: the training comes to its end, and nobody records how this rank ended."""
+    """The wrapper is stopped: the training ends, but the end of this rank is not recorded."""
 
     kind = "stop-wrapper"
 

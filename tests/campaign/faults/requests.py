@@ -1,4 +1,4 @@
-"""What people ask for at the wrong moment: an end, a shorter time, a second attempt."""
+"""Requests of users at the wrong moment: an end, a shorter time, a second attempt."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.e2e.places import ledger, seconds_to
 if TYPE_CHECKING:
     from tests.campaign.trial import Trial
 
-# What asks schedulers and what ends jobs: only a submission goes through.
+# The commands that query schedulers or end jobs: only a submission works.
 COMMANDS = ("squeue", "sacct", "scontrol", "scancel", "qstat", "qacct", "qhost", "qdel", "cat", "kill")
-# The job inherits the PATH of its client, and must be able to ask.
+# The job inherits the PATH of its client, and must be able to query.
 BLIND = """#!/bin/sh
 case "$(tr '\\0' ' ' < /proc/$PPID/cmdline)" in
   *'orchestrator resume '*) echo 'the scheduler does not answer' >&2; exit 1;;
@@ -36,7 +36,7 @@ class Cancel(Fault):
 
 
 class OutsideCancel(Fault):
-    """The job is ended by hand, and torusrun is not told."""
+    """The job is ended by hand, without torusrun."""
 
     kind = "outside-cancel"
 
@@ -48,7 +48,7 @@ class OutsideCancel(Fault):
 
 
 class TimeLimit(Fault):
-    """A limit that comes when the step would come in an undisturbed run."""
+    """A time limit at the moment of the step in an undisturbed run."""
 
     kind = "time-limit"
 
@@ -67,7 +67,7 @@ class TimeLimit(Fault):
 
 
 class ResumeRaces(Fault):
-    """Somebody whose client cannot ask the scheduler resumes a run by force, while its first attempt is alive."""
+    """A user with a client that cannot query the scheduler resumes a run by force while its first attempt is alive."""
 
     kind = "resume-races"
     steps = (0.0, 0.2)

@@ -1,4 +1,4 @@
-"""A rank is killed while the scheduler's server cannot be asked: the run folder must tell all by itself."""
+"""A rank is killed while the scheduler's server does not answer: the run folder alone must have all information."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ServerAway(Fault):
-    """`how` is the place's method that takes the server away: down or frozen."""
+    """`how` is the place's method that removes the server: down or frozen."""
 
     def __init__(self, how: str) -> None:
         self.kind, self.how = f"server-{how}-at-end", how
@@ -31,7 +31,7 @@ class ServerAway(Fault):
         trial.undo.enter_context(getattr(trial.place, self.how)())
         trial.struck_s = time.monotonic()
         trial.place.signal(started["host"], started["pid"], signal.SIGKILL)
-        # Who sent the signal (the memory's end, an operator) the scheduler alone knows: until then UNKNOWN is right.
+        # Only the scheduler knows the sender of the signal (out of memory, an operator): until then UNKNOWN is right.
         return Expected(("FAILED", "UNKNOWN"), (trial.who(rank), "SIGKILL"), culprit=rank, suspicion=True)
 
 

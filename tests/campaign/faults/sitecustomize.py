@@ -1,6 +1,6 @@
-"""Raises in the main thread of the rank whose number the file CAMPAIGN_STRIKE holds, as soon as it is there.
+"""Raises in the main thread of the rank with the number in the file CAMPAIGN_STRIKE, as soon as the file exists.
 
-Every Python of the job imports this by its name, from the spec's PYTHONPATH.
+Every Python of the job imports this module by its name, from the spec's PYTHONPATH.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 
 
 class CampaignError(Exception):
-    """Not a RuntimeError, which is what torch raises for a connection that is lost."""
+    """Not a RuntimeError, because torch raises that for a lost connection."""
 
     def __str__(self) -> str:
         return "asked for by the campaign"
@@ -27,7 +27,7 @@ def _wait(path: str, rank: str, main: int) -> None:
                 return
 
 
-# Only a wrapper gives its training these two, so the wrappers themselves are spared.
+# Only a wrapper gives its training all of these, so the wrappers themselves are not affected.
 if {"CAMPAIGN_STRIKE", "RANK", "WORLD_SIZE"} <= os.environ.keys():
     told = (os.environ["CAMPAIGN_STRIKE"], os.environ["RANK"], threading.main_thread().ident)
     threading.Thread(target=_wait, args=told, daemon=True).start()

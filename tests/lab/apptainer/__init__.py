@@ -1,4 +1,4 @@
-"""A real Apptainer for the lab's ordinary user, with things to build images from: see lab.py."""
+"""A real Apptainer for the lab's ordinary user, with bases to build images from: see lab.py."""
 
 from .lab import ApptainerLab
 from .packages import why_not_here

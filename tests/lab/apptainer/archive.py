@@ -1,4 +1,4 @@
-"""Debian's archive, by the mirror that this machine already uses."""
+"""Debian's archive, from the mirror that this machine already uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def release() -> str:
-    """The name of this machine's release, such as "bookworm"."""
+    """The name of this machine's Debian release, such as "bookworm"."""
     return platform.freedesktop_os_release()["VERSION_CODENAME"]
 
 
 def mirror() -> str:
-    """The URL that apt has this release's main packages from."""
+    """The URL from which apt gets this release's main packages."""
     if not _mirrors():
-        run(["apt-get", "update", "-qq"], timeout_s=300)  # the origin is known from the lists only
+        run(["apt-get", "update", "-qq"], timeout_s=300)  # only the lists have the origin
     for url in _mirrors():
         return url
     raise LabError("no source of apt gives Debian's main packages: see /etc/apt/sources.list*")
@@ -34,9 +34,9 @@ def _mirrors() -> list[str]:
 
 @contextmanager
 def downloaded(suite: str, *packages: str) -> Iterator[list[Path]]:
-    """The packages of a suite and all they depend on, signatures checked, as .deb files.
+    """The packages of a suite and all their dependencies, with checked signatures, as .deb files.
 
-    apt gets a state of its own, in which nothing is installed: neither the system's packages nor its lists change.
+    apt gets its own state, in which nothing is installed: neither the system's packages nor its lists change.
     """
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

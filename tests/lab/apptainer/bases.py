@@ -1,4 +1,4 @@
-"""A small Debian with Python, pip and Open MPI: a folder that images are built from, made once."""
+"""A small Debian with Python, pip and Open MPI: a folder from which images are built, made once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.lab.cluster.processes import run
 from . import archive
 
 PACKAGES = ["python3", "python3-pip", "python3-venv", "openmpi-bin"]
-# Device nodes, which only root can copy, and what no test reads.
+# Device nodes, which only root can copy, and folders that no test reads.
 EMPTIED = ["dev", "var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/locale", "usr/share/man"]
 
 
@@ -24,5 +24,5 @@ def make_debian(entry: Path) -> None:
 
 
 def python_version(base: Path) -> str:
-    """Such as "3.11"."""
+    """The version of Python in `base`, such as "3.11"."""
     return (base / "usr/bin/python3").readlink().name.removeprefix("python")

@@ -1,4 +1,4 @@
-"""The image with PyTorch that real trainings run in, built by the ordinary user from wheels, without network."""
+"""The image with PyTorch for real trainings, built by the ordinary user from wheels, without network."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.lab.slurm import SlurmLab
 
 DEFINITION = Path(__file__).with_name("torch.def")
 PACKAGES = ["torch", "scikit-learn", "pillow"]
-COMPRESSION = "-comp lz4"  # the quickest to make by far, see benchmarks/containers.py
+COMPRESSION = "-comp lz4"  # by far the fastest, see benchmarks/containers.py
 
 
 def requirements() -> list[str]:
-    """PyTorch, scikit-learn and Pillow as this Python has them, so that results can be compared to the bit."""
+    """This Python's versions of PyTorch, scikit-learn and Pillow, so that results are equal to the bit."""
     try:
         return [f"{package}=={metadata.version(package)}" for package in PACKAGES]
     except metadata.PackageNotFoundError as missing:
@@ -25,7 +25,7 @@ def requirements() -> list[str]:
 
 
 def make_wheelhouse(entry: Path, python_version: str) -> None:
-    """Download what the image's Python needs, through pip as it is configured here."""
+    """Download the wheels for the image's Python, through pip with this machine's configuration."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
     run([*pip, f"--python-version={python_version}", f"--dest={entry}", *requirements()], timeout_s=900)
 

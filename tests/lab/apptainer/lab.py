@@ -5,7 +5,7 @@
     slurm_lab.add_to_path(apptainer.path)
     slurm_lab.run_as_user(["srun", "apptainer", "exec", str(apptainer.tiny), "hostname"])
 
-Nothing of it runs in the background, and it all lies below /var/cache/torusrun-lab, where the next session finds it.
+Nothing runs in the background. All files are below /var/cache/torusrun-lab, where the next session finds them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ApptainerLab:
         self._program: Path | None = None
 
     def install(self) -> None:
-        """Seconds, once its packages are there. Raises LabError if this machine cannot carry it."""
+        """Install it; this takes seconds once its packages are there. Raises LabError if this machine cannot run it."""
         if reason := packages.why_not_here():
             raise LabError(reason)
         packages.install()
@@ -46,7 +46,7 @@ class ApptainerLab:
 
     @cached_property
     def version(self) -> str:
-        """Such as "1.4.5"."""
+        """The version, such as "1.4.5"."""
         return run([str(self.path / "apptainer"), "--version"]).stdout.split()[-1]
 
     @property
@@ -61,12 +61,12 @@ class ApptainerLab:
 
     @cached_property
     def mirror(self) -> str:
-        """For image files with `Bootstrap: debootstrap`."""
+        """The URL for image files with `Bootstrap: debootstrap`."""
         return archive.mirror()
 
     @cached_property
     def wheelhouse(self) -> Path:
-        """A folder of wheels for the Python in `debian`: PyTorch, scikit-learn, Pillow and what they need."""
+        """A folder of wheels for the Python in `debian`: PyTorch, scikit-learn, Pillow and their dependencies."""
         python = bases.python_version(self.debian)
         made_from = " ".join([python, *images.requirements()])
         return cached("wheels", made_from, lambda entry: images.make_wheelhouse(entry, python), self.cache)

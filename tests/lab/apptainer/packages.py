@@ -1,4 +1,4 @@
-"""What Apptainer needs of this machine: user namespaces for everybody, FUSE, and programs of Debian's own release."""
+"""Apptainer's needs on this machine: user namespaces for all users, FUSE, and programs of Debian's own release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 def why_not_here() -> str | None:
-    """The reason this machine cannot carry Apptainer for an ordinary user, or None."""
+    """The reason why this machine cannot run Apptainer for an ordinary user, or None."""
     if reason := packages.why_not_here():
         return reason.replace("Slurm", "Apptainer").replace(" (it makes network namespaces)", "")
     said = run([*AS_NOBODY, "unshare", "--user", "--map-root-user", "--mount", "true"], check=False)

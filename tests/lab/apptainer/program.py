@@ -1,7 +1,7 @@
-"""Apptainer of Debian's sid beside the system: it wants a newer C library than this release has.
+"""Apptainer of Debian's sid beside the system: it needs a newer C library than this release has.
 
-Its two binaries are pointed at sid's libraries, which nothing else uses. Apptainer finds its files from
-where it lies, but its halves disagree on where that is (one takes usr for the prefix, the other usr/lib).
+Its two binaries use sid's libraries, which nothing else uses. Apptainer finds its files relative to its own
+place, but its halves disagree on the prefix (one takes usr, the other usr/lib).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINKS = {
 
 
 def make(entry: Path) -> None:
-    """Fill the entry: bin/ for the search path, usr/ and etc/ as packaged, tiny/ as something to run.
+    """Fill the entry: bin/ for the search path, usr/ and etc/ as packaged, tiny/ as a root folder to run.
 
     Raises LabError if the archive lacks it, or if sid's newest does not run here.
     """

@@ -1,4 +1,4 @@
-"""What is costly to make is kept below one folder, across sessions: complete, or made again.
+"""Keeps results that are costly to make below one folder, across sessions: complete, or made again.
 
 Remove the folder to get newer packages.
 """
@@ -20,9 +20,9 @@ FOLDER = Path("/var/cache/torusrun-lab")
 
 
 def cached(kind: str, made_from: str, make: Callable[[Path], None], folder: Path = FOLDER) -> Path:
-    """The entry of this kind, filled by `make` unless a complete one is there; readable by everybody.
+    """The entry of this kind, filled by `make` unless a complete one exists; all users can read it.
 
-    `made_from` is whatever decides its content. Of several sessions one makes it and the others wait.
+    `made_from` is all that decides its content. One of several sessions makes it and the others wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
@@ -33,7 +33,7 @@ def cached(kind: str, made_from: str, make: Callable[[Path], None], folder: Path
             mark.unlink(missing_ok=True)
             shutil.rmtree(entry, ignore_errors=True)
             entry.mkdir()
-            # Made in place, for programs that hold their own path; only the mark says that it is whole.
+            # Made in place, for programs that hold their own path; only the mark says that it is complete.
             make(entry)
             run(["chmod", "-R", "a+rX", str(entry)])
             mark.write_text(_listing_digest(entry))
@@ -51,7 +51,7 @@ def _listing_digest(entry: Path) -> str:
 
 
 def _listing(entry: Path) -> Iterator[tuple[str, int, int]]:
-    """Every file below, by its path, size and mode: finds what is missing, cut off or left over."""
+    """The path, size and mode of every file below: shows missing, truncated and extra files."""
     for top, folders, files in os.walk(entry):
         for name in folders + files:
             status = os.lstat(os.path.join(top, name))

@@ -1,6 +1,6 @@
-"""The machine that the labs' schedulers share: nodes in namespaces of this one, an ordinary user, the checkout.
+"""The cluster that the labs' schedulers share: nodes in namespaces of this machine, an ordinary user, the checkout.
 
-Everything lies in one folder, made afresh by start() and removed by stop(). One cluster at a time on a machine.
+Everything is in one folder, made anew by start() and removed by stop(). A machine can have one cluster at a time.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ class Cluster:
             undo.pop_all()
 
     def boots(self, name: str, script: str) -> None:
-        """From now on every node runs this shell script when it boots; those that are up run it now."""
+        """Let every node run this shell script when it boots; running nodes run it now."""
         path = self.settings.boot / f"{name}.sh"
         path.write_text(script)
         for node in self.node.values():
             node.spawn(["/bin/sh", str(path), node.name])
 
     def at_the_end(self, undo: Callable[[], None]) -> None:
-        """What a scheduler leaves outside the folder of the cluster and its processes."""
+        """Register the removal of a scheduler's traces outside the cluster's folder and processes."""
         self._undo.append(undo)
 
     def stop(self) -> None:
-        """Also ends a cluster that another process started and left running."""
+        """Stop the cluster, also one that another process started and left running."""
         if not self._lock_is_ours():
             raise LabError(f"another session has the lab in use (lock {LOCK}): wait for its end")
         self._sweep()
@@ -80,7 +80,7 @@ class Cluster:
             self._lock = None
 
     def _sweep(self) -> None:
-        """Remove this cluster, or what a killed earlier one left; nothing in it is worth a gentle end."""
+        """Remove this cluster, or the remains of a killed earlier one; nothing in it needs a gentle end."""
         kill_marked(self.settings.root)
         network.remove()
         while self._undo:

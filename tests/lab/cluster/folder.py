@@ -24,7 +24,7 @@ def make(settings: Settings) -> None:
 
 
 def remove(root: Path) -> None:
-    """Never follows a mount: the checkout is mounted below."""
+    """Remove the folder, without following a mount: the checkout is mounted below."""
     if not root.exists():
         return
     if not (root / FOLDER_MARK).exists():
@@ -42,9 +42,9 @@ def mounts_below(root: Path) -> list[str]:
 
 
 def mount_checkout(repo: Path, src: Path) -> None:
-    """The user's way to the checkout, even when it lies below a folder closed to others.
+    """Mount the checkout for the user, even if it is below a folder closed to others.
 
-    It is compiled first: its user may not write there, and every rank would compile it anew.
+    It is compiled first, because the user must not write there, and every rank would compile it anew.
     """
     packages = [str(repo / name) for name in ("orchestrator", "training", "tests")]
     run([sys.executable, "-m", "compileall", "-q", *packages])
@@ -63,12 +63,12 @@ def make_user(settings: Settings) -> None:
             run(["usermod", "--home", home, settings.user])
     settings.home.mkdir(mode=0o755)
     shutil.chown(settings.home, settings.user, settings.user)
-    # Else git refuses to read the checkout, which belongs to another user.
+    # Without it git refuses to read the checkout, which belongs to another user.
     give(settings, ".gitconfig", "[safe]\n\tdirectory = *\n")
 
 
 def give(settings: Settings, name: str, text: str) -> Path:
-    """A file of the user's, below the home."""
+    """Write a file of the user, below the home."""
     path = settings.home / name
     for folder in [*reversed(path.relative_to(settings.home).parents)][1:]:
         (settings.home / folder).mkdir(exist_ok=True)
@@ -79,12 +79,12 @@ def give(settings: Settings, name: str, text: str) -> Path:
 
 
 def mount_hosts(settings: Settings) -> None:
-    """The controller and its clients, which are on this machine, know the nodes by name too."""
+    """Give the controller and its clients, which are on this machine, the names of the nodes too."""
     run(["mount", "--bind", str(settings.etc / "hosts"), str(HOSTS)])
 
 
 def unmount_hosts(settings: Settings) -> None:
-    """This cluster's, or what a killed earlier one left."""
+    """Unmount the names of this cluster, or of a killed earlier one."""
     ours = f"{settings.etc}/hosts {HOSTS} "
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         if ours in line:
@@ -92,7 +92,7 @@ def unmount_hosts(settings: Settings) -> None:
 
 
 def _hosts(settings: Settings) -> str:
-    """The lab's names come first; this machine's own follow, for it goes on with its work meanwhile."""
+    """The lab's names, then this machine's own, which its other programs still need."""
     lines = ["127.0.0.1 localhost", f"{CONTROLLER_ADDRESS} {settings.controller}"]
     lines += [f"{node_address(node)} {node}" for node in settings.nodes]
     return "\n".join([*lines, HOSTS.read_text()])

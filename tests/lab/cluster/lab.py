@@ -1,4 +1,4 @@
-"""What every scheduler's lab is to a test: its own daemons on the cluster that all of them share."""
+"""The interface of every scheduler's lab for tests: its own daemons on the cluster that all labs share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 class Lab(ABC):
-    """`env` is what the scheduler's commands need to find it; `server` the daemon that answers them."""
+    """`env` has the variables by which the scheduler's commands find it; `server` is the daemon that answers them."""
 
     site_file: Path
     server: Daemon
@@ -36,9 +36,9 @@ class Lab(ABC):
 
     @abstractmethod
     def wait_in_service(self, node: str, timeout_s: float) -> None:
-        """Until the scheduler gives this node jobs, whatever it was put down for."""
+        """Wait until the scheduler gives this node jobs, whatever the reason for its downtime."""
 
-    # What a test does to the cluster
+    # Actions of a test on the cluster
 
     def admin(self, argv: Sequence[str], timeout_s: float = 30, check: bool = True) -> Done:
         """Run as root on the controller."""
@@ -49,18 +49,18 @@ class Lab(ABC):
         return self.cluster.node[node].exec(argv, timeout_s)
 
     def kill_node(self, name: str) -> None:
-        """Power off, in silence: the scheduler and peers have to notice it by themselves."""
+        """Power off, in silence: the scheduler and peers must notice it by themselves."""
         self.cluster.node[name].kill()
 
     def start_node(self, name: str, timeout_s: float = 60) -> None:
-        """Power on; returns when the scheduler has the node in service."""
+        """Power on; returns when the node is in service again."""
         self.cluster.node[name].start()
         self.cluster.node[name].wait_booted()
         self.wait_in_service(name, timeout_s)
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """The scheduler's server is stopped, and started again after."""
+        """Stop the scheduler's server, and start it again at the end."""
         self.server.stop()
         try:
             yield
@@ -69,7 +69,7 @@ class Lab(ABC):
 
     @contextmanager
     def freeze(self) -> Iterator[None]:
-        """The scheduler's server stands still: its port is open, and nobody gets an answer."""
+        """Freeze the scheduler's server: its port is open, but it does not answer."""
         pid = self.server.pid
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -77,10 +77,10 @@ class Lab(ABC):
         finally:
             os.kill(pid, signal.SIGCONT)
 
-    # What the user does
+    # Actions of the user
 
     def add_to_path(self, folder: Path) -> None:
-        """Programs of the user's, on the login side and, where PATH is handed on, in jobs."""
+        """Add the user's programs to PATH, on the login side and, if PATH is passed on, in jobs."""
         self.user_env["PATH"] = f"{folder}:{self.user_env['PATH']}"
 
     def run_as_user(

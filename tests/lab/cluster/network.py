@@ -1,4 +1,4 @@
-"""One bridge, and a network namespace per node joined to it by a veth pair: no way out to other networks."""
+"""One bridge, and a network namespace per node joined to it by a veth pair: no route to other networks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make(nodes: list[str]) -> None:
 
 
 def unplug(node: str) -> None:
-    """Silence: peers get no answer at all, as from a machine without power."""
+    """Unplug the node: peers get no answer at all, as from a machine without power."""
     run(["ip", "link", "set", port(node), "down"])
 
 
@@ -50,7 +50,7 @@ def plug(node: str) -> None:
 
 
 def remove() -> None:
-    """Whatever an earlier lab of any size left."""
+    """Remove the networks of an earlier lab of any size."""
     nodes = [f"node{number}" for number in range(1, MOST_NODES + 1)]
     links = [*map(port, nodes), BRIDGE]
     lines = [f"link del {name}" for name in links if Path(f"/sys/class/net/{name}").exists()]

@@ -25,7 +25,7 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin to boot: what boots is up when its own lab says so."""
+        """Begin to boot; each lab says when its own programs are up."""
         self.booted.unlink(missing_ok=True)
         network.plug(self.name)
         with self.log.open("ab") as log:
@@ -51,7 +51,7 @@ class Node:
         wait_until(f"boot of {self.name}", self.booted.exists, timeout_s, self.log)
 
     def spawn(self, argv: Sequence[str]) -> None:
-        """Begin a program in the node that is already up, as if it had booted with it."""
+        """Start a program in the running node, as if it had booted with it."""
         enter = ["nsenter", "-t", str(self.init_pid()), *SPACES]
         with self.log.open("ab") as log:
             subprocess.Popen(
@@ -65,7 +65,7 @@ class Node:
         raise LabError(f"{self.name} is not running: start_node({self.name!r}) first")
 
     def kill(self, timeout_s: float = 10) -> None:
-        """Power off: first no packet leaves any more, then all processes are gone."""
+        """Power off: first the packets stop, then all processes end."""
         network.unplug(self.name)
         kill(self.init_pid())
         self.reap(timeout_s)

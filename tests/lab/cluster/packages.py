@@ -1,4 +1,4 @@
-"""The Debian packages of the labs: what is missing is installed."""
+"""The Debian packages of the labs: missing ones are installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def why_not_here() -> str | None:
-    """The reason this machine cannot carry the lab, or None."""
+    """The reason why this machine cannot run the lab, or None."""
     if os.geteuid() != 0:
         return "the lab needs root (it makes network namespaces)"
     if not os.path.exists("/etc/debian_version"):
@@ -25,7 +25,7 @@ def why_not_here() -> str | None:
 
 
 def install_missing(package_of: Mapping[str, str], libraries: Sequence[str] = ()) -> list[str]:
-    """Install the packages whose programs cannot be found, and these libraries; the names of what was missing."""
+    """Install the packages of missing programs, and missing libraries; returns the names of the missing ones."""
     with LOCK.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [package for program, package in package_of.items() if not shutil.which(program, path=SEARCH)]

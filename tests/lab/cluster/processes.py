@@ -1,6 +1,6 @@
-"""Processes of the lab: run one, keep one, find and end all of them.
+"""Processes of the lab: run one, keep one running, find and end all of them.
 
-Each carries MARK in its environment, so a later lab finds what a killed one left behind.
+Each has MARK in its environment, so a later lab finds the processes of a killed one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POLL_S = 0.03
 
 
 class LabError(RuntimeError):
-    """The lab could not do what was asked; the message says what and shows the log's end."""
+    """The lab could not do an action; the message names it and shows the log's end."""
 
 
 def run(
@@ -44,7 +44,7 @@ def tail(log: Path | None, lines: int = 25) -> str:
 
 
 class Daemon:
-    """One background process that logs to a file and is known to be ready before start() returns."""
+    """One background process that logs to a file; start() returns when it is ready."""
 
     def __init__(
         self, name: str, argv: Sequence[str], log: Path, env: dict[str, str], ready: Callable[[], bool]
@@ -83,14 +83,14 @@ class Daemon:
 
 
 def marked(root: Path) -> list[int]:
-    """Living processes of any lab or of this root, save this one and its ancestors (`down` in its shell)."""
+    """Living processes of any lab or of this root, without this one and its ancestors (`down` in its shell)."""
     spared = set(_ancestors(os.getpid()))
     ids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - spared
     return [pid for pid in ids if _belongs(b"\0" + _proc(pid, "environ"), root)]
 
 
 def _belongs(environ: bytes, root: Path) -> bool:
-    """A program may have scrubbed MARK from what it started, but hardly these."""
+    """Whether a process is the lab's. A program may remove MARK from its children's environment, but hardly these."""
     signs = [f"\0{MARK}=", f"\0SLURM_CONF={root}/", f"\0SGE_ROOT={root}/", f"\0HOME={root}/"]
     return any(sign.encode() in environ for sign in signs)
 

@@ -1,4 +1,4 @@
-"""What can be chosen about the labs' cluster, and the names that follow from it."""
+"""The settings of the labs' cluster, and the names that follow from them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def boot(self) -> Path:
-        """What a node runs when it boots: a script per scheduler, given the node's name."""
+        """The folder of the scripts that a node runs when it boots: one per scheduler, with the node's name."""
         return self.root / "boot.d"
 
     def log(self, name: str) -> Path:

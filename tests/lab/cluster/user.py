@@ -1,4 +1,4 @@
-"""The ordinary user's view: which Python runs there, and with what environment."""
+"""The ordinary user's view: its Python, and its environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import Settings
 
 
 def python(repo: Path, src: Path) -> str:
-    """This interpreter as the user reaches it: one inside the checkout is seen below `src`."""
+    """The user's path of this interpreter: one inside the checkout is below `src`."""
     prefix = Path(sys.prefix)
     if prefix.is_relative_to(repo):
         prefix = src / prefix.relative_to(repo)

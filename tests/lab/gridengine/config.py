@@ -1,4 +1,4 @@
-"""Grid Engine's folder (SGE_ROOT) and what qconf is told, rendered from conf/."""
+"""Grid Engine's folder (SGE_ROOT) and the input of qconf, rendered from conf/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEMPLATES = Path(__file__).with_name("conf")
 QMASTER_PORT, EXECD_PORT = 16444, 16445
 ARCH = "lx-amd64"
 
-# Debian's defaults, and what this cluster has instead: root's folder, and everything is noticed soon.
+# Debian's defaults, and this cluster's values in their place: root's folder, and short intervals.
 CHANGES = {
     "load_report_time": "00:00:04",
     "max_unheard": "00:00:12",
@@ -25,7 +25,7 @@ CHANGES = {
 
 
 def make_root(settings: Settings, unpacked: Path, sge: Path) -> None:
-    """SGE_ROOT as the programs expect it: they find their libraries by their own place in it."""
+    """Make SGE_ROOT as the programs expect it: they find their libraries by their own place in it."""
     programs = unpacked / "usr/lib/gridengine"
     for name in ("bin", "utilbin", "lib"):
         shutil.copytree(programs, sge / name / ARCH, symlinks=True)

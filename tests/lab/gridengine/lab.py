@@ -1,7 +1,7 @@
 """A real Grid Engine on the labs' cluster: qmaster on the controller, an execution daemon on every node.
 
-It takes both forms of asking for nodes: `-pe mpi SLOTS` (two slots a host), and ABCI's `-g GROUP -l rt_F=NODES`, which
-a server-side JSV and a qsub of its own on the user's PATH translate.
+It accepts both requests for nodes: `-pe mpi SLOTS` (two slots a host), and ABCI's `-g GROUP -l rt_F=NODES`, which a
+server-side JSV and the lab's own qsub on the user's PATH translate.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class GridEngineLab(Lab):
         self._tell("-Msconf", "".join(f"{key} {soon.get(key, value)}\n" for key, value in lines))
 
     def _tell(self, option: str, text: str) -> None:
-        """qconf takes files only."""
+        """Pass `text` to qconf in a file, because qconf reads only files."""
         path = self.sge / "lab" / "told"
         path.write_text(text)
         self.admin(["qconf", option, str(path)])

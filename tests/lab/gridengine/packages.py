@@ -1,4 +1,4 @@
-"""Grid Engine 8.1.9 from Debian, unpacked and not installed: installed, it would bring a mailer and daemons."""
+"""Grid Engine 8.1.9 from Debian, only unpacked: an installation would add a mailer and daemons."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..cluster.packages import SEARCH, install_missing
 from ..cluster.processes import LabError, run
 
 UNPACKED = ["gridengine-master", "gridengine-exec", "gridengine-client", "gridengine-common"]
-PLUGINS = Path("/usr/lib/gridengine")  # where the programs look for their spooling libraries, whatever SGE_ROOT says
+PLUGINS = Path("/usr/lib/gridengine")  # the programs look here for their spooling libraries, with any SGE_ROOT
 LIBRARIES = ["libjemalloc2", "libmunge2", "libhwloc15", "libtirpc3", "libdb5.3", "libtinfo6"]
 
 
 def unpacked() -> Path:
-    """The folder with Grid Engine's files, as they lie below /."""
+    """The folder with Grid Engine's files, in their layout below /."""
     install_missing({"cpp": "cpp"}, LIBRARIES)  # its script `arch`, which every JSV calls, calls the preprocessor
     return cached("gridengine", "\n".join(UNPACKED), _unpack)
 
@@ -25,7 +25,7 @@ def _unpack(folder: Path) -> None:
     archives = folder / "archives"
     archives.mkdir(mode=0o777)
     run(["apt-get", "update", "-qq"], timeout_s=300, env=env)
-    # apt's own user may not write into every folder; root may, and apt then only warns.
+    # apt's own user cannot write into every folder; root can, and apt then only warns.
     run(["sh", "-c", f"cd {archives} && apt-get download -qq {' '.join(UNPACKED)}"], timeout_s=300, env=env)
     for archive in archives.glob("*.deb"):
         run(["dpkg-deb", "-x", str(archive), str(folder)])

@@ -1,4 +1,4 @@
-"""A user's own machine: a network namespace with one cable to the login node, a home, and a path without schedulers."""
+"""A user's own machine: a network namespace with one link to the login node, a home, and a PATH without schedulers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Said = subprocess.CompletedProcess[str]
 
 class Laptop:
     def __init__(self, folder: Path, python: str, source: Path) -> None:
-        """`source` is where its torusrun is read."""
+        """`source` is the folder of its torusrun."""
         self.home, self.python = folder / "laptop", python
         self._bin = folder / "laptop-bin"
         self.env = {
@@ -69,7 +69,7 @@ class Laptop:
         return (self.home / ".ssh" / "id_ed25519.pub").read_text().strip()
 
     def put(self, name: str, text: str) -> Path:
-        """A file of its user's, below the home."""
+        """Write a file of its user, below the home."""
         path = self.home / name
         for folder in [*reversed(path.relative_to(self.home).parents)][1:]:
             if not (self.home / folder).exists():
@@ -102,13 +102,13 @@ class Laptop:
         return self.sh([self.python, "-m", "orchestrator", *words], timeout_s, stdin)
 
     def on_terminal(self, *words: str) -> Terminal:
-        """Begin `torusrun WORDS` as its user on a terminal."""
+        """Start `torusrun WORDS` as its user on a terminal."""
         argv = self._argv([self.python, "-m", "orchestrator", *words])
         argv = ["env", "-i", "-C", str(self.home), *(f"{name}={value}" for name, value in self.env.items()), *argv]
         return Terminal("import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *argv)
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        """Begin `torusrun WORDS` as its user."""
+        """Start `torusrun WORDS` as its user."""
         return subprocess.Popen(
             self._argv([self.python, "-m", "orchestrator", *words]), env=self.env, cwd=self.home, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

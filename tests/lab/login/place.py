@@ -1,4 +1,4 @@
-"""A laptop beside a login node: what the tests of remote runs begin with."""
+"""A laptop beside a login node, for the tests of remote runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USER = "lablogin"
 
 
 def make_user(folder: Path = FOLDER) -> Path:
-    """The folder made anew, with the user of a login node whose scheduler is the machine itself; the home."""
+    """Make the folder anew, with the user of a login node whose scheduler is the machine itself; returns the home."""
     end_earlier(folder)
     _remove(folder)
     folder.mkdir(mode=0o755)
@@ -33,7 +33,7 @@ def make_user(folder: Path = FOLDER) -> Path:
 
 
 def checkout(folder: Path = FOLDER) -> Path:
-    """Where both users read the checkout, even when it lies below a folder closed to others."""
+    """The folder in which both users read the checkout, even if it is below a folder closed to others."""
     source = folder / "src"
     source.mkdir()
     mount_checkout(REPO, source)
@@ -47,7 +47,7 @@ def _remove(folder: Path) -> None:
 
 
 class Away:
-    """The laptop knows the login node's key, and its key opens the login node."""
+    """A laptop and a login node: the laptop knows the node's key, and the node accepts the laptop's key."""
 
     def __init__(self, folder: Path, user: str, python: str, source: Path) -> None:
         self.folder, self.user = folder, user
@@ -61,7 +61,7 @@ class Away:
         self.trust(self.login)
 
     def trust(self, *nodes: LoginNode) -> None:
-        """The laptop knows the keys of these hosts and of no others."""
+        """Let the laptop know the keys of only these hosts."""
         self.laptop.put(".ssh/known_hosts", "".join(node.known_as for node in nodes))
 
     def stop(self) -> None:

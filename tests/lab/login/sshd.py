@@ -1,4 +1,4 @@
-"""A real sshd for one user, with keys of its own."""
+"""A real sshd for one user, with its own keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ClientAliveInterval 5
 
 
 class LoginNode:
-    """`listen` and `port` say where it is; its user logs in with the key that `admit` is given."""
+    """`listen` and `port` are its address; its user logs in with the key given to `admit`."""
 
     def __init__(self, folder: Path, user: str, listen: str, port: int = 22) -> None:
         self.folder, self.user, self.listen, self.port = folder, user, listen, port
@@ -37,7 +37,7 @@ class LoginNode:
         install_missing({"sshd": "openssh-server"})
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         Path("/run/sshd").mkdir(exist_ok=True)
-        run(["usermod", "--password", "*", self.user])  # "!" would lock it for keys as well
+        run(["usermod", "--password", "*", self.user])  # "!" would lock it for keys too
         if not (self.folder / "host_key").exists():
             self.make_key()
         (self.folder / "authorized_keys").touch()
@@ -60,7 +60,7 @@ class LoginNode:
         (self.folder / "config").write_text(text)
 
     def make_key(self) -> None:
-        """A new host key, in use from the next start on."""
+        """Make a new host key, used from the next start on."""
         for file in self.folder.glob("host_key*"):
             file.unlink()
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "host_key")])
@@ -71,7 +71,7 @@ class LoginNode:
 
     @property
     def known_as(self) -> str:
-        """Its line in a file of known hosts."""
+        """The node's line in a file of known hosts."""
         name = self.listen if self.port == 22 else f"[{self.listen}]:{self.port}"
         return f"{name} {self.public_key}\n"
 
@@ -84,11 +84,11 @@ class LoginNode:
             file.write(f"{public_key}\n")
 
     def connections(self) -> int:
-        """How many times somebody has logged in."""
+        """The number of logins so far."""
         return (self.folder / "sshd.log").read_text().count("Accepted publickey")
 
     def drop(self) -> None:
-        """End all connections, as a firewall does that has forgotten them."""
+        """End all connections, as a firewall does after it has dropped their state."""
         if self._daemon:
             for session in children(self._daemon.pid):
                 for process in (*children(session), session):
@@ -102,7 +102,7 @@ class LoginNode:
 
 
 def end_earlier(folder: Path) -> None:
-    """End every sshd that a killed session of tests has left with its files below this folder."""
+    """End every sshd of a killed session of tests with its files below this folder."""
     for pid in folder.glob("*/sshd.pid"):
         number = int(pid.read_text())
         command = Path(f"/proc/{number}/cmdline")

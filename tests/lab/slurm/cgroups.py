@@ -1,4 +1,4 @@
-"""Control groups (v1): whether Slurm can use them here, and the ones that dead nodes leave behind."""
+"""Control groups (v1): whether Slurm can use them here, and the removal of dead nodes' groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONTROLLERS = ["freezer", "memory", "cpuset", "cpuacct"]
 
 
 def usable() -> bool:
-    """Slurm's cgroup plug-ins give real OUT_OF_MEMORY ends; containers often forbid to make groups."""
+    """Whether groups can be made: containers often forbid it. Slurm's cgroup plug-ins give real OUT_OF_MEMORY ends."""
     return all(_can_make_in(BASE / controller) for controller in CONTROLLERS)
 
 
@@ -27,7 +27,7 @@ def _can_make_in(folder: Path) -> bool:
 
 
 def remove(nodes: list[str]) -> None:
-    """Slurm names a node's groups slurm_<node>; they outlive a node that lost its power."""
+    """Remove the groups of nodes. Slurm names them slurm_<node>; they outlive a node that lost its power."""
     for top in (BASE / controller / f"slurm_{node}" for controller in CONTROLLERS for node in nodes):
         for folder in sorted([top, *top.rglob("*/")], reverse=True):
             if folder.is_dir():
@@ -35,7 +35,7 @@ def remove(nodes: list[str]) -> None:
 
 
 def _remove_when_empty(folder: Path, tries: int = 20) -> None:
-    for _ in range(tries):  # killed processes leave their group a moment later
+    for _ in range(tries):  # killed processes leave their group after a moment
         try:
             return folder.rmdir()
         except OSError:

@@ -69,7 +69,7 @@ def _make_key(path: Path) -> None:
 
 
 def _make_fake_gpu(path: Path) -> None:
-    """Slurm wants a character device: this one is a second /dev/null."""
+    """Make a character device, which Slurm needs: a second /dev/null."""
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     path.chmod(0o666)
 

@@ -83,7 +83,7 @@ def slurmctld(settings: Settings, env: dict[str, str]) -> Daemon:
 
 
 def open_account(settings: Settings, env: dict[str, str]) -> None:
-    """slurmctld ends at its first start unless its cluster is known."""
+    """Register the cluster: without that slurmctld ends at its first start."""
     run(
         ["sacctmgr", "--immediate"],
         env=env,

@@ -55,7 +55,7 @@ class SlurmLab(Lab):
         return dict(line.split() for line in lines)
 
     def give_back_drained(self) -> list[str]:
-        """Returns to service what Slurm took out of it on its own, such as for a step that would not end; and why."""
+        """Return nodes to service that Slurm drained by itself (a step did not end, ...); returns the reasons."""
         lines = self.admin(["sinfo", "-h", "-N", "-p", "main", "-t", "drain", "-o", "%N: %E"], check=False).stdout
         drained = lines.splitlines()
         for line in drained:

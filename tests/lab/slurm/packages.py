@@ -14,8 +14,8 @@ PACKAGE_OF = {
     "munged": "munge",
     "mariadbd": "mariadb-server",
 }
-# Libraries that Slurm loads at run time: no program of theirs can be looked for. Its PMIx plug-in opens
-# the unversioned libpmix.so, which is in the -dev package.
+# Libraries that Slurm loads at run time: they have no program to look for. Its PMIx plug-in opens the
+# unversioned libpmix.so, which is in the -dev package.
 PLUGINS = ["slurm-wlm-mysql-plugin", "libpmix-dev"]
 
 

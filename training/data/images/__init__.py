@@ -1,1 +1,1 @@
-"""Images in files: where they are, how they are read, cropped and batched."""
+"""Images in files: finding, reading, cropping and batching them."""

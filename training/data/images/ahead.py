@@ -1,4 +1,4 @@
-"""Batches that are made while the step before them runs: one at most, so that memory is bounded."""
+"""A batch is made while the step before it runs: one at most, so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Samples = list[tuple[int, int]]
 
 
 class Decoded(Protocol[T_co]):
-    """Something that is being made in other threads."""
+    """A value that other threads are making."""
 
     def result(self) -> T_co: ...
 
@@ -19,7 +19,7 @@ class Decoded(Protocol[T_co]):
 
 
 class Ahead(Generic[T]):
-    """Hands out batches, and starts the one that is expected next."""
+    """Returns batches, and starts to make the next expected one."""
 
     def __init__(self, start: Callable[[Samples], Decoded[T]]) -> None:
         self._start = start
@@ -27,7 +27,7 @@ class Ahead(Generic[T]):
         self._pending: Decoded[T] | None = None
 
     def expect(self, samples: Samples) -> None:
-        """Start to make the batch of these samples."""
+        """Begin to make the batch of these samples."""
         if self._pending is None or self._samples != samples:
             self.drop()
             self._samples, self._pending = samples, self._start(samples)
@@ -40,7 +40,7 @@ class Ahead(Generic[T]):
         return pending.result()
 
     def drop(self) -> None:
-        """Forget what was expected."""
+        """Drop the expected batch."""
         if self._pending is not None:
             self._pending.cancel()
         self._pending = None

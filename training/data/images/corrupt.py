@@ -1,7 +1,7 @@
-"""Samples that could not be decoded: counted, named, and too many of them are an error.
+"""Samples that could not be decoded: they are counted and named, and too many of them are an error.
 
-A corrupt training sample is replaced by the next good one in the order of the files. So what is trained on depends on
-the files alone, and not on the number of ranks. A corrupt test sample is left out.
+The next good sample in the order of the files replaces a corrupt training sample. So the trained samples depend only on
+the files, and not on the number of ranks. A corrupt test sample is left out.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Register:
         self._lock = threading.Lock()
 
     def candidates(self, sample: int) -> Iterator[int]:
-        """The sample, and those that may replace it, without those that are known to be corrupt.
+        """The sample, and its possible replacements, without those that are known to be corrupt.
 
-        Raises ConfigError where there are none left, or too many are corrupt.
+        Raises ConfigError if none is left, or too many are corrupt.
         """
         count = len(self._stored)
         for step in range(count):
@@ -38,7 +38,7 @@ class Register:
         raise self._error(f"all {count}")
 
     def add(self, sample: int, why: str) -> None:
-        """Note a corrupt sample. Raises ConfigError where there are too many."""
+        """Record a corrupt sample. Raises ConfigError if there are too many."""
         with self._lock:
             if sample not in self._why:
                 self._why[sample] = why

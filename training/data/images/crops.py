@@ -1,4 +1,4 @@
-"""Which part of an image a sample shows: pure functions of (seed, epoch, sample) and of the image's size.
+"""The part of an image that a sample shows: pure functions of (seed, epoch, sample) and of the image's size.
 
 Boxes are (left, top, right, bottom) in pixels of the stored image. Sizes are (width, height) unless they say otherwise.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from training.data.view import View
 
 TRIES = 10
-MARGIN = 1.14  # the short side of an image, of which the middle is cut, over the side of what is cut (fast.ai 2018)
+MARGIN = 1.14  # an image's short side over the side of the square that is cut from its middle (fast.ai 2018)
 
 Draw = Callable[[], float]
 """A random number from 0 to 1, without 1."""
@@ -34,7 +34,7 @@ def draws(seed: int, epoch: int, sample: int) -> Draw:
 
 
 def train_box(width: int, height: int, view: View, size: int, draw: Draw) -> Box:
-    """What a training image shows: a random crop by area and aspect or, without `augment`, by position alone."""
+    """The box of a training image: a random crop by area and aspect or, without `augment`, only by position."""
     if view.augment:
         return random_crop(width, height, view.area, view.aspect, draw)
     return random_place(width, height, size, draw)
@@ -43,8 +43,8 @@ def train_box(width: int, height: int, view: View, size: int, draw: Draw) -> Box
 def random_crop(width: int, height: int, area: tuple[float, float], aspect: tuple[float, float], draw: Draw) -> Box:
     """A crop of random area (uniform) and aspect ratio (uniform in its logarithm), at a random place.
 
-    The rule of torchvision.transforms.RandomResizedCrop.get_params: ten tries to find one that fits, then the largest
-    in the middle whose aspect ratio is in the range.
+    The rule of torchvision.transforms.RandomResizedCrop.get_params: ten tries to find a crop that fits, then the
+    largest crop in the middle with an aspect ratio in the range.
     """
     low, high = math.log(aspect[0]), math.log(aspect[1])
     for _ in range(TRIES):
@@ -58,9 +58,9 @@ def random_crop(width: int, height: int, area: tuple[float, float], aspect: tupl
 
 
 def random_place(width: int, height: int, size: int, draw: Draw) -> Box:
-    """A square at a random place, as large as the middle that a test image shows.
+    """A square at a random place, as large as the middle square of a test image.
 
-    So the scale is fixed and the aspect ratio kept, as in the collapse of SURFsara's solvers: crop and mirror alone.
+    So the scale is fixed and the aspect ratio kept, as in the collapse of SURFsara's solvers: only crop and mirror.
     """
     side = min(width, height) * size / int(size * MARGIN)
     top, left = draw() * (height - side), draw() * (width - side)

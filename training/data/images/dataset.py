@@ -22,19 +22,19 @@ from training.data.images.stored import Split, Stored
 from training.data.view import View
 
 CHANNELS = 3
-MOST_WORKERS = 8  # where the recipe does not say; ranks of a node share its cores
+MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cores
 Batch = tuple[Tensor, Tensor]
 
 
 class Decoding(NamedTuple):
-    """A batch that threads are filling: images [B, 3, height, width], and labels [B], -1 for what is left out."""
+    """A batch that threads are filling: images [B, 3, height, width], and labels [B], -1 for left-out images."""
 
     images: Tensor
     labels: Tensor
     futures: Sequence[Future[None]]
 
     def result(self) -> Batch:
-        """The whole batch. Raises what a thread raised."""
+        """The whole batch. Raises the error of a thread."""
         try:
             for future in self.futures:
                 future.result()
@@ -44,12 +44,12 @@ class Decoding(NamedTuple):
         return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
 
     def good(self) -> list[Batch]:
-        """The whole batch, unless all of it is left out."""
+        """The batch without left-out images; no batch if all are left out."""
         images, labels = self.result()
         return [(images, labels)] if len(labels) else []
 
     def cancel(self) -> None:
-        """Let no thread begin another image of it."""
+        """Stop threads from beginning another image of the batch."""
         for future in self.futures:
             future.cancel()
 
@@ -57,7 +57,7 @@ class Decoding(NamedTuple):
 class Images:
     """Images [B, 3, height, width] with ImageNet's mean 0 and deviation 1, and labels [B].
 
-    What a training image looks like is a function of (seed, epoch, sample) and the view.
+    A training image is a function of (seed, epoch, sample) and the view.
     """
 
     def __init__(self, halves: Split[Stored], seed: int, settings: ImageSettings) -> None:
@@ -74,20 +74,20 @@ class Images:
         self.use(None)
 
     def use(self, workers: int | None) -> None:
-        """Decode in so many threads; None: the cores that this process may use, at most 8."""
+        """Decode in `workers` threads; None: as many as the cores that this process may use, at most 8."""
         cores = min(len(os.sched_getaffinity(0)), MOST_WORKERS)
         self._threads = ThreadPoolExecutor(workers or cores, thread_name_prefix="decode")
 
     def look(self, view: View) -> None:
-        """From the next batch on, show images like this; what was decoded for another view is forgotten."""
+        """Show images in this view from the next batch on; batches decoded for another view are dropped."""
         if view != self._view:
             self._ahead.drop()
         self._view, self.shape = view, (CHANNELS, *(view.size or SIDE,) * 2)
         if view.rectangular:
-            self._sizes.measured(self._threads)  # now: the first evaluation should not wait for it
+            self._sizes.measured(self._threads)  # measured now, so that the first evaluation does not wait
 
     def prefetch(self, samples: Samples) -> None:
-        """Begin to decode these."""
+        """Begin to decode these samples."""
         self._ahead.expect(samples)
 
     def train_batch(self, samples: Samples) -> Batch:
@@ -95,7 +95,7 @@ class Images:
         return self._ahead.take(samples)
 
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
-        """The rank's contiguous part of the test images, in batches; the next is decoded meanwhile."""
+        """The rank's contiguous part of the test images, in batches; the next batch is decoded meanwhile."""
         decoding: deque[Decoding] = deque()
         for cut in rectangles.of_rank(self._cuts(), rank, world):
             decoding.append(self._start_test(cut))
@@ -105,7 +105,7 @@ class Images:
             yield from last.good()
 
     def problems(self) -> list[str]:
-        """A line for every corrupt sample that this rank has met, in the order in which it met them."""
+        """A line for every corrupt sample that this rank has met, in that order."""
         return list(self._problems)
 
     @property

@@ -1,9 +1,9 @@
-"""A file's bytes into pixels, by Pillow: what torchvision does for its images, in fewer steps.
+"""Decodes a file's bytes into pixels by Pillow: torchvision's result, in fewer steps.
 
-A training JPEG of which fewer pixels are wanted is decoded at a half, quarter or eighth of its size (Image.draft),
-never smaller than wanted; `draft` switches that off. Pillow releases the interpreter's lock while it decodes and
-resizes. Without draft the pixels are those of torchvision, up to rounding; the outermost ones of a crop also see their
-neighbours beyond it.
+If fewer pixels are wanted, a training JPEG is decoded at a half, quarter or eighth of its size (Image.draft), never
+smaller than wanted; `draft` switches that off. Pillow releases the interpreter's lock while it decodes and resizes.
+Without draft the pixels are those of torchvision, up to rounding; but the outermost pixels of a crop also depend on
+their neighbours outside it.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from training.recipe.reading import ConfigError
 if TYPE_CHECKING:
     from training.data.images.rectangles import Middle
 
-# Of ImageNet's training images, on a scale from 0 to 1: red, green, blue.
+# Mean and deviation of ImageNet's training images, from 0 to 1: red, green, blue.
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)[:, None, None]
 DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)[:, None, None]
 BRIGHTEST = np.float32(255)
 
-# Known before the first thread decodes: Pillow looks for formats that it has not imported, and threads could miss some.
+# Loaded before the first thread decodes: Pillow imports formats when it needs them, and threads could miss some.
 FORMATS = [
     each.format for each in (JpegImageFile, PngImageFile, PpmImageFile, BmpImageFile, WebPImageFile, TiffImageFile)
 ]
 
-DEEP = ("I", "F")  # modes whose grey levels Pillow cuts off at 255: an image of 16 bits would be white
+DEEP = ("I", "F")  # modes with grey levels that Pillow cuts off at 255: an image of 16 bits would be white
 
 Pixels = Any
 """A numpy array [3, height, width] of float32: mean 0 and deviation 1, roughly."""
 
 
 class Corrupt(Exception):
-    """These bytes are no image, or not all of one."""
+    """These bytes are not a complete image."""
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """(width, height) by the header alone. Raises Corrupt."""
+    """(width, height), from only the header. Raises Corrupt."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             return width, height
-    except Exception as error:  # Pillow's readers raise what they like
+    except Exception as error:  # Pillow's readers raise errors of many classes
         raise Corrupt(_why(error)) from None
 
 
 def train_pixels(data: bytes, box_of: Callable[[int, int], Box], flip: bool, draft: bool, into: Pixels) -> None:
-    """The part of an image that `box_of(width, height)` names, scaled to the size of `into`. Raises Corrupt."""
+    """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt."""
     height, width = into.shape[1:]
     try:
         image = _part(data, lambda w, h: (box_of(w, h), width, height), draft)
@@ -69,9 +69,9 @@ def train_pixels(data: bytes, box_of: Callable[[int, int], Box], flip: bool, dra
 
 
 def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixels) -> None:
-    """The middle of an image, at its scale, in the middle of `into`; black around it.
+    """Write the middle of an image, at its scale, into the middle of `into`, with black around it.
 
-    Raises Corrupt, and a ConfigError of `middle_of`.
+    Raises Corrupt, or a ConfigError of `middle_of`.
     """
     height, width = into.shape[1:]
     try:
@@ -96,7 +96,7 @@ def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], dra
         if draft:
             image.draft("RGB", (math.ceil(whole[0] * across), math.ceil(whole[1] * down)))
         pixels = image if image.mode == "RGB" else image.convert("RGB")
-        scale = pixels.width / whole[0], pixels.height / whole[1]  # known before it is decoded
+        scale = pixels.width / whole[0], pixels.height / whole[1]  # the size is known before the image is decoded
         right, bottom = min(box.right * scale[0], pixels.width), min(box.bottom * scale[1], pixels.height)
         seen = (max(box.left, 0) * scale[0], max(box.top, 0) * scale[1], right, bottom)
         resized: Image.Image = pixels.resize((width, height), Image.Resampling.BILINEAR, box=seen)

@@ -1,4 +1,4 @@
-"""What the options of an image data set say, and whether its files agree."""
+"""The options of an image data set, and the check of its files against them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.recipe.facts import DataFacts
 from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
 
-SIDE = 224  # of images, in pixels, where the recipe does not say
+SIDE = 224  # of images, in pixels, if the recipe gives none
 COUNTS = ("samples", "test_samples", "classes")
 
 
@@ -23,7 +23,7 @@ class ImageSettings(NamedTuple):
     draft: bool = True
 
     def checked(self) -> ImageSettings:
-        """These settings. Raises ConfigError where one is not what it must be."""
+        """These settings. Raises ConfigError if one is invalid."""
         if type(self.max_corrupt) not in (int, float) or not 0 <= self.max_corrupt <= 1:
             raise _wrong("max_corrupt", "a share of the samples, from 0 to 1", self.max_corrupt)
         if type(self.test_batch) is not int or self.test_batch < 1:
@@ -34,9 +34,9 @@ class ImageSettings(NamedTuple):
 
 
 def check_options(data: DataKeys) -> None:
-    """Raises ConfigError for options that are wrong wherever the files are; no file is looked at.
+    """Raises ConfigError for options that are invalid wherever the files are; it reads no file.
 
-    What the variables in a folder stand for is known to the ranks alone.
+    Only the ranks know the values of the variables in a folder.
     """
     options: dict[str, Any] = dict(data.options)
     ImageSettings(**{name: options[name] for name in ImageSettings._fields if name in options}).checked()
@@ -63,7 +63,7 @@ def folder_of(root: str) -> Path:
 
 
 def check_counts(found: Split[Stored], **asked: int | None) -> None:
-    """Raises ConfigError where an option says other numbers than there are; None says nothing."""
+    """Raises ConfigError if an option differs from the found number; None is not checked."""
     for (name, count), real in zip(asked.items(), counts(found), strict=True):
         if count is not None and type(count) is not int:
             raise _wrong(name, "a whole number", count)
@@ -72,12 +72,12 @@ def check_counts(found: Split[Stored], **asked: int | None) -> None:
 
 
 def counts(found: Split[Stored]) -> tuple[int, int, int]:
-    """Training samples, test samples and classes."""
+    """The numbers of training samples, test samples and classes."""
     return len(found.train), len(found.test), found.classes
 
 
 def stated(data: DataKeys) -> DataFacts | None:
-    """What the options `samples`, `test_samples` and `classes` say, where all are given."""
+    """The facts from the options `samples`, `test_samples` and `classes`, if all are given."""
     said = [data.options.get(name) for name in COUNTS]
     if any(type(count) is not int for count in said):
         return None
@@ -85,7 +85,7 @@ def stated(data: DataKeys) -> DataFacts | None:
 
 
 def facts_of(data: DataKeys, samples: int, test_samples: int, classes: int) -> DataFacts:
-    """What a prediction asks of such images, in the size that the recipe begins with."""
+    """The facts of such images for a prediction, in the recipe's first size."""
     side = data.size or SIDE
     return DataFacts(samples, test_samples, classes, (3, side, side))
 

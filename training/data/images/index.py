@@ -1,8 +1,8 @@
-"""What is where in a data set: asked once, and kept in the user's cache, for a million files are slow to list.
+"""The index of a data set: made once and kept in the user's cache, because a million files are slow to list.
 
-A file of the cache holds one index: a line of JSON, then numbers. It is made again when `stamps` (sizes and times of
-the files or folders that it was made of) are others. Ranks that start together wait for the first one's. An index is
-read if file and folder are the user's own, since it names files; the data set may be another user's.
+A file of the cache holds one index: a line of JSON, then numbers. It is made again if `stamps` (sizes and times of its
+source files or folders) have changed. Ranks that start together wait for the first one's index. An index names files,
+so it is read only if the file and its folder are the user's own; the data set may be another user's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from training.files import lock
 from training.files.trusted import open_own, open_own_folder, put
 
-SCHEMA = 2  # of the indexes of shards before, some lack samples: those of links, and of joined tar files
+SCHEMA = 2  # some older indexes of shards lack samples: those of links, and of joined tar files
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Index:
 
 
 def folder() -> Path:
-    """Where indexes are kept."""
+    """The folder of the indexes."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torusrun" / "data"
 
 
 def known(kind: str, root: Path, stamps: Any) -> Index | None:
-    """The index that was made of these files, if there is one."""
+    """The existing index of these files, or None."""
     try:
         return _read(_place(kind, root), _digest(stamps))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
@@ -46,7 +46,7 @@ def known(kind: str, root: Path, stamps: Any) -> Index | None:
 
 
 def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index:
-    """The index of what is at `root`: the one that is there, or what `make` returns, which is then kept."""
+    """The existing index of the files at `root`, or a new one from `make`, which is then kept."""
     if found := known(kind, root, stamps):
         return found
     with ExitStack() as locked:
@@ -68,7 +68,7 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
 
 
 def forget(kind: str, root: Path) -> None:
-    """Let the next to ask make this index anew."""
+    """Remove this index, so that the next call makes it anew."""
     with suppress(OSError, RuntimeError):
         _place(kind, root).unlink()
 
@@ -95,7 +95,7 @@ def _written(index: Index, digest: str) -> bytes:
 
 
 def _read(place: Path, digest: str) -> Index | None:
-    """None where it is of other files, or damaged."""
+    """The index in the file; None if it is for other files, or damaged."""
     with open(open_own(place), "rb") as file:
         head_line, _, content = file.read().partition(b"\n")
     head = json.loads(head_line)

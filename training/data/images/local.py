@@ -1,13 +1,13 @@
-"""Shards copied to the disk of the node before the training begins, so that the shared file system is read once.
+"""Copies shards to the disk of the node before the training begins, so that the shared file system is read once.
 
 FOLDER/torusrun-UID/data-ID/NAME.tar    the copies; ID stands for the shards' folder, names, sizes and times
 FOLDER/torusrun-UID/data-ID.lock        held by the process that copies, or removes
-FOLDER/torusrun-UID/data-ID.used        held by all that read the copies; its time says when the newest of them came
+FOLDER/torusrun-UID/data-ID.used        held by all readers of the copies; its time is the start of the newest reader
 
-The first rank of the node copies, the others wait for it, and so do the ranks of another run with the same shards. A
-copy gets its name when all bytes are on the disk, so what a killed job left is made anew. Every node copies all
-shards: each epoch brings every rank samples of every shard. Copies stay for later runs. Where others need the room,
-those that nobody reads go, the longest unread first.
+The first rank of the node copies. The others wait for it, as do the ranks of another run with the same shards. A copy
+gets its name when all bytes are on the disk, so an incomplete copy of a killed job is made anew. Every node copies all
+shards, because in each epoch every rank gets samples of every shard. Copies stay for later runs. If other shards need
+the space, copies without readers are removed, the longest unread first.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
 COPIES = 4  # at a time
-SPARE_BYTES = 1 << 30  # left free beside the copies
+SPARE_BYTES = 1 << 30  # stay free beside the copies
 
 
 def staged(root: Path, stamps: Stamps, folder: str) -> Path:
-    """The folder on this node with a copy of every shard. Raises ConfigError where they cannot be copied."""
+    """The folder on this node with a copy of every shard. Raises ConfigError if they cannot be copied."""
     place = _place(folder)
     try:
         mine = _own(place)
@@ -50,7 +50,7 @@ def staged(root: Path, stamps: Stamps, folder: str) -> Path:
 
 
 def _place(folder: str) -> Path:
-    """Raises ConfigError unless it is an absolute path, for a relative one leads into the run's shared folder."""
+    """The path of `folder`. Raises ConfigError unless it is absolute: a relative one is in the run's shared folder."""
     if not isinstance(folder, str):
         raise ConfigError(f"{KEY} must be the absolute path of a folder on the node, not {folder!r}")
     place = Path(os.path.expandvars(os.path.expanduser(folder)))
@@ -62,7 +62,7 @@ def _place(folder: str) -> Path:
 
 
 def _own(folder: Path) -> Path:
-    """This user's folder in one that others may write into. Raises ConfigError, OSError."""
+    """This user's folder in a folder that others may write into. Raises ConfigError, OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     mine = own_folder.own(folder)
     if wrong := own_folder.make(mine):
@@ -89,14 +89,14 @@ def _fill(root: Path, stamps: Stamps, copies: Path) -> None:
 
 
 def _hold(copies: Path) -> None:
-    """Tell others that this process reads the copies, until it ends."""
+    """Mark the copies as read by this process, until it ends."""
     used = lock.opened(copies.with_suffix(".used"))  # left open
     lock.take(used, shared=True)
     os.utime(used)
 
 
 def _room(copies: Path, needed: int) -> bool:
-    """Whether so many bytes are free, once copies of other shards that nobody reads are removed as far as needed."""
+    """Whether `needed` bytes are free; removes copies of other shards without readers as far as needed."""
     others = sorted(copies.parent.glob("data-*.used"), key=lambda path: path.stat().st_mtime_ns)
     for used in others:
         if shutil.disk_usage(copies).free >= needed:
@@ -118,11 +118,11 @@ def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
             raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
         partial_copy.rename(copies / name)
     finally:
-        partial_copy.unlink(missing_ok=True)  # a disk that is full stays full for others, too
+        partial_copy.unlink(missing_ok=True)  # else a full disk would stay full for others too
 
 
 def _size(path: Path) -> int:
-    """In bytes; -1 where there is no such file."""
+    """The size of a file in bytes; -1 if it does not exist."""
     try:
         found = path.lstat()
     except FileNotFoundError:

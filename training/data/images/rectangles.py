@@ -1,8 +1,8 @@
 """Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio.
 
 The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * 1.14) pixels.
-Of that the middle is cut: size x size, or a rectangle of the mean aspect ratio of the batch, whose longer side is a
-multiple of 8. Ratios beyond WIDEST, which fast.ai's rule does not know, count as WIDEST.
+Then the middle is cut: size x size, or a rectangle with the mean aspect ratio of the batch and a longer side that is a
+multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's rule has no such limit.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from training.data.images.crops import MARGIN, Box
 
-WIDEST = 4.0  # as of no ordinary photograph; one line of pixels, 60,000 x 1, would make its whole batch as long
+WIDEST = 4.0  # wider than ordinary photographs; an image of 60,000 x 1 pixels would make its whole batch as long
 
 
 class Cut(NamedTuple):
-    """Samples that are tested together, and the size to which they are cut."""
+    """Samples that are tested together, and their size after the cut."""
 
     samples: list[int]
     width: int
@@ -24,7 +24,7 @@ class Cut(NamedTuple):
 
 
 class Middle(NamedTuple):
-    """The part `box` of a stored image, `width` x `height` pixels of the picture; what is left of that is black."""
+    """The part `box` of a stored image, as `width` x `height` pixels of the picture; the rest of that is black."""
 
     box: Box
     width: int
@@ -39,7 +39,7 @@ def squares(samples: int, size: int, batch: int) -> list[Cut]:
 def rectangles(sizes: Sequence[tuple[int, int]], size: int, batch: int) -> list[Cut]:
     """All samples by aspect ratio, cut to the mean aspect ratio of their batch; `sizes` are those of the images.
 
-    What a sample is cut to depends on no number of ranks.
+    The cut of a sample does not depend on the number of ranks.
     """
     ratios = [width / height for width, height in sizes]
     order = sorted(range(len(sizes)), key=lambda sample: (ratios[sample], sample))
@@ -61,7 +61,7 @@ def of_rank(batches: Sequence[Cut], rank: int, world: int) -> Iterator[Cut]:
 
 
 def middle(width: int, height: int, cut: Cut, size: int) -> Middle:
-    """Which part of a stored image is seen when it is cut to what its batch is cut to."""
+    """The part of a stored image that remains after the cut of its batch."""
     short = int(size * MARGIN)
     whole = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
     wide, tall = min(cut.width, whole[0]), min(cut.height, whole[1])
@@ -71,7 +71,7 @@ def middle(width: int, height: int, cut: Cut, size: int) -> Middle:
 
 
 def _cut(ratio: float, size: int) -> tuple[int, int]:
-    """(width, height) of aspect ratio `ratio`."""
+    """(width, height) with the aspect ratio `ratio`."""
     if ratio < 1:
         return size, max(int(size / ratio) // 8 * 8, 8)
     return max(int(size * ratio) // 8 * 8, 8), size

@@ -1,7 +1,7 @@
 """Images in tar files, in WebDataset's convention: KEY.jpg with KEY.cls, the number of its class, one after the other.
 
-ROOT/train-*.tar and ROOT/val-*.tar, not compressed. Their headers are read once; the index says at which byte of
-which shard an image begins, so samples are read in any order and nothing is unpacked.
+The shards are ROOT/train-*.tar and ROOT/val-*.tar, not compressed. Their headers are read once. The index gives the
+shard and the first byte of each image, so samples can be read in any order and nothing is unpacked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training.recipe.reading import ConfigError
 HALVES = ("train", "val")
 HEADER_BYTES = 512
 NAME_BYTES = 100
-LONGEST_PADDING_BYTES = 1 << 20  # tar fills its last record with zeros: 10,240 bytes, if --blocking-factor is not set
+LONGEST_PADDING_BYTES = 1 << 20  # tar fills its last record with zeros: 10,240 bytes without --blocking-factor
 LARGEST_CLASS = 1_000_000
 Stamps = list[tuple[str, int, int]]
 """(name of the shard, its size in bytes, the time of its last change)."""
@@ -36,7 +36,7 @@ class Shards:
 
     def __init__(self, root: Path, half: str, found: Index, stamps: Stamps) -> None:
         self.root, self.stamps = root, stamps
-        self._folder = root  # of what is read: the shards, or their copies
+        self._folder = root  # of the shards, or of their copies
         self._descriptors: list[int] = []
         self._names = found.names[half]
         numbers = found.numbers
@@ -47,11 +47,11 @@ class Shards:
         return len(self._labels)
 
     def label(self, sample: int) -> int:
-        """The number of its class."""
+        """The number of the image's class."""
         return self._labels[sample]
 
     def name(self, sample: int) -> str:
-        """Its shard, and its member there."""
+        """The image's shard, and its member there."""
         shard = self._folder / self._names[self._shard(sample)]
         try:
             header = self._read(sample, self._begins[sample] - HEADER_BYTES, NAME_BYTES)
@@ -69,9 +69,9 @@ class Shards:
         return self._read(sample, self._begins[sample], size if most < 0 else min(size, most))
 
     def read_from(self, folder: Path) -> None:
-        """Read the shards in this folder, keeping them open where the process has enough descriptors. Raises OSError.
+        """Read the shards in this folder; they stay open if the process has enough descriptors. Raises OSError.
 
-        To be called before the first `read`.
+        It must be called before the first `read`.
         """
         self._folder = folder
         if len(self._names) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:
@@ -92,7 +92,7 @@ class Shards:
 
 
 def open_shards(root: Path) -> Split[Shards]:
-    """The shards at `root`. Raises ConfigError for tar files that are not like that."""
+    """The shards at `root`. Raises ConfigError for tar files that do not follow the convention."""
     stamps = stamps_of(root)
     return _opened(root, index.kept("tar-shards", root, stamps, lambda: _scanned(root, stamps)), stamps)
 
@@ -105,7 +105,7 @@ def known_shards(root: Path) -> Split[Shards] | None:
 
 
 def stamps_of(root: Path) -> Stamps:
-    """The shards at `root`, those to train on first. Raises ConfigError."""
+    """The stamps of the shards at `root`, training shards first. Raises ConfigError."""
     with telling(root), os.scandir(root) as entries:
         tars = [each for each in entries if each.name.endswith(".tar")]
         found = sorted(_stamp(each) for each in tars)
@@ -170,7 +170,7 @@ def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
-    """Raises ConfigError for a link, whose image would be missing without a word, and for a file with holes."""
+    """Whether it is a file. Raises ConfigError for a link, whose image would be missing silently, and for holes."""
     if member.issym() or member.islnk():
         raise ConfigError(
             f"{ROOT}: {shard}: {member.name} is a link to {member.linkname}, and no file; make the shard again "
@@ -184,7 +184,7 @@ def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
 
 
 def _by_suffix(shard: Path, members: Iterable[tarfile.TarInfo]) -> dict[str, tarfile.TarInfo]:
-    """The members of a key. Raises ConfigError where two have the same extension."""
+    """The members of a key, by extension. Raises ConfigError if two have the same extension."""
     found: dict[str, tarfile.TarInfo] = {}
     for member in members:
         first = found.setdefault(_suffix(member.name), member)
@@ -209,9 +209,9 @@ def _sample(
 
 
 def _check_end(tar: tarfile.TarFile, shard: Path, size: int) -> None:
-    """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end, too.
+    """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end.
 
-    Raises ConfigError where more follows than the zeros that fill a record: its images would be missing.
+    Raises ConfigError if more follows than the zeros that fill a record: images there would be missing.
     """
     assert tar.fileobj
     tar.fileobj.seek(tar.offset)
@@ -239,7 +239,7 @@ def _label(tar: tarfile.TarFile, shard: Path, member: tarfile.TarInfo) -> int:
 
 
 def _key(name: str) -> str:
-    """All before the first dot of the file's name."""
+    """A member's path, up to the first dot of the file's name."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/{file.partition('.')[0]}"
 
@@ -253,7 +253,7 @@ def _descriptor(path: Path) -> int:
 
 
 def _part(descriptor: int, size: int, begin: int) -> bytes:
-    """So many bytes. Raises OSError where the shard has become shorter: that is no corrupt image."""
+    """`size` bytes from `begin` on. Raises OSError if the shard has become shorter: that is not a corrupt image."""
     content = os.pread(descriptor, size, begin)
     if len(content) < size:
         raise OSError(errno.EIO, f"a shard ends before byte {begin + size}, as it did not when it was indexed")

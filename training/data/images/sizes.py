@@ -1,6 +1,6 @@
-"""The sizes of test images, measured once and kept in the index; a file that has another size since is an error.
+"""The sizes of test images, measured once and kept in the index; an image with another size later is an error.
 
-Nobody asks a hundred thousand files for their times: an image's size is compared when it is decoded.
+Reading the times of a hundred thousand files would be slow, so an image's size is compared when it is decoded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ HEAD_BYTES = 1 << 15
 
 
 class Sizes:
-    """(width, height) of every image, by the headers; measured, or read from the index, when they are first asked for.
+    """(width, height) of every image, from the headers; measured, or read from the index, at the first use.
 
-    They stay as they are then: each rank takes its share of the images by them.
+    They do not change after that, because each rank takes its share of the images by them.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -28,7 +28,7 @@ class Sizes:
         self._found: list[tuple[int, int]] = []
 
     def measured(self, threads: Executor) -> list[tuple[int, int]]:
-        """All of them."""
+        """All sizes."""
         if not self._found:
             stored = self._stored
             kept = index.kept(KIND, stored.root, stored.stamps, lambda: _measured(stored, threads))
@@ -36,7 +36,7 @@ class Sizes:
         return self._found
 
     def check(self, sample: int, width: int, height: int) -> None:
-        """Raises ConfigError, and forgets the index, where an image was measured that had another size than this."""
+        """Raises ConfigError, and drops the index, if the image's measured size differs from this one."""
         if not self._found or self._found[sample] == (width, height):
             return
         index.forget(KIND, self._stored.root)
@@ -54,7 +54,7 @@ def _measured(stored: Stored, threads: Executor) -> index.Index:
 
 
 def _size(stored: Stored, sample: int) -> tuple[int, int]:
-    """(1, 1) for what is no image: it is left out when it is decoded."""
+    """The size of an image; (1, 1) for other data, which is left out when it is decoded."""
     for most in (HEAD_BYTES, -1):
         try:
             return decode.size_of(stored.read(sample, most))

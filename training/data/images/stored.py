@@ -1,4 +1,4 @@
-"""What is read of a data set's files, whatever their layout, and the errors of folders that cannot be read."""
+"""The interface of a data set's files in any layout, and the errors of folders that cannot be read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Stored(Protocol):
     def __len__(self) -> int: ...
 
     def label(self, sample: int) -> int:
-        """The number of its class."""
+        """The number of the image's class."""
 
     def name(self, sample: int) -> str:
-        """Where it is, for messages."""
+        """The place of the image, for messages."""
 
     def identity(self) -> str:
-        """A digest of which sample is which, and of which class; the same wherever the files lie."""
+        """A digest to identify the samples, their order and classes; the place of the files does not matter."""
 
     def read(self, sample: int, most: int = -1) -> bytes:
         """The file's bytes, or the first `most` of them. Raises OSError."""
@@ -41,7 +41,7 @@ S_co = TypeVar("S_co", bound=Stored, covariant=True)
 
 @dataclass(frozen=True)
 class Split(Generic[S_co]):
-    """Training and test images, and how many classes they have."""
+    """Training and test images, and the number of their classes."""
 
     train: S_co
     test: S_co
@@ -50,7 +50,7 @@ class Split(Generic[S_co]):
 
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Turns an OSError about `path` into a ConfigError that says how to mend it."""
+    """Turns an OSError about `path` into a ConfigError with advice."""
     try:
         yield
     except FileNotFoundError:

@@ -23,7 +23,7 @@ Stamps = list[tuple[str, str, int]]
 
 
 class Tree:
-    """The images of one half, by class and name. Names stay bytes: a million of them as text need 100 MB."""
+    """The images of one half, by class and name. Names stay bytes: a million names as text need 100 MB."""
 
     def __init__(self, root: Path, half: str, found: Index, stamps: Any) -> None:
         self.root, self.stamps = root / half, stamps
@@ -36,16 +36,16 @@ class Tree:
         return len(self._ends)
 
     def label(self, sample: int) -> int:
-        """The number of its class."""
+        """The number of the image's class."""
         return bisect_right(self._class_ends, sample)
 
     def name(self, sample: int) -> str:
-        """Its file."""
+        """The image's file."""
         begin = self._ends[sample - 1] if sample else 0
         return f"{self.root}/{self._classes[self.label(sample)]}/{os.fsdecode(self._names[begin : self._ends[sample]])}"
 
     def identity(self) -> str:
-        """A digest of the names, in order, and of the classes."""
+        """A digest of the names in order, and of the classes."""
         parts = json.dumps(self._classes).encode(), array("Q", self._class_ends).tobytes(), self._ends.tobytes()
         return hashlib.sha256(b"".join((*parts, self._names))).hexdigest()
 
@@ -56,7 +56,7 @@ class Tree:
 
 
 def open_trees(root: Path) -> Split[Tree]:
-    """The halves of the tree at `root`. Raises ConfigError for one that is not of this layout."""
+    """The halves of the tree at `root`. Raises ConfigError for another layout."""
     stamps = _stamps(root)
     found = index.kept("imagefolder", root, stamps, lambda: _listed(root, stamps))
     train, test = (Tree(root, half, found, stamps) for half in HALVES)
@@ -76,7 +76,7 @@ def _stamps(root: Path) -> Stamps:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Raises ConfigError for a link that leads nowhere: a class would be missing without a word."""
+    """Whether it is a folder. Raises ConfigError for a broken link: a class would be missing silently."""
     with telling(Path(entry.path)):
         if entry.is_symlink():
             entry.stat()

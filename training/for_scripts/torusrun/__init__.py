@@ -1,10 +1,10 @@
-"""What a script of your own may import in a run with `command:`: the torus all-reduce for DistributedDataParallel.
+"""For your own script in a run with `command:`: the torus all-reduce for DistributedDataParallel.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, torusrun.torus_hook())
 
-Every rank finds this package on its path, whatever the script's own folders are called: torusrun's training is loaded
-under a name below this one.
+Every rank finds this package on its path. The names of the script's own folders do not matter, because torusrun's
+training is loaded under a name below this one.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ TRAINING = Path(__file__).resolve().parents[2]
 def torus_hook(
     grid: tuple[int, ...] | None = None,
 ) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
-    """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward goes on.
+    """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward continues.
 
     `grid` is (X,), (X, Y) or (X, Y, Z), with rank = (z * Y + y) * X + x; default: the run's own. Every rank calls it
-    once, at the same time, after `init_process_group`: it makes the groups of the levels. The hook has a `torus`, whose
-    `wire_bytes` counts by level the bytes that this rank sends. Raises ValueError where the grid does not hold the
-    ranks, or none is known.
+    once, at the same time, after `init_process_group`: it makes the groups of the levels. The hook has a `torus`; its
+    `wire_bytes` counts by level the bytes that this rank sends. Raises ValueError if the product of the grid is not the
+    number of ranks, or no grid is known.
     """
     torus = _load("collectives.all_reduce").build("torus", grid or _grid_of_run())
 
-    def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text, as these would be
+    def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text, like those of this file
         return torus.start(bucket.buffer()).future(bucket.buffer())
 
     hook.torus = torus  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def _grid_of_run() -> tuple[int, ...]:
 
 
 def _load(name: str) -> Any:
-    """A module of torusrun's training as torusrun._training.NAME; in there modules import one another relatively."""
+    """A module of torusrun's training as torusrun._training.NAME; modules in it import each other relatively."""
     package = f"{__name__}._training"
     if package not in sys.modules:
         spec = importlib.util.spec_from_file_location(

@@ -1,5 +1,5 @@
-"""Buckets: which gradients are reduced together while backward runs.
+"""Buckets: the gradients that are reduced together while backward runs.
 
-A plan says how many gradients each bucket holds, the gradients in the order in which they become ready. The plans
-themselves (exact, shapes, layout, measured_cost) import no torch: the prediction makes the same.
+A plan gives the number of gradients of each bucket; the gradients are in the order in which they become ready. The
+plans themselves (exact, shapes, layout, measured_cost) import no torch, because the prediction makes the same plans.
 """

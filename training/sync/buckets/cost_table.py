@@ -1,4 +1,4 @@
-"""How long the all-reduce of this training takes, by size."""
+"""The time of this training's all-reduce, by size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.collectives.all_reduce import AllReduce
 
 SMALLEST_BYTES, GROWTH = 4096, 4
 REPEATS = 3  # after a first one, which opens connections
-ENOUGH_S = 0.5  # larger sizes than one that took so long follow from it
+ENOUGH_S = 0.5  # no larger sizes after one that took so long: their times follow from it
 
 
 def measured(
@@ -31,7 +31,7 @@ def measured(
 
 
 def _time_s(all_reduce: AllReduce, vector: torch.Tensor, device: torch.device) -> float:
-    """The median, the same on all ranks."""
+    """The median time, the same on all ranks."""
     times_s = []
     for _ in range(1 + REPEATS):
         devices.wait(device)

@@ -1,10 +1,10 @@
 """The plan that ends first: f[j] = min over i < j of max(f[i], r_j) + T(S_j - S_i).
 
-f[j] is when the first j gradients are reduced, r_j when gradient j is ready, S_j the bytes of the first j, T the time
-of an all-reduce. A bucket holds gradients that become ready one after the other, and buckets are reduced one at a time.
-Every f[j] is the least there is: where a bucket of the plan ends, no other plan has reduced these gradients earlier, so
-that a step that differs from the measured ones has the most reserve. Of equal plans, the one with fewer buckets is
-taken. Source: derived; a property test compares it with brute force.
+f[j] is the time at which the first j gradients are reduced, r_j the time at which gradient j is ready, S_j the bytes of
+the first j, T the time of an all-reduce. A bucket holds gradients that become ready one after the other, and buckets
+are reduced one at a time. Every f[j] is minimal: at the end of a bucket, no other plan has reduced these gradients
+earlier. So a step that differs from the measured ones has the most reserve. Of equal plans, the one with fewer buckets
+is used. Source: derived; a property test compares it with brute force.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Cost = Callable[[float], float]
 
 
 def best_buckets(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost) -> tuple[int, ...]:
-    """How many gradients each bucket holds. The gradients are in the order in which they become ready."""
+    """The number of gradients in each bucket. The gradients are in the order in which they become ready."""
     total = [0.0, *accumulate(sizes_bytes)]
     ends: list[tuple[float, int]] = [(0.0, 0)]  # of the first j gradients: (seconds, buckets)
     before = [0]
@@ -37,7 +37,7 @@ def best_buckets(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s:
 
 
 def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
-    """When the last of `buckets` is reduced; `buckets` says how many gradients each holds."""
+    """The time at which the last bucket is reduced; `buckets` gives the number of gradients of each."""
     clock, first = 0.0, 0
     for count in buckets:
         last = first + count
@@ -47,7 +47,7 @@ def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, 
 
 
 def exposed_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
-    """The time from the last gradient to the end of the last bucket, which nothing hides."""
+    """The exposed time: from the last gradient to the end of the last bucket."""
     return end_s(ready_s, sizes_bytes, cost_s, buckets) - ready_s[-1]
 
 

@@ -1,4 +1,4 @@
-"""Which gradients lie in which bucket, and in which order the buckets are reduced."""
+"""The gradients of each bucket, and the order in which the buckets are reduced."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class Layout:
-    """`order` numbers the gradients as the model has its parameters, the first to be ready first.
+    """`order` has the gradients' numbers in the model, the first to be ready first.
 
-    `counts` says how many of them each bucket holds. Raises ValueError unless every gradient is in one bucket.
+    `counts` has the number of gradients of each bucket. Raises ValueError unless every gradient is in one bucket.
     """
 
     order: tuple[int, ...]
@@ -23,7 +23,7 @@ class Layout:
 
     @classmethod
     def one(cls, gradients: int) -> Layout:
-        """All in one bucket."""
+        """The layout with all gradients in one bucket."""
         return cls(expected_order(gradients), (gradients,))
 
     @property
@@ -34,5 +34,5 @@ class Layout:
 
 
 def expected_order(gradients: int) -> tuple[int, ...]:
-    """The order in which gradients are expected before any was seen: that of the last parameter first."""
+    """The expected order of gradients before any measurement: the last parameter's is first."""
     return tuple(range(gradients))[::-1]

@@ -1,4 +1,4 @@
-"""The time of an all-reduce of any size, from measurements of some."""
+"""The time of an all-reduce of any size, from measurements of some sizes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import accumulate
 
 
 class MeasuredCost:
-    """Seconds by bytes: straight lines between (bytes, seconds) of `table`, which go on beyond its largest size.
+    """Seconds by bytes: straight lines between (bytes, seconds) of `table`, extended beyond its largest size.
 
-    Never less for more bytes; below the smallest size, what that takes. Raises ValueError for an empty table.
+    More bytes never take less; below the smallest size the time is that of it. Raises ValueError for an empty table.
     """
 
     def __init__(self, table: Sequence[tuple[float, float]]) -> None:

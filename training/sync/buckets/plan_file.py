@@ -1,4 +1,4 @@
-"""The exact plan of a run in its folder: a later attempt takes it from there, so that sums keep their order."""
+"""The exact plan in the run's folder: a later attempt reads it, so that sums keep their order."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ LARGEST_BYTES = 16_000_000
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A layout, and after which step of the training it is used."""
+    """A layout, and the step of the training after which it is used."""
 
     after_step: int
     layout: Layout
 
 
 def read(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
-    """The plan in the file; None, with a word on stderr, where it does not hold one, and where it is for other ranks
-    or another model than `made_for` describes."""
+    """The plan in the file, None if there is no file. None too, with a message on stderr, if the file is not readable
+    or its plan is for other ranks or another model than `made_for`."""
     if not path.exists():
         return None
     try:
@@ -49,7 +49,7 @@ def read(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
 
 
 def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
-    """Keep the plan, with what was `measured` for it. A disk that is full costs the file, not the training."""
+    """Keep the plan, with the values `measured` for it. If the disk is full, training continues without the file."""
     layout = plan.layout
     document = {
         "schema": SCHEMA,
@@ -71,7 +71,7 @@ def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Map
 
 
 def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
-    """Rank 0's `plan` for all; every rank must ask together. It travels as numbers: pickles would run code."""
+    """Rank 0's `plan` on every rank; all must call it together. It travels as numbers: pickles would run code."""
     told = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
     if plan:
         numbers = [plan.after_step, len(plan.layout.counts), *plan.layout.order, *plan.layout.counts]

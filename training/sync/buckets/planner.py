@@ -19,10 +19,10 @@ PROFILED_STEPS = 6
 
 
 class Planner:
-    """Lays `gradients` out once: after as many steps as are profiled, or as the plan in the file `path` says.
+    """Lays `gradients` out once: after the profiled steps, or as the plan in the file `path` says.
 
-    Until then they are in one bucket. A resumed attempt changes the layout after the same step as an undisturbed one:
-    the same bits come out. `made_for` describes model and ranks. Rank 0 decides, reads and writes.
+    Until then they are in one bucket. A resumed attempt changes the layout after the same step as an undisturbed one,
+    so the bits are the same. `made_for` describes model and ranks. Rank 0 decides, reads and writes.
     """
 
     def __init__(self, gradients: Gradients, path: Path, made_for: dict[str, Any], rank: int) -> None:
@@ -35,7 +35,7 @@ class Planner:
         self.done = False
 
     def before_step(self, steps: int) -> None:
-        """To be called by all ranks before they take the step after `steps` steps."""
+        """All ranks must call it before they take the step after `steps` steps."""
         if self.done:
             return
         if self._first_step is None:
@@ -47,7 +47,7 @@ class Planner:
             self.done = True
 
     def _begin(self, steps: int) -> None:
-        """Take the plan of an earlier attempt, or watch the next steps."""
+        """Use the plan of an earlier attempt, or measure the next steps."""
         self._first_step = steps
         kept = plan_file.read(self._path, self._made_for) if self._rank == 0 else None
         self._plan = self._agreed(kept)
@@ -76,7 +76,7 @@ class Planner:
 
 
 def best_layout(ready_s: list[float], sizes_bytes: list[float], cost_s: exact.Cost) -> Layout:
-    """The layout that ends first, for gradients in the order of the model; equal ready times go by that order."""
+    """The layout that ends first, for gradients in the order of the model; that order decides for equal ready times."""
     order = sorted(range(len(ready_s)), key=lambda number: (ready_s[number], -number))
     counts = exact.best_buckets([ready_s[n] for n in order], [sizes_bytes[n] for n in order], cost_s)
     return Layout(tuple(order), counts)

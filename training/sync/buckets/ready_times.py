@@ -1,4 +1,4 @@
-"""When gradients become ready in the backward pass, measured while the training goes on."""
+"""The ready times of gradients in the backward pass, measured during the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """For a CPU, which computes what it is told at once."""
+    """A clock for a CPU, which computes at once."""
 
     def now(self) -> float:
         return time.perf_counter()
@@ -30,7 +30,7 @@ class HostClock:
 
 
 class StreamClock:
-    """For a GPU: events in the stream of the computation. Nothing waits until the times are read."""
+    """A clock for a GPU: events in the stream of the computation. Nothing waits until the times are read."""
 
     def now(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -56,9 +56,9 @@ class ReadyTimes:
         self._steps[-1][1][number] = self._clock.now()
 
     def median_s(self, gradients: int) -> list[float]:
-        """Seconds from the begin of backward to each gradient, the median over the steps after the first ones.
+        """Seconds from the begin of backward to each gradient, the median over the steps after the warm-up.
 
-        A gradient that never came was ready with the last. Waits for the device.
+        A gradient that never arrived counts as ready with the last. It waits for the device.
         """
         steps = [
             {number: self._clock.between_s(start, mark) for number, mark in marks.items()}

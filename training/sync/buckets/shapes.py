@@ -1,4 +1,4 @@
-"""Plans by number and by size, as frameworks and papers use them."""
+"""Plans by number and by size, as in frameworks and papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DDP_CAPS_BYTES = (MIB, 25 * MIB)  # torch's DistributedDataParallel, verified in
 
 
 def one_bucket(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
-    """All gradients together."""
+    """All gradients in one bucket."""
     return (len(sizes_bytes),)
 
 
@@ -42,7 +42,7 @@ def fujitsu_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
 
 
 def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[int, ...]:
-    """A bucket is full as soon as it holds its cap (as in DDP's reducer, verified); the last cap is for all others."""
+    """Buckets that are full as soon as they hold their cap (as in DDP's reducer, verified); the last cap repeats."""
     buckets: list[int] = []
     held, count = 0.0, 0
     for size in sizes_bytes:
@@ -54,7 +54,7 @@ def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[in
 
 
 def by_shape(name: Shape, sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
-    """The plan of this name; `count` is the number of buckets of `equal`."""
+    """The plan with this name; `count` is the number of buckets of `equal`."""
     if name == "equal":
         return equal_buckets(sizes_bytes, count)
     return {"fujitsu": fujitsu_buckets, "ddp": ddp_buckets, "one": one_bucket}[name](sizes_bytes)
