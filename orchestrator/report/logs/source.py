@@ -1,4 +1,4 @@
-"""One file of output, read as it grows, with the time of each line if an index has it (runs/log_times.py)."""
+"""One file of output, read as it grows, with the time of each line if an index has it (runs/folder/log_times.py)."""
 
 from __future__ import annotations
 
