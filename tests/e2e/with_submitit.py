@@ -138,7 +138,9 @@ def main() -> None:
         setup = ["export OF_THE_SETUP='a b' LD_LIBRARY_PATH=\"/opt/of/the/setup:$LD_LIBRARY_PATH\""]
         executor.update_parameters(**{f"{ours}_env": ["PATH", "PYTHONPATH", "OF_THE_LOGIN"], f"{ours}_setup": setup})
     executor.update_parameters(name="1: with submitit/ü*" if cluster in OURS else "with-submitit")
-    executor.update_parameters(timeout_min=2 if cluster in ("slurm", "local") else 1)
+    # A checkpoint is asked for when the limit is near. All other jobs have time to start on a busy machine.
+    limit_min = 5 if what != "checkpoint" else 2 if cluster in ("slurm", "local") else 1
+    executor.update_parameters(timeout_min=limit_min)
     executor.update_parameters(slurm_signal_delay_s=15, slurm_mem="500M", pbs_signal_delay_s=35)
     executor.update_parameters(gridengine_signal_delay_s=35)
     {"function": function, "array": array, "checkpoint": checkpoint}[what](executor)
