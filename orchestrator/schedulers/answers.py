@@ -232,10 +232,12 @@ def _locked(place: Path, wait_s: float) -> Iterator[None]:
         yield
         return
     until_s = time.monotonic() + wait_s
+    mine = None
     try:
-        while (mine := lock.take(descriptor, wait_s=min(LOCK_S, wait_s))) is False:
-            if time.monotonic() >= until_s or _is_stopped(descriptor):
-                break
+        with contextlib.suppress(OSError):
+            while (mine := lock.take(descriptor, wait_s=min(LOCK_S, wait_s))) is False:
+                if time.monotonic() >= until_s or _is_stopped(descriptor):
+                    break
         if mine:
             with contextlib.suppress(OSError):  # a full disk
                 os.ftruncate(descriptor, os.pwrite(descriptor, str(os.getpid()).encode(), 0))

@@ -16,8 +16,9 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.job import rank_program
 from orchestrator.job.rank_program import RankProgram
-from orchestrator.runs.folder import claim
+from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
+from orchestrator.runs.folder.events import CancelRequested
 from orchestrator.runs.folder.log_times import Recorder, index_of
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.program.what_runs import Program
@@ -125,6 +126,22 @@ def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
     claim.take(run, 2)
     with pytest.raises(Superseded):
         claim.check(run, 1)
+
+
+def test_a_lock_that_fails_is_an_error_and_not_a_file_system_without_locks(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int, how: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(SiteError, match="alive: cannot be locked: Input/output error"):
+        claim.hold(run.attempt(1))
+    with pytest.raises(SiteError, match="current: cannot be written: Input/output error"):
+        claim.take(run, 1)
+    assert claim.held(run.attempt(1)) is None
+    ledger.append(run.ledger, CancelRequested(1))
+    assert ledger.last(ledger.events(run.ledger), CancelRequested, 1), "an event is kept without a lock"
 
 
 def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(

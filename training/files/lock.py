@@ -18,6 +18,7 @@ from pathlib import Path
 from training.files.trusted import open_regular
 
 TAKEN = (errno.EACCES, errno.EAGAIN)
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 POLL_S = 0.05
 
 
@@ -30,7 +31,8 @@ def take(
 ) -> bool | None:
     """Lock an open file until it is closed; False if another process still has the lock after `wait_s`.
 
-    None on a file system without locks. `waiting` is called once, if another process has the lock at first.
+    None on a file system without locks. `waiting` is called once, if another process has the lock at first. Raises
+    OSError if the lock fails for another reason.
     """
     until_s = time.monotonic() + wait_s
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -68,5 +70,7 @@ def _try(descriptor: int, how: int) -> bool | None:
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except OSError as error:
+        if error.errno not in (*TAKEN, *NO_LOCKS):
+            raise
         return False if error.errno in TAKEN else None
     return True

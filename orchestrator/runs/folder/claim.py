@@ -55,7 +55,7 @@ def hold(attempt: Attempt) -> int:
     """
     with explained(f"{attempt.alive}: cannot be locked"):
         descriptor = lock.opened(attempt.alive)
-    lock.take(descriptor, shared=True)
+        lock.take(descriptor, shared=True)
     return descriptor
 
 
@@ -69,6 +69,8 @@ def held(attempt: Attempt) -> bool | None:
         return None
     try:
         free = lock.take(descriptor, wait_s=0.0)
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
     return None if free is None else not free
