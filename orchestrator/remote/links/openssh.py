@@ -70,7 +70,7 @@ class OpenSSH:
             return LinkLost(f"{self._name}: {said}", code)
         why = f"{self._name}: ssh ended: {said or f'exit code {code}'}"
         if any(refusal in said for refusal in REFUSALS):
-            return HostRefused(f"{why}. Run `ssh {self._name}` by hand once: torusrun goes on where that works")
+            return HostRefused(f"{why}. Run `ssh {self._name}` by hand once: torusrun continues once that works")
         return LinkLost(why)
 
     def interact(self, command: str, *, terminal: bool) -> int:

@@ -138,7 +138,7 @@ def unasked(record: Record) -> str:
     if not record.mine:
         replaceable = record.owner == index.ANYBODY
         whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"
-        return f"{whose}, and a scheduler is asked only about runs of one's own"
+        return f"{whose}, and a scheduler is queried only about your own runs"
     if record.job and not record.scheduler:
         return f"nothing readable says which scheduler knows of its job {record.job}"
     if record.hopeless and not record.end:

@@ -246,7 +246,7 @@ class Record:
     def _end_words(self) -> list[str]:
         if not self.end_damage:
             return []
-        instead = "the ledger says how it ended" if self.settled else "the scheduler is asked instead"
+        instead = "the ledger says how it ended" if self.settled else "the scheduler is queried instead"
         return [f"{self.end_damage}; {instead}"]
 
 
