@@ -18,7 +18,7 @@ from orchestrator.cli.main import _parse
 from orchestrator.images.definitions.image_file import ImageFile
 from orchestrator.report.placement import outlook
 from orchestrator.runs.attempts.submit import proposed
-from orchestrator.runs.folder import layout
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder, listed
 from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
 from orchestrator.spec.read import read
@@ -247,6 +247,7 @@ def test_the_files_of_the_page_on_slurm_make_a_job(image: bool, home: Path, tmp_
 
 def test_the_table_of_files_names_all_that_is_in_a_run_folder() -> None:
     table = "".join(re.findall(r"^\|.*\n", (DOCS / "reference" / "run-folder.md").read_text(), re.MULTILINE))
-    words = [word.removesuffix(".times") for held in (*layout.RUN, *layout.ATTEMPT) for word in held.name.split()]
+    listing = (*listed(RunFolder), *listed(Attempt))
+    words = [word.removesuffix(".times") for held in listing for word in held.name.split()]
     names = {re.sub("/.*", "/", word) for word in words}
     assert not [name for name in names if not re.search(f"[`/]{re.escape(name)}[`N]", table)]

@@ -20,7 +20,7 @@ from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.folder import layout
+from orchestrator.runs.folder import run_folder
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image.login import login
 from orchestrator.runs.image.recorded import Image
@@ -98,7 +98,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         environment,
         _contained(order["container"], image, program, environment, attempt) if image else None,
         code,
-        layout.of_run(_kinds(plan)),
+        run_folder.files(_kinds(plan)),
         [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
     )
 

@@ -1,12 +1,40 @@
-"""The paths in a run folder; layout.py describes the files.
+"""The files of a run folder: the path of each, and one line about it.
 
 An unfinished folder has a dot before its name: `.RUN` beside the runs, `.2` beside the attempts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file or folder (or several, separated by blanks) of a run folder; `of` says which runs have it, '' for all.
+
+    Without a line about it (`what`), it is not listed.
+    """
+
+    name: str
+    what: str = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells"] = ""
+
+
+class At(Held):
+    """A file or folder with an attribute for its path."""
+
+    def __get__(self, owner: Attempt | RunFolder, kind: type) -> Path:
+        return owner.folder / self.name
+
+
+class OfRank(Held):
+    """A file for each rank, or for some; NNNN in its name is the rank."""
+
+    def __get__(self, owner: Attempt, kind: type) -> Callable[[int], Path]:
+        return lambda rank: owner.folder / self.name.replace("NNNN", f"{rank:04d}")
 
 
 @dataclass(frozen=True)
@@ -14,6 +42,37 @@ class Attempt:
     """The folder of one attempt."""
 
     folder: Path
+
+    plan = At("plan.json", "what the job of this attempt reads")
+    script = At("job.sh", "the job script")
+    output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
+    stdout, stderr = At("job.out"), At("job.err")
+    times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")
+    placement = At("placement.json", "the host, local rank and place in the grid of every rank")
+    hostfile = At("hostfile", "the hosts in the order of the ranks, for the launcher")
+    launch = At("launch.json", "what the wrapper of every rank starts")
+    config = At("config.json", "the configuration of the training, with the token of the attempt", "train")
+    rendezvous = At("rendezvous.json", "where the ranks meet")
+    metrics = At("metrics.jsonl", "what the command may append, as JSON lines", "command")
+    trace = At("trace.jsonl", "a line for every step, if train.trace is set", "train")
+    done = At("done.json", "that the training is done", "train")
+    end = At("end.json", "how the attempt ended")
+    reserve = Held(".end.json.reserve", "room on the disk for that, until it is there")
+    logs, ranks = At("logs"), At("ranks")
+    rank_log = OfRank("logs/rank-NNNN.log", "the output of each rank")
+    rank_log_times = Held("logs/rank-NNNN.log.times", "when it had grown how far")
+    rank_start = OfRank("ranks/NNNN.start.json", "where each rank runs")
+    rank_end = OfRank("ranks/NNNN.end.json", "how each rank ended")
+    rank_told = OfRank("ranks/NNNN.told.json", "a note that the rank received a request to end")
+    rank_seen = OfRank("ranks/NNNN.seen.json", "the state of a rank's process in a hang")
+    node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
+    rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
+    alive = At("alive", "held locked by the ranks (runs/folder/claim.py)")
+    keeper = At("keeper.json", "what the keeper of a held allocation does, and until when it holds", "hold")
+    inbox = At("inbox/", "requests to the keeper; inbox.closed/ once it takes no more", "hold")
+    closed_inbox = At("inbox.closed/")
+    shells = At("shells/", "requests for shells beside ranks, if the job has to start them", "shells")
+    pulse = At("pulse", "touched every few seconds by the supervisor while it lives")
 
     @property
     def number(self) -> int:
@@ -24,118 +83,29 @@ class Attempt:
         """The folder of the attempt while it is unfinished."""
         return Attempt(self.folder.with_name(f".{self.folder.name}"))
 
-    @property
-    def plan(self) -> Path:
-        return self.folder / "plan.json"
-
-    @property
-    def script(self) -> Path:
-        return self.folder / "job.sh"
-
-    @property
-    def stdout(self) -> Path:
-        return self.folder / "job.out"
-
-    @property
-    def stderr(self) -> Path:
-        return self.folder / "job.err"
-
-    @property
-    def placement(self) -> Path:
-        return self.folder / "placement.json"
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "config.json"
-
-    @property
-    def hostfile(self) -> Path:
-        return self.folder / "hostfile"
-
-    @property
-    def launch(self) -> Path:
-        return self.folder / "launch.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def trace(self) -> Path:
-        return self.folder / "trace.jsonl"
-
-    @property
-    def rendezvous(self) -> Path:
-        return self.folder / "rendezvous.json"
-
-    @property
-    def done(self) -> Path:
-        return self.folder / "done.json"
-
-    @property
-    def end(self) -> Path:
-        return self.folder / "end.json"
-
-    @property
-    def alive(self) -> Path:
-        return self.folder / "alive"
-
-    @property
-    def pulse(self) -> Path:
-        return self.folder / "pulse"
-
-    @property
-    def keeper(self) -> Path:
-        return self.folder / "keeper.json"
-
-    @property
-    def inbox(self) -> Path:
-        return self.folder / "inbox"
-
-    @property
-    def closed_inbox(self) -> Path:
-        return self.folder / "inbox.closed"
-
-    @property
-    def shells(self) -> Path:
-        return self.folder / "shells"
-
-    @property
-    def ranks(self) -> Path:
-        return self.folder / "ranks"
-
-    def rank_start(self, rank: int) -> Path:
-        return self.ranks / f"{rank:04d}.start.json"
-
-    def rank_end(self, rank: int) -> Path:
-        return self.ranks / f"{rank:04d}.end.json"
-
-    def rank_told(self, rank: int) -> Path:
-        return self.ranks / f"{rank:04d}.told.json"
-
-    def rank_seen(self, rank: int) -> Path:
-        return self.ranks / f"{rank:04d}.seen.json"
-
-    def node_load(self, rank: int) -> Path:
-        """The load of the node on which `rank` is the first."""
-        return self.ranks / f"{rank:04d}.load.json"
-
-    def rank_variables(self, rank: int) -> Path:
-        return self.ranks / f"{rank:04d}.env"
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    def rank_log(self, rank: int) -> Path:
-        return self.logs / f"rank-{rank:04d}.log"
-
 
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""
 
     folder: Path
+
+    spec = At("run.yaml", "what the user wrote, to the letter")
+    plan = At("plan.json", "what was computed from it")
+    provenance = At("provenance.json", "code, versions and machine")
+    code_diff = At("code.diff", "changes that git does not have, if there are any")
+    image = At("image.json", "the container image: path, checksum, labels, versions found inside", "image")
+    definition = At("image.def", "the definition of the image, if it was built from an image file", "image")
+    code = At("code/", "the code of the user as it was at submit, which the ranks use", "code")
+    code_record = At("code.json", "where that code came from", "code")
+    hold = At("hold.json", "that it holds an allocation, and after how long without an attempt it ends", "hold")
+    ledger = At("ledger.jsonl", "what happened, append-only")
+    metrics = At("metrics.jsonl", "what was measured, over all attempts")
+    checkpoints = At("checkpoints/", "step-00000150/{state.pt,manifest.json}", "train")
+    of_command = Held("checkpoints/", "what the command writes, unless it names an absolute folder", "command")
+    attempts = At("attempts/", "a folder for each attempt")
+    current = At(".current", "the number of the newest attempt that has begun")
+    lock = At(".lock", "held while a later attempt is submitted")
 
     @property
     def run_id(self) -> str:
@@ -146,65 +116,19 @@ class RunFolder:
         """The path of the folder while it is unfinished."""
         return self.folder.with_name(f".{self.folder.name}")
 
-    @property
-    def lock(self) -> Path:
-        return self.folder / ".lock"
-
-    @property
-    def current(self) -> Path:
-        return self.folder / ".current"
-
-    @property
-    def spec(self) -> Path:
-        return self.folder / "run.yaml"
-
-    @property
-    def plan(self) -> Path:
-        return self.folder / "plan.json"
-
-    @property
-    def provenance(self) -> Path:
-        return self.folder / "provenance.json"
-
-    @property
-    def image(self) -> Path:
-        return self.folder / "image.json"
-
-    @property
-    def definition(self) -> Path:
-        return self.folder / "image.def"
-
-    @property
-    def hold(self) -> Path:
-        return self.folder / "hold.json"
-
-    @property
-    def code_diff(self) -> Path:
-        return self.folder / "code.diff"
-
-    @property
-    def ledger(self) -> Path:
-        return self.folder / "ledger.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
-    def code(self) -> Path:
-        return self.folder / "code"
-
-    @property
-    def code_record(self) -> Path:
-        return self.folder / "code.json"
-
-    @property
-    def attempts(self) -> Path:
-        return self.folder / "attempts"
-
     def attempt(self, number: int) -> Attempt:
         return Attempt(self.attempts / str(number))
+
+
+def listed(kind: type[Attempt | RunFolder]) -> list[Held]:
+    """What a folder of this kind holds, in order."""
+    return [held for held in vars(kind).values() if isinstance(held, Held) and held.what]
+
+
+def files(kinds: set[str]) -> dict[str, str]:
+    """Name in the run folder -> its line, for a run of these `kinds` and its first attempt."""
+    found = {held.name: held.what for held in listed(RunFolder) if not held.of or held.of in kinds}
+    for held in listed(Attempt):
+        if not held.of or held.of in kinds:
+            found[" ".join(f"attempts/1/{name}" for name in held.name.split())] = held.what
+    return found
