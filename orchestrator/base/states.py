@@ -52,6 +52,10 @@ class Cause(str, Enum):
     IMAGE = "image"
     UNKNOWN = "unknown"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Cause:
+        return cls.UNKNOWN  # a cause of a newer version
+
     @property
     def state(self) -> State:
         """The state of an attempt that ended for this cause."""

@@ -96,7 +96,7 @@ def written(path: Path, *lines: str) -> Path:
         {"event": "submitting", "name": "x", "after_any": [5]},
         {"event": "submitting", "name": "x", "changes": {"nodes": 0}},
         {"event": "submitting", "name": "x", "changes": {"grid": [2, 0]}},
-        {"event": "submitting", "name": "x", "changes": {"exclude": "n1"}},
+        {"event": "submitting", "name": "x", "changes": {"exclude": "n1"}}, {"cause": 3}, {"hosts": [5]}, {"ranks": 4},
     ],
 )  # fmt: skip
 def test_an_event_with_invalid_values_is_left_out_and_counted(changes: dict[str, Any], tmp_path: Path) -> None:

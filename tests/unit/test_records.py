@@ -53,7 +53,8 @@ def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     "changes",
     [
         {"state": "FINE"}, {"state": "RUNNING"}, {"state": "UNKNOWN"}, {"state": None}, {"state": ["COMPLETED"]},
-        {"certain": "true"}, {"certain": 1}, {"certain": None}, {"reason": None}, {"reason": 5},
+        {"certain": "true"}, {"certain": 1}, {"certain": None}, {"reason": None}, {"reason": 5}, {"cause": 3},
+        {"ranks": 4}, {"hosts": [5]}, {"followed_by": "2"},
     ],
 )  # fmt: skip
 def test_an_end_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_an_end_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> 
     path.write_text(json.dumps({**WHOLE, **changes}))
     with pytest.raises(SiteError, match="end.json: this is damaged"):
         End.read(path)
-    for key in changes:
+    for key in changes.keys() & WHOLE:
         path.write_text(json.dumps({name: value for name, value in WHOLE.items() if name != key}))
         with pytest.raises(SiteError, match=f"{key!r} is missing"):
             End.read(path)

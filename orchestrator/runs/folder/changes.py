@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, cast
 
-from orchestrator.runs.folder.shown_plan import as_grid
-
-MOST_NODES = 1_000_000
-LONGEST_TIME_S = 1e10
+from orchestrator.base.typed import record_of
+from orchestrator.runs.folder.shown_plan import Levels
+from training.recipe.limits import Limits
 
 
 @dataclass(frozen=True)
 class Changes:
     """None means unchanged. A `grid` of () means auto. Excluded hosts are added to those of earlier attempts."""
 
-    time_s: float | None = None
-    nodes: int | None = None
-    grid: tuple[int, ...] | None = None
+    time_s: Annotated[float, Limits(above=0)] | None = None
+    nodes: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = None
+    grid: Levels | None = None
     exclude: tuple[str, ...] = ()
 
     def then(self, later: Changes) -> Changes:
@@ -41,16 +40,6 @@ class Changes:
     @classmethod
     def from_json(cls, value: object) -> Changes:
         """The changes in an object of `as_json`. Raises ValueError for any other value."""
-        if type(value) is not dict:
-            raise ValueError("these are no changes")
-        time_s, nodes, grid, exclude = (value.get(key) for key in ("time_s", "nodes", "grid", "exclude"))
-        if time_s is not None and (type(time_s) not in (int, float) or not 0 < time_s < LONGEST_TIME_S):
-            raise ValueError("'time_s' is no time limit")
-        if nodes is not None and (type(nodes) is not int or not 0 < nodes <= MOST_NODES):
-            raise ValueError("'nodes' is no number of nodes")
-        size = () if grid == "auto" else as_grid(grid)
-        if grid is not None and size is None:
-            raise ValueError("'grid' is no grid")
-        if exclude is not None and (type(exclude) is not list or not all(type(host) is str for host in exclude)):
-            raise ValueError("'exclude' is no list of hosts")
-        return cls(None if time_s is None else float(time_s), nodes, size, tuple(exclude or ()))
+        if not isinstance(value, dict) or value.get("grid") != "auto":
+            return cast(Changes, record_of(cls, value, str, "changes"))
+        return replace(cls.from_json({**value, "grid": None}), grid=())

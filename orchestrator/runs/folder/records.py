@@ -8,27 +8,29 @@ import json
 import os
 import shutil
 import signal as signals
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, cast
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
 from orchestrator.base.private import READABLE, open_regular, write_bytes
 from orchestrator.base.states import Cause, State, Status
+from orchestrator.base.typed import read_record, record_of
 from orchestrator.runs.folder.run_folder import Attempt
+from training.recipe.limits import Limits
 
-LARGEST_BYTES = 1024 * 1024
-LARGEST_DONE_BYTES = 4096
-LARGEST_RANK = 10_000_000
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384
 LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
 FEW = 8  # hosts, or ranks, in a shortened end
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL = "the disk that holds the run is full: free space and resume"
+
+
+Code = Annotated[int, Limits(at_least=-255, at_most=255)]
 
 
 class Meaning(str, Enum):
@@ -59,12 +61,12 @@ class RankEnd:
     `told` says that it received a request to end before it ended: then it is not the cause.
     """
 
-    rank: int
+    rank: Annotated[int, Limits(at_least=0)]
     host: str
     local_rank: int
     ended_s: float
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Code | None = None
+    signal: Code | None = None
     error: str = ""
     told: bool = False
     meaning: Meaning = Meaning.FAILED
@@ -108,30 +110,10 @@ class RankEnd:
     @classmethod
     def read(cls, path: Path) -> RankEnd:
         """The record in `path`. Raises SiteError if it is missing or damaged."""
-        kept = read_object(path, LARGEST_BYTES)
-        if kept is None:
+        end = read_record(path, cls)
+        if end is None:
             raise SiteError(f"{path}: it is missing; the rank left no record of its end")
-        end = cls(
-            required(path, kept, "rank", int),
-            required(path, kept, "host", str),
-            required(path, kept, "local_rank", int),
-            float(required(path, kept, "ended_s", float)),
-            required(path, kept, "exit_code", int, type(None)),
-            required(path, kept, "signal", int, type(None)),
-            required(path, kept, "error", str),
-            required(path, kept, "told", bool),
-            _meaning(path, required(path, kept, "meaning", str)),
-        )
-        if not (0 <= end.rank < LARGEST_RANK and abs(end.exit_code or 0) < 256 and abs(end.signal or 0) < 256):
-            raise damaged(path, "its rank, exit code or signal is out of range")
         return end
-
-
-def _meaning(path: Path, text: str) -> Meaning:
-    try:
-        return Meaning(text)
-    except ValueError:
-        raise damaged(path, f"{text[:40]!r} is no meaning of an end") from None
 
 
 def signal_name(number: int) -> str:
@@ -140,6 +122,17 @@ def signal_name(number: int) -> str:
         return signals.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+class _Over:
+    """Limits a state to the ends."""
+
+    @staticmethod
+    def complaint(state: State) -> str | None:
+        return None if state.over else f"is {state.value}, which is no end"
+
+
+Final = Annotated[State, _Over]
 
 
 @dataclass(frozen=True)
@@ -151,7 +144,7 @@ class End:
     `evidence` the facts that show the cause, and `reason` all of this in words (end_words.py).
     """
 
-    state: State
+    state: Final
     reason: str
     certain: bool = True
     again: bool = True
@@ -200,41 +193,14 @@ class End:
     @classmethod
     def read(cls, path: Path) -> End | None:
         """The end in `path`; None if there is none yet. Raises SiteError if it is damaged or its state is unknown."""
-        kept = read_object(path, LARGEST_BYTES)
+        kept = read_object(path)
         if kept is None:
             return None
-        state = required(path, kept, "state", str)
-        if state not in {known.value for known in State if known.over}:
-            raise damaged(path, f"{state[:40]!r} is no end of an attempt")
-        words = required(path, kept, "reason", str), required(path, kept, "certain", bool)
-        follower = kept.get("followed_by")
-        follower = follower if type(follower) is int and follower > 0 else None
-        again = kept.get("again") is not False  # the job script does not write it
-        return cls(State(state), *words, again, follower, **{key: read(kept.get(key)) for key, read in SHOWN.items()})
-
-
-def as_cause(value: object) -> Cause:
-    """A cause by its name; UNKNOWN for any other value, as of a newer version."""
-    return next((cause for cause in Cause if cause.value == value), Cause.UNKNOWN)
-
-
-def _all(kind: type) -> Callable[[object], Any]:
-    """A function that keeps the values of one type in a list."""
-    return lambda found: tuple(value for value in found if type(value) is kind) if isinstance(found, list) else ()
-
-
-def _facts(found: object) -> dict[str, str]:
-    return {key: text for key, text in found.items() if type(text) is str} if isinstance(found, dict) else {}
-
-
-# How to read the optional keys of a record. Older records lack them.
-SHOWN: dict[str, Callable[[object], Any]] = {
-    "cause": as_cause,
-    "hosts": _all(str),
-    "ranks": _all(int),
-    "step": lambda found: found if type(found) is int else None,
-    "evidence": _facts,
-}
+        required(path, kept, "certain", bool)
+        try:  # the job script writes some keys, and older versions wrote fewer
+            return cast(End, record_of(cls, kept, str))
+        except ValueError as error:
+            raise damaged(path, str(error)) from None
 
 
 def no_room(folder: Path) -> bool:
@@ -262,7 +228,7 @@ def reserve_of(end: Path) -> Path:
 def is_done(attempt: Attempt) -> bool:
     """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
     try:
-        kept = read_object(attempt.done, LARGEST_DONE_BYTES) or {}
+        kept = read_object(attempt.done) or {}
     except SiteError:
         return False
     return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required
+from orchestrator.base.typed import record_of
 from orchestrator.network.placement.grid import MOST_LEVELS
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.spec.kinds import seconds
+from training.recipe.limits import Items, Limits
 
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
 POLL_INTERVAL_S = 10.0  # of a plan of an earlier version
+Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,8 @@ def site_name(named: object) -> str:
 
 
 def as_grid(value: object) -> tuple[int, ...] | None:
-    """A value as a grid of one to three levels; None if it is not such a grid."""
-    if type(value) is not list or not 1 <= len(value) <= MOST_LEVELS:
+    """A value as a grid; None if it is not a grid."""
+    try:
+        return cast(tuple[int, ...], record_of(Levels, value))
+    except ValueError:
         return None
-    if any(type(n) is not int or n < 1 for n in value) or math.prod(value) > LARGEST_RANKS:
-        return None
-    return tuple(value)
