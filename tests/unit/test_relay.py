@@ -11,7 +11,7 @@ from orchestrator.report.screen.losses import Losses
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.program.what_runs import MetricsSource, Program
-from orchestrator.runs.state.progress import progress
+from orchestrator.runs.state.pace import progress
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from orchestrator.base.json_files import write_json
 from orchestrator.runs.folder.records import Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.training import EXIT_CODES
-from orchestrator.runs.state import evidence
+from orchestrator.runs.state import suspect
 from orchestrator.runs.state.suspect import LEAVE_S, SILENT_S, suspicion
 
 NOW_S = 5000.0
@@ -104,19 +104,19 @@ def attempt(tmp_path: Path) -> Attempt:
 
 
 def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
-    assert evidence.suspicion(attempt, NOW_S) == ""
+    assert suspect.of_attempt(attempt, NOW_S) == ""
     attempt.pulse.write_text("node1\n")
     os.utime(attempt.pulse, (NOW_S - 4, NOW_S - 4))
-    assert evidence.suspicion(attempt, NOW_S) == ""
+    assert suspect.of_attempt(attempt, NOW_S) == ""
     for rank in range(8):
         record(attempt, rank, 12)
-    assert evidence.suspicion(attempt, NOW_S).startswith("suspected: node3 is gone (its ranks 8-11 are silent")
+    assert suspect.of_attempt(attempt, NOW_S).startswith("suspected: node3 is gone (its ranks 8-11 are silent")
     attempt.rank_told(9).write_text("{}")
-    assert evidence.suspicion(attempt, NOW_S).startswith("suspected: a rank is gone, or cannot be reached: "), (
+    assert suspect.of_attempt(attempt, NOW_S).startswith("suspected: a rank is gone, or cannot be reached: "), (
         "it spoke"
     )
     os.utime(attempt.pulse, (NOW_S - 50, NOW_S - 50))
-    assert "the supervisor on node1 is silent for 50 s" in evidence.suspicion(attempt, NOW_S)
+    assert "the supervisor on node1 is silent for 50 s" in suspect.of_attempt(attempt, NOW_S)
 
 
 @pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
@@ -128,13 +128,13 @@ def test_evidence_that_is_damaged_is_no_evidence(slots: object, attempt: Attempt
     write_json(attempt.placement, {"slots": slots})
     os.mkfifo(attempt.pulse)
     os.utime(attempt.pulse, (0, 0))
-    found = evidence.suspicion(attempt, NOW_S)
+    found = suspect.of_attempt(attempt, NOW_S)
     assert found == f"suspected: a rank is gone, or cannot be reached: {WITNESS} 12 s ago"
 
 
 def test_of_many_ends_some_are_read(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
-    for rank in range(evidence.MOST_ENDS + 9):
+    for rank in range(suspect.MOST_ENDS + 9):
         attempt.rank_end(rank).touch()
     read: list[Path] = []
     monkeypatch.setattr(RankEnd, "read", lambda path: read.append(path) or end(0, 1, 0))
-    assert evidence.suspicion(attempt, NOW_S) == "" and len(read) == evidence.MOST_ENDS
+    assert suspect.of_attempt(attempt, NOW_S) == "" and len(read) == suspect.MOST_ENDS

@@ -13,9 +13,9 @@ from orchestrator.base.terminal.plain import plain
 from orchestrator.report.logs.files import TAIL_LINES, Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
+from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.state import evidence
 
 MOST_BLOCKS = 20  # of one file: the newest ones
 MOST_LINES = 500  # of one block
@@ -90,7 +90,7 @@ def _who(origin: str) -> str:
 def bad_ends(attempt: Attempt) -> list[RankEnd]:
     """The ends of the ranks that failed, by time. Records that cannot be read are left out."""
     ends = []
-    for rank in evidence.recorded(attempt)[0]:
+    for rank in attempt_folders.recorded(attempt)["end"]:
         with contextlib.suppress(SiteError):
             ends.append(RankEnd.read(attempt.rank_end(rank)))
     return sorted((end for end in ends if end.failed), key=lambda end: end.ended_s)

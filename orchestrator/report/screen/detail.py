@@ -19,10 +19,9 @@ from orchestrator.report.logs.source import LogLine
 from orchestrator.report.logs.tail import LINE_BYTES, tail
 from orchestrator.report.screen.losses import Losses
 from orchestrator.report.screen.nodes import NodeHeard, ordered
-from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder import allocation, attempt_folders
 from orchestrator.runs.folder.node_load import read_or_none
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.state import evidence
 from orchestrator.runs.state.view import View
 
 LOOK_S = 2.0  # between looks that read a few files of every node
@@ -88,7 +87,7 @@ def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
     found = []
-    for host, ranks in evidence.placed(attempt).items():
+    for host, ranks in attempt_folders.placed(attempt)[1].items():
         load = attempt.node_load(ranks[0])
         heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
+from itertools import islice
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
@@ -11,6 +13,8 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import as_grid
 
 NUMBER = re.compile(r"[1-9]\d{0,4}")
+RECORD = re.compile(r"(\d{4,8})\.(\w+)\.json")
+MOST_ENTRIES = 100_000
 
 
 def attempts(run: RunFolder) -> list[int]:
@@ -23,13 +27,28 @@ def attempts(run: RunFolder) -> list[int]:
     return sorted(int(name) for name in names if NUMBER.fullmatch(name))
 
 
-def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
-    """The grid and the hosts on which an attempt was placed; None and () if it was not placed, or if unknown."""
+def recorded(attempt: Attempt) -> dict[str, set[int]]:
+    """The ranks that have a record of each kind ("start", "told", "end"); empty if the folder cannot be read."""
+    found: dict[str, set[int]] = defaultdict(set)
+    try:
+        with os.scandir(attempt.ranks) as entries:
+            for match in (RECORD.fullmatch(entry.name) for entry in islice(entries, MOST_ENTRIES)):
+                if match:
+                    found[match[2]].add(int(match[1]))
+    except OSError:
+        pass
+    return found
+
+
+def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, dict[str, list[int]]]:
+    """The grid, and the ranks of each host; None and empty if the attempt was not placed, or if unknown."""
     try:
         kept = read_object(attempt.placement) or {}
-    except SiteError:
-        return None, ()
-    slots = kept.get("slots")
-    hosts = [slot[1] for slot in slots if type(slot) is list and len(slot) > 3] if type(slots) is list else []
-    whole = all(type(host) is str for host in hosts)
-    return as_grid(kept.get("grid")), tuple(dict.fromkeys(hosts)) if whole else ()
+        hosts: dict[str, list[int]] = {}
+        for rank, host, _, *_ in kept.get("slots", ()):
+            if type(rank) is not int or type(host) is not str:
+                raise TypeError
+            hosts.setdefault(host, []).append(rank)
+    except (SiteError, TypeError, ValueError):
+        return None, {}
+    return as_grid(kept.get("grid")), hosts

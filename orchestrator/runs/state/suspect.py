@@ -6,14 +6,68 @@ supervisor's pulse, show it earlier. This is no proof, so it changes only the wo
 
 from __future__ import annotations
 
+import contextlib
+import stat
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from orchestrator.base.errors import SiteError
+from orchestrator.base.private import read_bytes
+from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.records import RankEnd
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.state.clocks import ahead_s
 from orchestrator.runs.state.pace import duration
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
 LEAVE_S = 10.0  # the time for ranks on living hosts to end and record it, after the first end
 MOST_HOSTS = 8
+MOST_ENDS = 64  # in one read
+LARGEST_NAME_BYTES = 256
+
+
+def of_attempt(attempt: Attempt, now_s: float) -> str:
+    """'suspected: ...', or '' if there is no suspicion, as of `now_s` (of time.time()).
+
+    While nothing is wrong, it costs a stat and a listing of a folder. A suspicion is checked again by the clock of the
+    file system: this machine's clock may differ from the nodes'.
+    """
+    return _of_attempt(attempt, now_s) and _of_attempt(attempt, now_s + ahead_s(attempt.folder))
+
+
+def _of_attempt(attempt: Attempt, now_s: float) -> str:
+    pulse_age_s, recorded = _pulse_age_s(attempt, now_s), attempt_folders.recorded(attempt)
+    ends = _ends(attempt, sorted(recorded["end"]))
+    placement = attempt_folders.placed(attempt)[1] if any(not end.good for end in ends) else {}
+    host = _host(attempt) if pulse_age_s is not None and pulse_age_s > SILENT_S else ""
+    return suspicion(placement, recorded["end"] | recorded["told"], ends, pulse_age_s, host, now_s)
+
+
+def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
+    """The age of the supervisor's pulse in seconds; None if there is no pulse, as in older versions."""
+    try:
+        found = attempt.pulse.lstat()
+    except OSError:
+        return None
+    return max(now_s - found.st_mtime, 0.0) if stat.S_ISREG(found.st_mode) else None
+
+
+def _host(attempt: Attempt) -> str:
+    """The host of the supervisor, from its pulse; '' if unknown."""
+    try:
+        return read_bytes(attempt.pulse, LARGEST_NAME_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _ends(attempt: Attempt, ended: Sequence[int]) -> list[RankEnd]:
+    """The end records of the first MOST_ENDS of these ranks, as far as readable; `ended_s` is the file's time."""
+    found = []
+    for rank in ended[:MOST_ENDS]:
+        with contextlib.suppress(SiteError, OSError):
+            path = attempt.rank_end(rank)
+            found.append(replace(RankEnd.read(path), ended_s=path.stat().st_mtime))
+    return found
 
 
 def suspicion(

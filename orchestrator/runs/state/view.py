@@ -17,11 +17,10 @@ from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import Planned
-from orchestrator.runs.state import which
+from orchestrator.runs.state import suspect, which
 from orchestrator.runs.state.clocks import now_there_s
-from orchestrator.runs.state.evidence import suspicion
 from orchestrator.runs.state.outcome import resolve
-from orchestrator.runs.state.progress import RunProgress, progress
+from orchestrator.runs.state.pace import RunProgress, progress
 from orchestrator.runs.state.waiting import waiting
 
 TAIL_BYTES = 16_384
@@ -170,7 +169,7 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspicion(self.folder.attempt(self.attempt), now_s) if works else ""
+        suspected = suspect.of_attempt(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
@@ -241,7 +240,7 @@ class Record:
         if (grid and hosts) or not self.damage:
             return grid, hosts, reason
         placed_grid, placed_hosts = attempt_folders.placed(self.folder.attempt(self.attempt))
-        return grid or placed_grid, hosts or placed_hosts, reason
+        return grid or placed_grid, hosts or tuple(placed_hosts), reason
 
     def _end_words(self) -> list[str]:
         if not self.end_damage:

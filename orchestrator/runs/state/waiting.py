@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.states import State, Status
+from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.events import Event, Started, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.state.evidence import MOST_ENTRIES
 from training.counted import counted
 from training.reporting.events import START
 
-START_RECORD = re.compile(r"\d{4,8}\.start\.json")
 NO_REASON = "in the queue; the scheduler gives no reason"
 
 
@@ -48,7 +44,7 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
         if attempt.launch.exists():
             return "the image is checked, or copied to the nodes"
         return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
-    started, ranks = _started(attempt), math.prod(began.grid or ())
+    started, ranks = len(attempt_folders.recorded(attempt)["start"]), math.prod(began.grid or ())
     if started < ranks:
         copying = "; each node copies the image" if _copies(attempt) else ""
         return f"{started} of {counted(ranks, 'rank')} started{copying}"
@@ -57,15 +53,6 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
     if attempt.rendezvous.exists():
         return "the ranks meet: rank 0 waits for the others"
     return "the ranks load their program and data"
-
-
-def _started(attempt: Attempt) -> int:
-    """The number of ranks that have started their program."""
-    try:
-        with os.scandir(attempt.ranks) as entries:
-            return sum(START_RECORD.fullmatch(entry.name) is not None for entry in islice(entries, MOST_ENTRIES))
-    except OSError:
-        return 0
 
 
 def _copies(attempt: Attempt) -> bool:
