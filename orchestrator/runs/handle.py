@@ -19,9 +19,8 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state.current import once_held
 from orchestrator.runs.state.follow import follow
-from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.poll import look, views
 from orchestrator.runs.state.view import View, read_record
 from training.checkpoint.manifest import Checkpoint, newest_complete
 
@@ -98,7 +97,10 @@ class Run:
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""
-        return once_held(self.folder)
+        for view in follow(self.folder):
+            if view.state.over or self.folder.attempt(view.attempt).keeper.exists():
+                break
+        return look(self.folder)
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""

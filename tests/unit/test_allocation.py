@@ -18,6 +18,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.states import State, Status
 from orchestrator.job import keeper
 from orchestrator.job.keeper import Keeper
+from orchestrator.runs.attempts import in_hold as verbs_in_hold
 from orchestrator.runs.attempts.in_hold import find, misfits
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.folder import allocation, ledger
@@ -29,7 +30,6 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import current
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.poll import views
@@ -311,7 +311,7 @@ def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
 def test_an_allocation_is_found_by_its_name_among_those_that_are_over(
     held: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(current, "look", running)
+    monkeypatch.setattr(verbs_in_hold, "look", running)
     over = make(held.folder.parents[1] / "run.yaml", End(State.COMPLETED, "given back"))
     allocation.make(over, 60.0)
     for word in ("made", "last"):
@@ -329,7 +329,7 @@ def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(
     def unanswered(run: RunFolder) -> View:
         return replace(views([run])[0], state=State.UNKNOWN, reason="squeue did not answer")
 
-    monkeypatch.setattr(current, "look", unanswered)
+    monkeypatch.setattr(verbs_in_hold, "look", unanswered)
     KeeperState(1, "here", time.time() + 60, 60.0, time.time()).write(held.attempt(1))
     os.utime(held.attempt(1).pulse)
     found = find(held.run_id)

@@ -13,7 +13,8 @@ from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.events import CancelRequested, Started
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import current, which
+from orchestrator.runs.state import which
+from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.spec.site import Site
@@ -69,7 +70,7 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
 
 
 def _looked(runs: Sequence[RunFolder], *, newest: bool = False) -> dict[RunFolder, View]:
-    return dict(zip(runs, current.look_at_all(runs, newest=newest), strict=True)) if runs else {}
+    return dict(zip(runs, views(runs, fresh=True, newest=newest), strict=True)) if runs else {}
 
 
 def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:

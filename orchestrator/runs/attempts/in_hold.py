@@ -12,7 +12,7 @@ from orchestrator.runs.folder.events import Started, Submitted
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import current
+from orchestrator.runs.state.poll import look
 from training.counted import counted
 
 FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "scheduler_args", "umask")
@@ -42,7 +42,7 @@ def find(word: str) -> Allocation:
     index.own(run)
     job = _kept_job(run)
     if job is None:
-        seen = current.look(run)
+        seen = look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
         if job is None:
             raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")

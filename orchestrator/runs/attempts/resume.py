@@ -19,8 +19,8 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program import command
-from orchestrator.runs.state import current
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
+from orchestrator.runs.state.poll import look
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
@@ -42,7 +42,7 @@ def resume(
     """
     index.own(run)
     with alone(run):
-        return _resume(run, current.look(run, newest=True), changes, force, new_image, into)
+        return _resume(run, look(run, newest=True), changes, force, new_image, into)
 
 
 def _resume(

@@ -15,7 +15,7 @@ from orchestrator.runs.folder import index
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.shells.opening import open_shell
-from orchestrator.runs.state import current
+from orchestrator.runs.state.poll import look
 from orchestrator.schedulers import client
 
 
@@ -26,7 +26,7 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     SiteError if its host cannot be reached.
     """
     index.own(run)
-    seen = current.look(run)
+    seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell needs a rank that is running")
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)

@@ -12,7 +12,7 @@ from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretches
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import current
+from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 
 
@@ -34,7 +34,7 @@ def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) 
 
 
 def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
-    runs = current.look_at_all([index.find(word) for word in words], newest=True)
+    runs = views([index.find(word) for word in words], fresh=True, newest=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
 
 

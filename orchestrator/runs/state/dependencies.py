@@ -1,14 +1,15 @@
-"""The runs that an attempt waits for."""
+"""The runs that an attempt waits for, and what follows if they end before it begins."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.base.states import State
+from orchestrator.base.states import State, Status, never_starts
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.view import Record
 
 
 def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
@@ -25,7 +26,18 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
     return None
 
 
-def ended_before_it_began(events: list[Event], attempt: int) -> str | None:
+def held(record: Record, job: Status | None) -> Status | None:
+    """The scheduler's state of the run's job, with advice if the job would be held forever.
+
+    A scheduler never starts a job that waits for another one, if that ended before it began.
+    """
+    run = _ended_before_it_began(record.events, record.attempt) if job and job.held and record.mine else None
+    if job is None or run is None:
+        return job
+    return never_starts(f"{job.reason}, and {run} ended before it began: cancel this run, and submit it again")
+
+
+def _ended_before_it_began(events: list[Event], attempt: int) -> str | None:
     """A run that the attempt waits for and whose job ended before it began; None if there is none."""
     submitting = last(events, Submitting, attempt)
     if submitting is None:

@@ -12,18 +12,18 @@ from dataclasses import replace
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder import claim, index, ledger, settled
+from orchestrator.runs.folder.end_words import ended as end_of
 from orchestrator.runs.folder.events import Ended, Started
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, for_want_of_room, no_room
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
-from orchestrator.runs.state import ended
+from orchestrator.runs.state import dependencies, ended
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.lookup import look_up
-from orchestrator.runs.state.lost import explained
-from orchestrator.runs.state.never_starts import held
 from orchestrator.runs.state.view import Record, View, read_record
 from orchestrator.schedulers import answers, last_action
 from orchestrator.schedulers.answers import Answer
@@ -63,6 +63,11 @@ def views(
     ended.keep(read)
     new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
     return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
+
+
+def look(run: RunFolder, *, newest: bool = False) -> View:
+    """The current view of a run, by its scheduler: of the working attempt, or of the newest."""
+    return views([run], fresh=True, newest=newest)[0]
 
 
 def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
@@ -152,14 +157,32 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
         record = record.now
         if record.followed:  # the answer concerns the job of this attempt, not of the next
             return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
-    status = _blamed_on_the_disk(record, explained(record, record.status(in_hold(record, held(record, job)), now_s)))
-    status = told_by_keeper(record, status)
+    status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
+    status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
     return record, status
+
+
+def _if_lost(record: Record, status: Status) -> Status:
+    """The state of an attempt that seems LOST: still running (UNKNOWN), dropped by its dependency, or LOST.
+
+    Some schedulers forget a job that they dropped before it began.
+    """
+    if status.state is not State.LOST or not record.mine:
+        return status
+    attempt = record.folder.attempt(record.attempt)
+    if claim.held(attempt):
+        lock = attempt.alive.relative_to(record.folder.folder)
+        reason = f"its job has left the queue, and yet processes of its ranks are at work: they hold {lock}"
+        return Status(State.UNKNOWN, reason)
+    unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
+    if unmet and unmet[1]:
+        return end_of(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
+    return status
 
 
 def _end(record: Record, status: Status) -> End:
