@@ -20,7 +20,7 @@ from orchestrator.report.logs.tail import LINE_BYTES, tail
 from orchestrator.report.screen.losses import Losses
 from orchestrator.report.screen.nodes import NodeHeard, ordered
 from orchestrator.runs.folder import allocation, attempt_folders
-from orchestrator.runs.folder.node_load import read_or_none
+from orchestrator.runs.folder.node_load import NodeLoad
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.view import View
 
@@ -91,7 +91,7 @@ def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
         load = attempt.node_load(ranks[0])
         heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
-        found.append(NodeHeard(host, ranks, heard_s, wrote_s, read_or_none(load)))
+        found.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load)))
     return ordered(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, cast
 
 from orchestrator.base.typed import record_of
@@ -30,12 +30,8 @@ class Changes:
 
     def as_json(self) -> dict[str, Any]:
         """An object with the changed values only."""
-        grid = self.grid if self.grid is None else list(self.grid) or "auto"
-        kept = {"time_s": self.time_s, "nodes": self.nodes, "grid": grid}
-        return {
-            **{key: value for key, value in kept.items() if value is not None},
-            **({"exclude": list(self.exclude)} if self.exclude else {}),
-        }
+        changed = {key: value for key, value in asdict(self).items() if value}
+        return {**changed, "grid": "auto"} if self.grid == () else changed
 
     @classmethod
     def from_json(cls, value: object) -> Changes:

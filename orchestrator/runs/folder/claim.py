@@ -8,6 +8,7 @@ its lock. So of two attempts, in either order, at least one sees the other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from orchestrator.base.errors import SiteError, explained
@@ -29,9 +30,7 @@ def take(run: RunFolder, number: int) -> None:
         descriptor = lock.opened(run.current)
         try:
             lock.take(descriptor)
-            newest = _number(os.read(descriptor, LARGEST_BYTES))
-            if newest > number:
-                raise _superseded(number, newest)
+            _compare(number, os.read(descriptor, LARGEST_BYTES))
             os.ftruncate(descriptor, os.pwrite(descriptor, f"{number}\n".encode(), 0))
             os.fsync(descriptor)
         finally:
@@ -40,12 +39,8 @@ def take(run: RunFolder, number: int) -> None:
 
 def check(run: RunFolder, number: int) -> None:
     """Raise Superseded if an attempt newer than `number` has begun."""
-    try:
-        newest = _number(read_bytes(run.current, LARGEST_BYTES))
-    except OSError:
-        return
-    if newest > number:
-        raise _superseded(number, newest)
+    with contextlib.suppress(OSError):
+        _compare(number, read_bytes(run.current, LARGEST_BYTES))
 
 
 def hold(attempt: Attempt) -> int:
@@ -76,11 +71,9 @@ def held(attempt: Attempt) -> bool | None:
     return None if free is None else not free
 
 
-def _number(content: bytes) -> int:
+def _compare(number: int, content: bytes) -> None:
+    """Raise Superseded if this content of `.current` names an attempt newer than `number`."""
     text = content.decode(errors="replace").strip()
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    return number if number <= LARGEST_ATTEMPT else 0
-
-
-def _superseded(number: int, newest: int) -> Superseded:
-    return Superseded(f"attempt {newest} of this run has begun: attempt {number} may not train beside it")
+    newest = int(text) if text.isascii() and text.isdigit() else 0
+    if number < newest <= LARGEST_ATTEMPT:
+        raise Superseded(f"attempt {newest} of this run has begun: attempt {number} may not train beside it")

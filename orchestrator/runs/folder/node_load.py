@@ -82,13 +82,8 @@ class NodeLoad:
 
     @classmethod
     def read(cls, path: Path) -> NodeLoad | None:
-        """The record in `path`; None if there is none. Raises SiteError if it is damaged."""
-        return read_record(path, cls)
-
-
-def read_or_none(path: Path) -> NodeLoad | None:
-    """Like NodeLoad.read, but None also if the record is damaged."""
-    try:
-        return NodeLoad.read(path)
-    except SiteError:
-        return None
+        """The record in `path`; None if there is none, or if it is damaged."""
+        try:
+            return read_record(path, cls)
+        except SiteError:
+            return None
