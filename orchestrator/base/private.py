@@ -95,6 +95,12 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
     return content
 
 
+def status(path: Path) -> os.stat_result:
+    """The current status of a regular file. It is opened: over NFS a stat alone may be a minute old. Raises OSError."""
+    with open(open_regular(path), "rb", buffering=0) as file:
+        return os.fstat(file.fileno())
+
+
 def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
     """Write a file with this mode, less the umask, in one step: whole or not at all. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.private import open_regular, read_bytes
+from orchestrator.base.private import read_bytes, status
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
 from orchestrator.report.logs.failures import bad_ends, tracebacks
@@ -97,20 +97,13 @@ def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:
     """Seconds since one of these files was last written; with `empty` False, of files that have content."""
-    written = [found.st_mtime for path in paths if (found := _found(path)) and (empty or found.st_size)]
+    written = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = status(path)
+            if empty or found.st_size:
+                written.append(found.st_mtime)
     return max(now_s - max(written), 0.0) if written else None
-
-
-def _found(path: Path) -> os.stat_result | None:
-    """The current status of a file. It is opened, because over NFS a stat alone may be a minute old."""
-    try:
-        descriptor = open_regular(path)
-    except OSError:
-        return None
-    try:
-        return os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def first_error(run: RunFolder, attempt: int) -> list[str]:

@@ -32,21 +32,15 @@ def append(ledger: Path, event: Event) -> None:
     line = json.dumps(as_json(event)) + "\n"
     with explained(f"{ledger}: cannot be written"):
         descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
-        try:
+        with open(descriptor, "ab", buffering=0) as file:
             with contextlib.suppress(OSError):  # an append without the lock is still one write
                 lock.take(descriptor, wait_s=LOCK_S)
-            text = _after_torn(descriptor) + line.encode()
-            if os.write(descriptor, text) < len(text):
+            size = os.fstat(descriptor).st_size
+            torn = size and os.pread(descriptor, 1, size - 1) != b"\n"  # a full disk cut the last line short
+            text = b"\n" * bool(torn) + line.encode()
+            if file.write(text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _after_torn(descriptor: int) -> bytes:
-    """A line break if a full disk cut the last line short."""
-    size = os.fstat(descriptor).st_size
-    return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
 
 
 def events(ledger: Path) -> list[Event]:

@@ -59,12 +59,9 @@ class Recorder:
         lines = "".join(self._seen).encode()
         self._seen.clear()
         flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if self._anew else os.O_APPEND)
-        descriptor = open_regular(self._index, flags, READABLE)
-        try:
-            os.write(descriptor, lines)
-            self._anew = False
-        finally:
-            os.close(descriptor)
+        with open(open_regular(self._index, flags, READABLE), "wb", buffering=0) as file:
+            file.write(lines)
+        self._anew = False
 
 
 class LogTimes:
@@ -101,13 +98,10 @@ class LogTimes:
     def _read(self) -> bool:
         """Read the next block of the index; whether there was one."""
         try:
-            descriptor = open_regular(self._index)
+            with open(open_regular(self._index), "rb") as file:
+                block = os.pread(file.fileno(), BLOCK_BYTES, self._read_bytes)
         except OSError:
             return False
-        try:
-            block = os.pread(descriptor, BLOCK_BYTES, self._read_bytes)
-        finally:
-            os.close(descriptor)
         self._read_bytes += len(block)
         lines = (self._left + block).split(b"\n")
         self._left = lines.pop()[:LONGEST_BYTES]

@@ -138,15 +138,8 @@ def _append(lines: list[str]) -> None:
             every = [*(before or []), *lines]
             latest = _latest(every)
             if before is not None and (len(every) < FEW + MOST_UNUSED * len(latest) or mine is False):
-                _add(path, lines)
+                with open(private.open_regular(path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0) as file:
+                    file.write("".join(f"{line}\n" for line in lines).encode())
             else:
                 text = "".join(f"{_line(row)}\n" for row in latest.values())
                 private.write_bytes(path, SCHEMA + b"\n" + text.encode())
-
-
-def _add(path: Path, lines: list[str]) -> None:
-    descriptor = private.open_regular(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        os.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
-    finally:
-        os.close(descriptor)

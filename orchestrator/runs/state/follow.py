@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base.private import open_regular
+from orchestrator.base import private
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import standing
@@ -161,13 +160,9 @@ def _files(record: Record) -> tuple[Signature, Signature]:
 
 
 def _signature(path: Path) -> Signature:
-    """Inode, size and time of a file. It is opened: over NFS a stat alone may be a minute old."""
+    """Inode, size and time of a file."""
     try:
-        descriptor = open_regular(path)
+        found = private.status(path)
     except OSError:
         return 0, 0, 0
-    try:
-        found = os.fstat(descriptor)
-        return found.st_ino, found.st_size, found.st_mtime_ns
-    finally:
-        os.close(descriptor)
+    return found.st_ino, found.st_size, found.st_mtime_ns
