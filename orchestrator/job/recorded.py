@@ -14,7 +14,7 @@ from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, no_room
+from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 
@@ -31,7 +31,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
         traceback.print_exc()
         end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
-        end = end.on_full_disk
+        end = on_full_disk(end)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there

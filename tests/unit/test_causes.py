@@ -21,7 +21,7 @@ from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended, Submitted
 from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import FEW, End, Meaning, RankEnd
+from orchestrator.runs.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from orchestrator.runs.program.training import EXIT_CODES
 from orchestrator.runs.state.outcome import resolve
 from tests.unit.run_folders import make, write_specs
@@ -156,5 +156,5 @@ def test_status_shows_the_cause(home: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_record_on_a_full_disk_is_cut_to_what_was_reserved() -> None:
     many = ended(How.HOST_LOST, hosts=[f"n{number}" for number in range(9999)])
-    assert len(many.hosts) > FEW and many.on_full_disk.cause is Cause.HOST_LOST
-    assert ended(How.ERROR, why="no").on_full_disk.cause is Cause.DISK
+    assert len(many.hosts) > FEW and on_full_disk(many).cause is Cause.HOST_LOST
+    assert on_full_disk(ended(How.ERROR, why="no")).cause is Cause.DISK

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
@@ -167,7 +167,7 @@ class End:
     def _write_reserved(self, path: Path, why: OSError) -> None:
         reserved, cut = reserve_of(path), {"hosts": self.hosts[:FEW], "ranks": self.ranks[:FEW], "evidence": {}}
         short = replace(self, reason=self.reason[:LARGEST_RESERVED], **cut)  # type: ignore[arg-type]
-        end = short.on_full_disk if why.errno in NO_ROOM else short
+        end = on_full_disk(short) if why.errno in NO_ROOM else short
         try:
             with open(open_regular(reserved, os.O_RDWR), "r+b") as file:
                 file.write(end._content())
@@ -180,12 +180,6 @@ class End:
     def status(self) -> Status:
         """The state of an attempt with this end."""
         return Status(self.state, self.reason, cause=self.cause)
-
-    @property
-    def on_full_disk(self) -> End:
-        """The same end, with the full disk in its reason, and as the cause of a failure."""
-        cause = Cause.DISK if self.state is State.FAILED else self.cause
-        return replace(self, reason=for_want_of_room(self.reason), cause=cause)
 
     def _content(self) -> bytes:
         return json.dumps({"schema": 1, **asdict(self), "state": self.state.value}, indent=1).encode() + b"\n"
@@ -203,6 +197,9 @@ class End:
             raise damaged(path, str(error)) from None
 
 
+Ending = TypeVar("Ending", End, Status)
+
+
 def no_room(folder: Path) -> bool:
     """Whether the disk of a folder is nearly full."""
     try:
@@ -211,9 +208,10 @@ def no_room(folder: Path) -> bool:
         return False
 
 
-def for_want_of_room(reason: str) -> str:
-    """The reason, with DISK_FULL before it: a full disk lacks most records."""
-    return reason if DISK_FULL in reason else f"{DISK_FULL}; {reason}"
+def on_full_disk(end: Ending) -> Ending:
+    """The same end, with the full disk in its reason, and as the cause of a failure: a full disk lacks most records."""
+    reason = end.reason if DISK_FULL in end.reason else f"{DISK_FULL}; {end.reason}"
+    return replace(end, reason=reason, cause=Cause.DISK if end.state in (State.FAILED, State.LOST) else end.cause)
 
 
 def reserve(end: Path) -> None:

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import Cause, State, Status
+from orchestrator.base.states import State, Status
 from orchestrator.runs.folder import claim, index, ledger, settled
 from orchestrator.runs.folder.end_words import ended as end_of
 from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End, for_want_of_room, no_room
+from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
@@ -195,5 +195,4 @@ def _blamed_on_the_disk(record: Record, status: Status) -> Status:
     """An end without a record: if the disk is full, with that as its likely cause."""
     if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
         return status
-    cause = Cause.DISK if status.state in (State.FAILED, State.LOST) else status.cause
-    return replace(status, reason=for_want_of_room(status.reason), cause=cause)
+    return on_full_disk(status)
