@@ -13,6 +13,7 @@ import os
 import secrets
 import selectors
 import socket
+from collections.abc import Generator
 
 from orchestrator.runs.shells.connection import MAC_BYTES, Broken, Connection
 
@@ -21,51 +22,43 @@ MOST = 128  # links at once; then the oldest is dropped, since a side with the s
 CALLED, CALLING = b"called", b"calling"
 
 
-class Proof:
-    """The state of the proof over one link. No call blocks."""
+def _proving(link: socket.socket, key: bytes, side: bytes) -> Generator[None, None, Connection]:
+    """The proof over one link: the connection. It yields until the link is writable, then until more bytes arrive.
 
-    def __init__(self, link: socket.socket, name: str, key: bytes, side: bytes) -> None:
-        self.link, self.name = link, name
-        self._key, self._side = key, side
-        self._other = CALLING if side == CALLED else CALLED
-        self._mine, self._read = secrets.token_bytes(NONCE_BYTES), bytearray()
+    Raises OSError if the link or the proof fails.
+    """
+    yield
+    if number := link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(number, os.strerror(number))
+    mine, other = secrets.token_bytes(NONCE_BYTES), CALLING if side == CALLED else CALLED
+    link.sendall(mine)
+    theirs = yield from _received(link, NONCE_BYTES)
+    both = mine + theirs if side == CALLED else theirs + mine
 
-    def begin(self) -> None:
-        """Send the random bytes. Call it once the link is writable. Raises OSError if the link failed."""
-        if number := self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            raise OSError(number, os.strerror(number))
-        self.link.sendall(self._mine)
+    def derived(purpose: bytes, of: bytes) -> bytes:
+        return hmac.digest(key, b"torusrun shell, %b, %b: %b" % (purpose, of, both), "sha256")
 
-    def read(self) -> Connection | None:
-        """Read the bytes that have arrived; the connection once the proof is complete. Raises OSError if it fails."""
-        had = len(self._read)
-        if not (piece := self.link.recv(NONCE_BYTES + MAC_BYTES - had)):
+    if side == CALLING:  # the called side proves nothing to an unproved caller
+        link.sendall(derived(b"proof", side))
+    proof = yield from _received(link, MAC_BYTES)
+    if not hmac.compare_digest(proof, derived(b"proof", other)):
+        raise Broken("the other side does not know the secret")
+    if side == CALLED:
+        link.sendall(derived(b"proof", side))
+    link.setblocking(True)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return Connection(link, sends=derived(b"frames", side), receives=derived(b"frames", other))
+
+
+def _received(link: socket.socket, size: int) -> Generator[None, None, bytes]:
+    read = b""
+    while len(read) < size:
+        yield
+        if not (piece := link.recv(size - len(read))):
             raise Broken("the other side has closed the connection")
-        self._read += piece
-        if self._side == CALLING and had < NONCE_BYTES <= len(self._read):
-            self._prove()
-        if len(self._read) < NONCE_BYTES + MAC_BYTES:
-            return None
-        if not hmac.compare_digest(self._read[NONCE_BYTES:], self._derived(b"proof", self._other)):
-            raise Broken("the other side does not know the secret")
-        if self._side == CALLED:  # the called side proves nothing to an unproved caller
-            self._prove()
-        return self._connection()
-
-    def _prove(self) -> None:
-        self.link.sendall(self._derived(b"proof", self._side))
-
-    def _derived(self, purpose: bytes, side: bytes) -> bytes:
-        theirs = bytes(self._read[:NONCE_BYTES])
-        both = self._mine + theirs if self._side == CALLED else theirs + self._mine
-        return hmac.digest(self._key, b"torusrun shell, %b, %b: %b" % (purpose, side, both), "sha256")
-
-    def _connection(self) -> Connection:
-        self.link.setblocking(True)
-        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sends, receives = (self._derived(b"frames", side) for side in (self._side, self._other))
-        return Connection(self.link, sends=sends, receives=receives)
+        read += piece
+    return read
 
 
 class Proofs:
@@ -78,7 +71,7 @@ class Proofs:
     def __init__(self, key: bytes, side: bytes) -> None:
         self._key, self._side = key, side
         self._links = selectors.DefaultSelector()
-        self._proofs: list[Proof] = []
+        self._proofs: dict[socket.socket, tuple[str, Generator[None, None, Connection]]] = {}  # the oldest first
         self.failures: dict[str, str] = {}
 
     def listen(self, listener: socket.socket) -> None:
@@ -93,57 +86,57 @@ class Proofs:
         number = link.connect_ex((address, port))
         self._add(link, address)
         if number not in (0, errno.EINPROGRESS):
-            self._drop(self._proofs[-1], os.strerror(number))
+            self._drop(link, os.strerror(number))
 
     def _add(self, link: socket.socket, name: str) -> None:
         if len(self._proofs) == MOST:
-            self._drop(self._proofs[0], "it was too slow")
-        self._proofs.append(Proof(link, name, self._key, self._side))
-        self._links.register(link, selectors.EVENT_WRITE, self._proofs[-1])
+            self._drop(next(iter(self._proofs)), "it was too slow")
+        proof = _proving(link, self._key, self._side)
+        next(proof)
+        self._proofs[link] = name, proof
+        self._links.register(link, selectors.EVENT_WRITE)
 
     def step(self, longest_s: float) -> Connection | None:
         """Wait for bytes or a link, at most `longest_s`; the connection, if a proof is complete."""
-        for ready, _ in self._links.select(longest_s):
-            if isinstance(ready.data, Proof):
-                if connection := self._go_on(ready.data, ready.events):
-                    return connection
-            else:
+        for ready, events in self._links.select(longest_s):
+            if ready.data:
                 with contextlib.suppress(OSError):  # the caller may be gone
                     link, (address, _) = ready.data.accept()
                     link.setblocking(False)
                     self._add(link, address)
+            elif connection := self._go_on(ready.fileobj, events):  # type: ignore[arg-type]
+                return connection
         return None
 
-    def _go_on(self, proof: Proof, events: int) -> Connection | None:
-        if proof not in self._proofs:  # it was dropped for another
+    def _go_on(self, link: socket.socket, events: int) -> Connection | None:
+        if link not in self._proofs:  # it was dropped for another
             return None
         try:
+            next(self._proofs[link][1])
             if events == selectors.EVENT_WRITE:
-                proof.begin()
-                self._links.modify(proof.link, selectors.EVENT_READ, proof)
-            elif connection := proof.read():
-                self._links.unregister(proof.link)
-                self._proofs.remove(proof)
-                return connection
+                self._links.modify(link, selectors.EVENT_READ)
+        except StopIteration as proved:
+            self._links.unregister(link)
+            del self._proofs[link]
+            return proved.value  # type: ignore[no-any-return]
         except OSError as error:
-            self._drop(proof, error.strerror or str(error))
+            self._drop(link, error.strerror or str(error))
         return None
 
-    def _drop(self, proof: Proof, why: str) -> None:
-        self._links.unregister(proof.link)
-        self._proofs.remove(proof)
-        proof.link.close()
-        self.failures[proof.name] = why
+    def _drop(self, link: socket.socket, why: str) -> None:
+        self._links.unregister(link)
+        link.close()
+        self.failures[self._proofs.pop(link)[0]] = why
 
     @property
     def waiting(self) -> list[str]:
         """The names of the links that are neither proved nor ended."""
-        return [proof.name for proof in self._proofs]
+        return [name for name, _ in self._proofs.values()]
 
     def __enter__(self) -> Proofs:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for proof in self._proofs:
-            proof.link.close()
+        for link in self._proofs:
+            link.close()
         self._links.close()
