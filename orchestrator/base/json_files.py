@@ -27,13 +27,13 @@ def write_json(path: Path, value: Any, *, secret: bool = False) -> None:
     write_text(path, json.dumps(value, indent=1) + "\n", secret=secret)
 
 
-def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
-    """The JSON in the regular file `path`, or None if there is no such file.
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in the regular file `path`, or None if there is no such file.
 
-    Raises SiteError if it is damaged, larger than `largest_bytes`, null, or not a regular file.
+    Raises SiteError if it is damaged, larger than LARGEST_BYTES, or not a regular file.
     """
     try:
-        content = read_bytes(path, largest_bytes)
+        content = read_bytes(path, LARGEST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -42,15 +42,7 @@ def read_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
         value = parsed(content)
     except ValueError as error:
         raise damaged(path, str(error)) from None
-    if value is None:  # None means that there is no file
-        raise damaged(path, "it holds null")
-    return value
-
-
-def read_object(path: Path, largest_bytes: int = LARGEST_BYTES) -> dict[str, Any] | None:
-    """The JSON object in `path`, or None if there is no such file. Raises SiteError as `read_json` does."""
-    value = read_json(path, largest_bytes)
-    if value is not None and not isinstance(value, dict):
+    if not isinstance(value, dict):
         raise damaged(path, "it holds no JSON object")
     return value
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import LARGEST_BYTES, read_json, read_object
+from orchestrator.base.json_files import LARGEST_BYTES, read_object
 from orchestrator.base.states import State
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.records import End, RankEnd
@@ -25,7 +25,7 @@ RANK = {
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it is not JSON"), ("null", "it holds null"), ("[1]", "it holds no JSON object"), ("7", "no JSON object"),
+        ("", "it is not JSON"), ("null", "no JSON object"), ("[1]", "it holds no JSON object"), ("7", "no JSON object"),
         ("[" * 100_000, "nested too deeply"), ('{"a": ' + "1" * 5000 + "}", "a number in it is too long"),
         ('{"a": "\xff"}', "it is not UTF-8 text"), ("\0" * 40, "it is not JSON"),
     ],
@@ -45,8 +45,8 @@ def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     os.truncate(tmp_path / "sparse", LARGEST_BYTES + 1)
     for name in ("fifo", "link", "folder", "sparse"):
         with pytest.raises(SiteError, match=f"{name}: cannot be read: "):
-            read_json(tmp_path / name)
-    assert read_json(tmp_path / "nothing") is None
+            read_object(tmp_path / name)
+    assert read_object(tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize(
