@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -66,7 +66,11 @@ def named(words: Sequence[str]) -> list[RunFolder]:
     if not words:
         return known
     wanted = {run.folder: run for word in words for run in _meant(word, known)}
-    return [*(run for run in known if run.folder in wanted), *_not_among(wanted.values(), known)]
+    inside = {run.folder for run in known}
+    return [
+        *(run for run in known if run.folder in wanted),
+        *(run for run in wanted.values() if run.folder not in inside),
+    ]
 
 
 def newest(known: Sequence[RunFolder]) -> tuple[list[RunFolder], int]:
@@ -89,11 +93,6 @@ def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
     if not found:
         raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")
     return found
-
-
-def _not_among(runs: Iterable[RunFolder], known: Sequence[RunFolder]) -> list[RunFolder]:
-    folders = {run.folder for run in known}
-    return [run for run in runs if run.folder not in folders]
 
 
 def states(text: str) -> frozenset[State]:
