@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import hmac
+import os
 import socket
 import struct
 import threading
@@ -20,6 +21,8 @@ HEAD = struct.Struct("!cI")
 NUMBER = struct.Struct("!Q")
 SIZE = struct.Struct("!HH")  # rows, columns
 CODE = struct.Struct("!i")
+LOOK_S = 0.2
+CHUNK_BYTES = 65_536
 FORGED = "a message was forged or changed on its way; somebody may stand between the two machines"
 
 
@@ -87,3 +90,13 @@ class Connection:
 
 def _mac(key: bytes, number: int, frame: bytes) -> bytes:
     return hmac.digest(key, NUMBER.pack(number) + frame, "sha256")
+
+
+def written(descriptor: int, content: bytes) -> bool:
+    """Write all of `content`; False if its reader is gone."""
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    except OSError:
+        return False
+    return True

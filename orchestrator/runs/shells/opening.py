@@ -19,13 +19,11 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.raw import raw
 from orchestrator.runs.shells import request as requests
 from orchestrator.runs.shells.addresses import addresses, network
-from orchestrator.runs.shells.connection import CODE, SIZE, Broken, Connection, Frame
+from orchestrator.runs.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Broken, Connection, Frame, written
 from orchestrator.runs.shells.proof import CALLED, MOST, Proofs
 from orchestrator.runs.shells.request import ShellRequest
 
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
-LOOK_S = 0.2
-CHUNK_BYTES = 65_536
 
 
 def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) -> int:
@@ -68,7 +66,7 @@ def _joined(connection: Connection, host: str, resized: list[int]) -> int:
                 return int(CODE.unpack(content)[0])
             if kind is Frame.ENDED:
                 raise Broken(content.decode())
-            if kind in to and not _written(to[kind], content):
+            if kind in to and not written(to[kind], content):
                 return 128 + signal.SIGPIPE
     except OSError as error:
         raise SiteError(f"the shell on {host} has ended: {error}") from None
@@ -90,13 +88,3 @@ def _hand_on_input(connection: Connection, resized: list[int]) -> None:
             if typed:
                 connection.send(Frame.INPUT, keys)
         connection.send(Frame.NO_MORE_INPUT)
-
-
-def _written(descriptor: int, content: bytes) -> bool:
-    """Write all of `content`; False if its reader is gone."""
-    try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-    except OSError:
-        return False
-    return True

@@ -22,14 +22,12 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.runs.shells import request as requests
 from orchestrator.runs.shells.addresses import ways
-from orchestrator.runs.shells.connection import CODE, SIZE, Connection, Frame
+from orchestrator.runs.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
 from orchestrator.runs.shells.proof import CALLING, Proofs
 from orchestrator.runs.shells.request import ShellRequest
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together
-LOOK_S = 0.2
 GONE_S = 2.0  # between SIGHUP and SIGKILL
-CHUNK_BYTES = 65_536
 
 
 def main() -> None:
@@ -116,17 +114,12 @@ class Joined:
                 elif kind is Frame.NO_MORE_INPUT and self.input not in self.outputs:
                     os.close(self.input)
                 elif kind is Frame.INPUT:
-                    self._write(content)
+                    written(self.input, content)  # the program may close its input and continue
         except OSError as error:
             self.wrong = error.strerror or str(error)
         self._end()
         time.sleep(GONE_S)  # for `run` to end: it may wait for a slow reader
         self.connection.close()
-
-    def _write(self, content: bytes) -> None:
-        with contextlib.suppress(OSError):  # the program may close its input and continue
-            while content:
-                content = content[os.write(self.input, content) :]
 
     def _end(self) -> None:
         for number in (signal.SIGHUP, signal.SIGKILL):
