@@ -7,7 +7,8 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,7 @@ from tests.waiting import until
 
 VERB_S = 20
 MEMORY_BYTES = 600 << 20
+Way = Callable[[Path, bytes], None]
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 FAILED = End(State.FAILED, "rank 1 (here, local rank 1) was killed by SIGKILL after step 40", certain=False)
 FILES = [
@@ -52,14 +54,32 @@ class Desk:
     failed: RunFolder
     healthy: RunFolder
 
-    def again(self, run: RunFolder, *names: str) -> None:
-        """The run as it was before these of its files were damaged, and perhaps its end noted in the ledger."""
-        for name in {*names, "ledger.jsonl"}:
-            path, kept = run.folder / name, self.home / "kept" / run.run_id / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            path.unlink(missing_ok=True)
-            shutil.copytree(kept, path) if kept.is_dir() else shutil.copy(kept, path)
+    @contextmanager
+    def damaged(self, way: Way, runs: Sequence[RunFolder], *names: str) -> Iterator[None]:
+        """Within, these files of these runs are damaged. The ledger may get an end: it is restored with them."""
+        try:
+            for path in (run.folder / name for run in runs for name in names):
+                damage.do(way, path)
+            yield
+        finally:
+            for run in runs:
+                for name in {*names, "ledger.jsonl"}:
+                    self._restore(f"{run.run_id}/{name}")
+
+    def _restore(self, name: str) -> None:
+        path, kept = self.home / "runs" / name, self.home / "kept" / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        shutil.copytree(kept, path) if kept.is_dir() else shutil.copy(kept, path)
+
+    @contextmanager
+    def restored(self, run: RunFolder) -> Iterator[None]:
+        """After it, the run is as it was before."""
+        try:
+            yield
+        finally:
+            self._restore(run.run_id)
 
     def say(self, *words: str) -> tuple[int, str, str]:
         """A verb in this process: (exit code, stdout, stderr). Whatever a user should never see fails."""
@@ -87,7 +107,7 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunFolder, RunFolder, RunFolder]:
-    """A home and its runs, made once, with a copy of them to begin every test from."""
+    """A home and its runs, made once, with a copy of them from which every test restores what it damages."""
     home = tmp_path_factory.mktemp("damaged")
     with pytest.MonkeyPatch.context() as patch:
         at_home(home, patch)
@@ -111,8 +131,6 @@ def desk(
 ) -> Iterator[Desk]:
     home, *runs = made
     at_home(home, monkeypatch)
-    shutil.rmtree(home / "runs")
-    shutil.copytree(home / "kept", home / "runs")
     before, hard = resource.getrlimit(resource.RLIMIT_AS)
     used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, hard))
@@ -128,37 +146,34 @@ def verbs(run: RunFolder, into: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_status_shows_a_damaged_run_and_all_others(name: str, desk: Desk) -> None:
-    for run, state in ((desk.completed, "COMPLETED"), (desk.failed, "FAILED")):
-        for way in damage.WAYS if (run.folder / name).exists() else ():  # a training that failed is not done
-            what = f"{name}, {way.__name__}, {state}"
-            damage.do(way, run.folder / name)
-            everything = desk.say("status")[1]
-            assert desk.healthy.run_id in everything, f"{what}: {everything}"
-            assert run.run_id in everything, f"{what}: {everything}"
+    """Each verb meets every way in a third of the files, in one of two runs with the same damage."""
+    both = {desk.completed: "COMPLETED", desk.failed: "FAILED"}
+    states = {run: state for run, state in both.items() if (run.folder / name).exists()}  # who failed is not done
+    runs, into = list(states), desk.home / "collected"
+    for number, way in enumerate(damage.WAYS, FILES.index(name)):
+        with desk.damaged(way, runs, name):
             listed = {view["run"]: view for view in json.loads(desk.say("status", "--json")[1])["runs"]}
-            assert listed[desk.healthy.run_id]["damaged"] == [], what
-            assert desk.state(run)["state"] == listed[run.run_id]["state"] == state, f"{what}: {listed[run.run_id]}"
-            into = desk.home / "collected"
-            for words in verbs(run, into):
+            assert listed[desk.healthy.run_id]["damaged"] == [], way
+            for run, state in states.items():
+                assert listed[run.run_id]["state"] == state, (way, listed[run.run_id])
+            for words in verbs(runs[number % len(runs)], into)[number % 3 :: 3]:
                 desk.say(*words)
-            shutil.rmtree(into, ignore_errors=True)
-            if state == "COMPLETED":
-                assert desk.say("resume", run.run_id)[0] in (2, 3), what
-            desk.again(run, name)
+            if number % 3 == 0:
+                assert desk.say("resume", desk.completed.run_id)[0] in (2, 3), way
+                assert {run.run_id for run in (*both, desk.healthy)} <= {*desk.say("status")[1].split()}, way
+        shutil.rmtree(into, ignore_errors=True)
     assert not list(desk.home.glob(".torusrun-*")), "a collecting that failed must leave nothing"
 
 
 @pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl", "attempts/1/end.json"])
-@pytest.mark.parametrize("way", damage.WAYS)
-def test_damage_of_a_record_is_named(name: str, way: Callable[[Path, bytes], None], desk: Desk) -> None:
-    damage.do(way, desk.completed.folder / name)
-    texts = desk.state(desk.completed)["damaged"]
-    if (name, way) == ("attempts/1/end.json", damage.missing):
-        return  # an end that only the scheduler knew leaves none either
-    if (name, way.__name__) in (("attempts/1/end.json", "huge_numbers"),):
-        return
-    assert any(text.startswith(f"{name}: ") for text in texts), texts
-    assert "damaged: " in desk.say("status", desk.completed.run_id)[1]
+def test_damage_of_a_record_is_named(name: str, desk: Desk) -> None:
+    for way in damage.WAYS:
+        if name == "attempts/1/end.json" and way in (damage.missing, damage.huge_numbers):
+            continue  # an end that only the scheduler knew leaves no record either, and this one has no number
+        with desk.damaged(way, [desk.completed], name):
+            texts = desk.state(desk.completed)["damaged"]
+            assert any(text.startswith(f"{name}: ") for text in texts), (way, texts)
+            assert "damaged: " in desk.say("status", desk.completed.run_id)[1]
 
 
 @pytest.mark.parametrize(
@@ -168,18 +183,14 @@ def test_damage_of_a_record_is_named(name: str, way: Callable[[Path, bytes], Non
 )
 def test_no_damage_makes_a_failed_run_completed(names: list[str], desk: Desk) -> None:
     for way in damage.WAYS:
-        for name in names:
-            damage.do(way, desk.failed.folder / name)
-        assert desk.state(desk.failed)["state"] in ("FAILED", "UNKNOWN", "LOST"), (names, way)
-        desk.again(desk.failed, *names)
+        with desk.damaged(way, [desk.failed], *names):
+            assert desk.state(desk.failed)["state"] in ("FAILED", "UNKNOWN", "LOST"), (names, way)
 
 
 @pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl", "image.json", "attempts/1/plan.json"])
 @pytest.mark.parametrize("way", [damage.missing, damage.nul_bytes, damage.wrong_types, damage.fifo])
-def test_a_failed_run_resumes_or_says_why_it_does_not(
-    name: str, way: Callable[[Path, bytes], None], desk: Desk
-) -> None:
-    damage.do(way, desk.failed.folder / name)
-    if desk.say("resume", desk.failed.run_id)[0] == 0:
-        until(desk.failed.attempt(2).end.exists, "the job to end: until then it writes into the folder")
-    assert desk.state(desk.failed)["state"] != "COMPLETED"
+def test_a_failed_run_resumes_or_says_why_it_does_not(name: str, way: Way, desk: Desk) -> None:
+    with desk.restored(desk.failed), desk.damaged(way, [desk.failed], name):
+        if desk.say("resume", desk.failed.run_id)[0] == 0:
+            until(desk.failed.attempt(2).end.exists, "the job to end: until then it writes into the folder")
+        assert desk.state(desk.failed)["state"] != "COMPLETED"
