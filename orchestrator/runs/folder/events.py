@@ -168,5 +168,6 @@ def from_json(value: dict[str, Any]) -> Event:
         details = {"event": kind, "details": details}
     known = {"attempt": value.get("attempt"), "time_s": value.get("t")}
     event: Event = record_of(KINDS.get(kind, Unknown), {**details, **known}, str)
-    changed = isinstance(event, Submitting) and "changes" in value
-    return replace(event, changes=Changes.from_json(value["changes"])) if changed else event
+    if isinstance(event, Submitting) and "changes" in value:
+        return replace(event, changes=Changes.from_json(value["changes"]))
+    return event
