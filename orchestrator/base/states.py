@@ -74,6 +74,7 @@ STATES = {
     Cause.PREEMPTED: State.PREEMPTED,
     Cause.HOST_LOST: State.NODE_FAIL,
     Cause.OUT_OF_MEMORY: State.OOM,
+    Cause.SCHEDULER: State.CANCELLED,
 }
 
 

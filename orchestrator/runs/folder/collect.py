@@ -16,12 +16,11 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 
-CHOICES = ("newest", "all", "none")
 LEFT_BEHIND = ("checkpoints", "submitit")
 
 
 def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None) -> Path:
-    """Copy a run into the new folder `into`; `checkpoints` is one of CHOICES. Incomplete checkpoints are left out.
+    """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 
     Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if `into`
     exists, SiteError if the copy fails.

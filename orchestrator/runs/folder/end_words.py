@@ -43,7 +43,7 @@ def ended(
     words = how.sentence.format_map(defaultdict(str, parts, rank=by.words if by else ""))
     kept = {name: str(value) for name, value in evidence.items()}
     return End(
-        how.state, words, certain, again, followed_by,
+        how.cause.state, words, certain, again, followed_by,
         how.cause, tuple(hosts[:MOST_KEPT]), tuple(ranks[:MOST_KEPT]), step, kept,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from orchestrator.base.states import Cause, State
+from orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
 HUNG = f"{IDLE} (hang_timeout): "
@@ -12,7 +12,7 @@ STACKS = "; the ranks' stacks are in their logs"
 
 
 class How(Enum):
-    """A way to end: its cause, its sentence, and its state if it differs from the cause's state.
+    """A way to end: its cause and its sentence.
 
     The sentence names all ranks {all}, the ranks concerned {who} or {first}, the hosts concerned {places}, the end of
     a rank's process {rank}, the last step {at}, the last line of a rank or of the launcher {said}, and the first rank
@@ -77,7 +77,7 @@ class How(Enum):
     )
     LAUNCHER_ERROR = Cause.LAUNCHER, "{why}"
 
-    DROPPED = Cause.SCHEDULER, "dropped by its dependency, it never ran: {awaited} is {state}", State.CANCELLED
+    DROPPED = Cause.SCHEDULER, "dropped by its dependency, it never ran: {awaited} is {state}"
     USER_ERROR = Cause.CONFIGURATION, "{why}"
     NO_IMAGE = Cause.IMAGE, "{rank}{at}"
     IMAGE_ERROR = Cause.IMAGE, "{why}"
@@ -90,6 +90,5 @@ class How(Enum):
     )
     ERROR = Cause.UNKNOWN, "{why}"
 
-    def __init__(self, cause: Cause, sentence: str, state: State | None = None) -> None:
+    def __init__(self, cause: Cause, sentence: str) -> None:
         self.cause, self.sentence = cause, sentence
-        self.state = state or cause.state
