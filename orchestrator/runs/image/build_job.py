@@ -52,26 +52,29 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
 
     If the wait is interrupted, the job continues: the next `build` finds the image, or waits for it.
     """
-    from orchestrator.schedulers.for_submitit.executors import Executor
+    from submitit.core.utils import DelayedSubmission, JobPaths
 
     _check_secrets(prepared)
     cache = building.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
-    private.make(folder / "submitit")
+    pickles = folder / "submitit"
+    private.make(pickles)
     request = _request(prepared, site, folder)
     text = job_script(
         client.of(site).scheduler, request, attempt=folder,
-        entry=process.module(python, "submitit.core._submit", folder / "submitit"),
+        entry=process.module(python, "submitit.core._submit", pickles),
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
         environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
     )  # fmt: skip
-    executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
     callers = os.umask(private.UMASK)  # submitit uses the umask of this process
     try:
-        job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+        DelayedSubmission(BuildImage(prepared, site, str(folder))).dump(pickles / "image.pkl")
     finally:
         os.umask(callers)
+    private.write_bytes(folder / "job.sh", text.encode())
+    job = client.of(site).submit(folder / "job.sh", request)
+    JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
     shutil.rmtree(folder, ignore_errors=True)
