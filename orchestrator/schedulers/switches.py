@@ -31,7 +31,7 @@ def _unasked(ask: Ask, attribute: str) -> str:
 
 
 DESCRIBED = {"names": _by_name, "switches": _listed}  # by the site's own file
-FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.fabric(text).tree, _unasked)}
+FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.tree(text), _unasked)}
 
 
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:

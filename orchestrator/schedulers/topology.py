@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.network.hosts import nvidia
+from orchestrator.network.hosts.hostlist import numbers
 from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
 from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
 from orchestrator.schedulers.switches import tree_of
@@ -62,7 +62,7 @@ def node_type(node: Node) -> NodeType:
     """The node that the site describes; its adapters are divided among the GPUs in order, as among the ranks."""
     gpus = node.gpus or node.ranks
     nics = tuple(
-        Nic(name, rail, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
+        Nic(name, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
         for rail, name in enumerate(node.hcas)
     )
     return NodeType(
@@ -70,5 +70,5 @@ def node_type(node: Node) -> NodeType:
         nics,
         Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
         Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
-        tuple(nvidia.numbered(text) for text in node.gpu_cores),
+        tuple(map(numbers, node.gpu_cores)),
     )

@@ -28,12 +28,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Nic:
-    """A network adapter: its rail is its index among the adapters of its node."""
+    """A network adapter, and the GPUs beside it."""
 
     name: str
-    rail: int
-    gpus: tuple[int, ...] = ()  # GPUs beside it
-    numa: int | None = None
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
