@@ -9,11 +9,7 @@ from __future__ import annotations
 from orchestrator.network.cost.phases import PhaseLinks
 
 
-def phase_s(phase: PhaseLinks, size_bytes: float) -> float:
-    """Seconds of one phase for a gradient of `size_bytes`."""
-    return max(phase.link_s_per_byte * size_bytes, phase.chunk_s + phase.chunk_s_per_byte * size_bytes)
-
-
 def half_s(phase: PhaseLinks, size_bytes: float) -> float:
     """Seconds of a reduce-scatter or an all-gather; the training's all-reduce is both, overlapped."""
-    return phase_s(phase, size_bytes) / phase.times
+    phase_s = max(phase.link_s_per_byte * size_bytes, phase.chunk_s + phase.chunk_s_per_byte * size_bytes)
+    return phase_s / phase.times

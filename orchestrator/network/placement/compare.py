@@ -30,16 +30,11 @@ class OrderRow:
 
 
 def rows(
-    arrangement: Arrangement,
-    cluster: Cluster,
-    gradient_bytes: float,
-    backend: Backend,
-    sync: SyncKeys = TORUS,
-    seed: int = 0,
+    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, sync: SyncKeys = TORUS
 ) -> Iterator[OrderRow]:
     """The order by the network, the alphabetical order, the median of some random ones, and the two bounds."""
     found = partial(_row, arrangement, cluster, gradient_bytes, backend, sync)
-    chance = random.Random(seed)
+    chance = random.Random(0)
     shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
     yield found("by the network", arrangement.hosts)
     yield found("alphabetical", sorted(arrangement.hosts))
@@ -60,7 +55,7 @@ def _row(
     order: str,
     hosts: Sequence[str],
 ) -> OrderRow:
-    found = loads(arrangement.rings, cluster, hosts)
+    found = loads(arrangement.rings.levels, cluster, hosts)
     hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
     rings = arrangement.rings
     layout = HostsLayout(cluster, hosts, rings.ranks_per_node, backend)

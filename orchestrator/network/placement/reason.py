@@ -10,15 +10,10 @@ from training.counted import counted
 OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 
 
-def reason(chosen: Arrangement, total_s: float, by_node_s: float, cluster: Cluster) -> str:
-    """The reason for the shape, and its time beside that of one row per node (`by_node_s`), if that differs."""
-    dims, per_node = chosen.rings.dims, chosen.rings.ranks_per_node
-    words = f"{_levels(dims, per_node)}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}; {_ms(total_s)}"
-    nodes = chosen.rings.positions
-    by_node = tuple(size for size in (per_node, nodes) if size > 1) or (1,)
-    if dims == by_node:
-        return words
-    return f"{words} against {_ms(by_node_s, unit=False)} for {'x'.join(map(str, by_node))}"
+def reason(chosen: Arrangement, cluster: Cluster) -> str:
+    """The levels of the shape, and how narrow the racks' uplinks are."""
+    levels = _levels(chosen.rings.dims, chosen.rings.ranks_per_node)
+    return f"{levels}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}"
 
 
 def _levels(dims: tuple[int, ...], per_node: int) -> str:
@@ -42,7 +37,3 @@ def _racks(tree: Fabric) -> str:
             sent[uplink] += tree.host_bytes_per_s[kind]
     ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
     return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""
-
-
-def _ms(seconds: float, unit: bool = True) -> str:
-    return f"{seconds * 1e3:.3g}{' ms' if unit else ''}"

@@ -19,17 +19,17 @@ from itertools import groupby
 
 from orchestrator.network.cost import double_tree
 from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks, one_rank
+from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
 from orchestrator.network.cost.shapes import divisors
 from orchestrator.network.hosts.model import Cluster, Host
 from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.load import LinkLoad, Loads, link_loads, loads
+from orchestrator.network.placement.load import LinkLoad, Loads, loads
 from orchestrator.network.placement.rings import Flows, Rings
 
 
 def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backend) -> AllReduceTime:
     """The all-reduce with the host `names[p]` on position p. Raises SiteError for unknown hosts."""
-    hops = _Hops(rings, cluster, cluster.only(names), loads(rings, cluster, names))
+    hops = _Hops(rings, cluster, cluster.only(names), loads(rings.levels, cluster, names))
     *down, last = [hops.phase(level) for level in range(len(rings.dims))]
     if backend == "nccl" and last.ranks > 1:
         last = replace(last, tree=_tree(rings, cluster, names, hops))
@@ -81,7 +81,7 @@ class _Hops:
         size, share = self.rings.dims[level], 1 / self.rings.stride(level)
         times = 2 if level == len(self.rings.dims) - 1 else 1
         if size == 1:
-            return one_rank(share, times)
+            return PhaseLinks(1, share, times)
         part = times / 2  # of all bytes of the level
         intra_node_s = part * self._intra_node_s(level)
         network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self._all())
@@ -179,8 +179,7 @@ def _tree(rings: Rings, cluster: Cluster, names: Sequence[str], hops: _Hops) -> 
             groups_on.update(dict.fromkeys(nodes, count))
     if chain > 1:
         near_s = 2 * share / hops.intra_node.bandwidth_bytes_per_s
-    loads = link_loads([flows], cluster, names).links
     hosts = cluster.only(names)
     own_s = [2 * share * groups_on[p] / host.network.bandwidth_bytes_per_s for p, host in enumerate(hosts)]
-    uplinks_s = [load.s_per_byte for load in loads[len(hosts) :]]
+    uplinks_s = [load.s_per_byte for load in loads([flows], cluster, names).links[len(hosts) :]]
     return TreeLinks(chain, most, hops.intra_node.latency_s, far_s, max([near_s, *own_s, *uplinks_s]))
