@@ -91,24 +91,12 @@ def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, f
     """alpha and beta with a alpha + b beta nearest to 1 for all (a, b); 2 x 2 normal equations with scaled columns."""
     wide = max(a for a, _ in rows), max(b for _, b in rows) or 1.0
     scaled = [(a / wide[0], b / wide[1]) for a, b in rows]
-    aa, ab, bb = (sum(f(a, b) for a, b in scaled) for f in (_aa, _ab, _bb))
+    aa, ab, bb = sum(a * a for a, _ in scaled), sum(a * b for a, b in scaled), sum(b * b for _, b in scaled)
     a1, b1 = sum(a for a, _ in scaled), sum(b for _, b in scaled)
     determinant = aa * bb - ab * ab
     if determinant < 1e-12 * max(aa * bb, 1e-300):
         raise UserError(f"{link}: needs measured times of at least two different sizes")
     return (a1 * bb - b1 * ab) / determinant / wide[0], (b1 * aa - a1 * ab) / determinant / wide[1]
-
-
-def _aa(a: float, b: float) -> float:
-    return a * a
-
-
-def _ab(a: float, b: float) -> float:
-    return a * b
-
-
-def _bb(a: float, b: float) -> float:
-    return b * b
 
 
 def _errors(rows: list[MeasuredTime], alpha: float, beta: float) -> Iterator[float]:

@@ -1,12 +1,10 @@
-"""Lower bounds for every all-reduce whose sums are computed by the ranks, not by switches.
+"""A lower bound for every all-reduce whose sums are computed by the ranks, not by switches.
 
-Bandwidth: 2(k-1)/k n/C for k equal units whose links have the bandwidth C. Derived: a unit counts as one rank, and no
-all-reduce of k ranks sends less than a ring (Patarasuk and Yuan, from memory). Latency: ceil(log2 N) a.
+2(k-1)/k n/C for k equal units whose links have the bandwidth C. Derived: a unit counts as one rank, and no
+all-reduce of k ranks sends less than a ring (Patarasuk and Yuan, from memory).
 """
 
 from __future__ import annotations
-
-from math import ceil, log2
 
 from orchestrator.network.cost.links import Network
 
@@ -18,8 +16,3 @@ def cut_s(size_bytes: float, network: Network) -> float:
         units = network.ranks // network.unit_ranks(index)
         bounds.append(2 * (units - 1) / units * size_bytes / level.bandwidth_bytes_per_s)
     return max(bounds)
-
-
-def latency_s(network: Network) -> float:
-    """The fewest steps in which data can reach all ranks, each at the lowest latency."""
-    return ceil(log2(network.ranks)) * min(level.latency_s for level in network.levels)

@@ -16,12 +16,9 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
     if ranks == 1:
         return 0.0
     core = 1 << (ranks.bit_length() - 1)
-    total = 2 * sum(_step_s(network, distance, size_bytes / (2 * distance)) for distance in _distances(core))
+    distances = (1 << step for step in range(core.bit_length() - 1))
+    total = 2 * sum(_step_s(network, distance, size_bytes / (2 * distance)) for distance in distances)
     return total + (2 * _step_s(network, 1, size_bytes) if core != ranks else 0.0)
-
-
-def _distances(ranks: int) -> list[int]:
-    return [1 << step for step in range(ranks.bit_length() - 1)]
 
 
 def _step_s(network: Network, distance: int, sent_bytes: float) -> float:

@@ -18,9 +18,5 @@ def all_reduce_s(size_bytes: float, network: Network) -> float:
     ends_s = 2 * ((members - 1) * inner.latency_s + size_bytes / inner.bandwidth_bytes_per_s) if members > 1 else 0.0
     if network.ranks <= members:
         return ends_s
-    return ends_s + regular.ring_s(size_bytes, leaders(network))
-
-
-def leaders(network: Network) -> Network:
-    """The network of the leaders: one rank in each innermost unit."""
-    return Network(network.levels[1:], network.ranks // network.levels[0].members)
+    leaders = Network(network.levels[1:], network.ranks // members)
+    return ends_s + regular.ring_s(size_bytes, leaders)
