@@ -65,7 +65,7 @@ class Client:
         Raises SiteError if the scheduler refuses, and NoAnswer if there may be a job all the same: then `find` looks
         for it by the request's token.
         """
-        command, job = self.submit_argv(script, request), ""
+        command, job = self.scheduler.submit_command(script, request), ""
         try:
             said = process.run(command, timeout_s=self.timeout_s, cwd=cwd)
             silent = self.scheduler.traits.silent
@@ -79,10 +79,6 @@ class Client:
             last_action.note(self.scheduler, job)
         return job
 
-    def submit_argv(self, script: Path, request: Request) -> list[str]:
-        """The command that submits `script`."""
-        return self.scheduler.submit_command(script, request)
-
     def ask(self, text: str, request: Request) -> str:
         """The scheduler's answer whether the job of a script with this text could run; nothing is submitted.
 
@@ -94,10 +90,6 @@ class Client:
         said = process.run(command, timeout_s=self.timeout_s, text=text)
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
-
-    def submit_words(self, request: Request) -> str:
-        """The shell words that, before the path of a script, submit it; for a job that submits its successor."""
-        return shlex.join(self.scheduler.submit_command(Path(), request)[:-1])
 
     def poll(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """The states of all these jobs, by one command, and a second one for jobs that the first did not report.
@@ -145,11 +137,6 @@ class Client:
             process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
             last_action.note(self.scheduler)
-
-    @property
-    def can_describe(self) -> bool:
-        """Whether the scheduler has a query about its cluster."""
-        return self.scheduler.cluster.query_facts is not None
 
     def describe(self) -> ClusterFacts:
         """The cluster as the scheduler's commands report it. Raises SiteError if they do not."""

@@ -93,6 +93,21 @@ def optional(ask: Ask, argv: Sequence[str]) -> str:
         return ""
 
 
+def is_answered(question: Callable[[], object]) -> bool:
+    """Whether a function that queries the scheduler returns; it raises SiteError if there is nothing of the kind."""
+    try:
+        question()
+    except SiteError:
+        return False
+    return True
+
+
+def size_bytes(text: str) -> int | None:
+    """The bytes of a size such as 64gb, 7532kb or 23.5G; None for other text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)b?", text.strip().lower())
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else None
+
+
 def duration_s(text: str) -> float | None:
     """The seconds of Slurm's [DAYS-]HH:MM:SS, MM:SS or minutes, or HH:MM:SS of the others; None for no limit."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())

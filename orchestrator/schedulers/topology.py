@@ -33,20 +33,10 @@ def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
     share = site.topology.uplink
-    if site.topology.by_name and site.topology.rack_nodes:
-        return _whole_racks(tree, site, faults, share)
-    return cluster_of(tree, node_type(site.node), share, faults, f"the topology ({site.topology.source})")
-
-
-def _matters(name: str, topology: Topology, wanted: dict[str, None]) -> bool:
-    """Whether a host's faults count: if only names of hosts are read, those of hosts outside the allocation do not."""
-    return not topology.by_name or name in wanted
-
-
-def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluster:
-    """The racks of a few hosts, with uplinks sized for all nodes of a rack, not for these hosts alone."""
-    assert site.topology and site.topology.rack_nodes
-    made = cluster_of(tree, node_type(site.node), share, faults, "the topology (names)")
+    made = cluster_of(tree, node_type(site.node), share, faults, f"the topology ({site.topology.source})")
+    if not (site.topology.by_name and site.topology.rack_nodes):
+        return made
+    # These may be a few hosts of a rack, whose uplink has room for all of its nodes.
     whole = site.node.inter_node_bytes_per_s * site.topology.rack_nodes * share
     slow = site.topology.slow
     return replace(
@@ -56,6 +46,11 @@ def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluste
             for s in made.switches
         ),
     )
+
+
+def _matters(name: str, topology: Topology, wanted: dict[str, None]) -> bool:
+    """Whether a host's faults count: if only names of hosts are read, those of hosts outside the allocation do not."""
+    return not topology.by_name or name in wanted
 
 
 def node_type(node: Node) -> NodeType:

@@ -13,7 +13,7 @@ from orchestrator.base.states import State, Status
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.for_submitit import cluster_job, environments
 from orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
-from orchestrator.schedulers.names import fitting
+from orchestrator.schedulers.words import fitting
 from tests.unit.test_submitit import HereGridEngine, HerePBS
 
 

@@ -28,9 +28,8 @@ from orchestrator.schedulers.for_submitit.environments import CONTINUES
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.launchers.openmpi import remote_words
-from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.words import filled
+from orchestrator.schedulers.words import filled, fitting
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -84,10 +83,6 @@ class ClusterExecutor(core.Executor):
     @classmethod
     def affinity(cls) -> int:
         return 2 if all(which(program) for program in cls.programs) else -1
-
-    @classmethod
-    def _equivalence_dict(cls) -> core.EquivalenceDict:
-        return {name: name for name in core.EquivalenceDict.__annotations__}  # type: ignore[return-value]
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
@@ -182,7 +177,7 @@ class ClusterExecutor(core.Executor):
             nodes=request.nodes,
             tasks=self._num_tasks(),
             told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.variables.first_host, CONTINUES]))),
-            submit=Text(self.client.submit_words(request)),
+            submit=Text(shlex.join(self.scheduler.submit_command(Path(), request)[:-1])),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),

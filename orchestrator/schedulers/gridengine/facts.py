@@ -16,7 +16,9 @@ from orchestrator.schedulers.cluster_facts import (
     Queue,
     counted,
     duration_s,
+    is_answered,
     optional,
+    size_bytes,
 )
 from orchestrator.schedulers.gridengine import topology
 
@@ -29,21 +31,23 @@ GPUS = ("qhost", "-F", "gpu")
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "": 1}
 
 
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
-    found, hosts = records(ask(QUEUES)), _with_gpus(nodes(ask(HOSTS)), optional(ask, GPUS))
+    found, hosts, of_host = records(ask(QUEUES)), nodes(ask(HOSTS)), gpus(optional(ask, GPUS))
+    hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
     environments = (environment(name, optional(ask, [*ENVIRONMENT, name])) for name in names)
     configuration = records(optional(ask, CONFIGURATION))
+    resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
+    has_racks = is_answered(lambda: topology.group_names(ask(topology.GROUPS), topology.RACK))
     return ClusterFacts(
         (optional(ask, VERSION).splitlines() or [""])[0].strip(),
         queues(found, hosts),
         environments=tuple(environments),
-        resources=frozenset(_first_words(optional(ask, RESOURCES))),
-        topology={"source": "gridengine"} if _has_racks(ask) else None,
+        resources=frozenset(words[0] for words in resources if words),
+        topology={"source": "gridengine"} if has_racks else None,
         accounts=tuple(optional(ask, PROJECTS).split()),
         needs_account=any(record.get("enforce_project") == "true" for record in configuration),
         commands={
@@ -96,12 +100,6 @@ def environment(name: str, text: str) -> Environment:
     return Environment(name, int(rule) if rule.isdecimal() else None)
 
 
-def size_bytes(text: str) -> int | None:
-    """The bytes of a size such as 23.5G; None for '-'."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
-    return int(float(match[1]) * UNITS[match[2]]) if match else None
-
-
 def gpus(text: str) -> dict[str, int]:
     """The resource gpu of every host, from the output of `qhost -F gpu`."""
     found, host = {}, ""
@@ -125,21 +123,3 @@ def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:
         closed="" if "BATCH" in record.get("qtype", "BATCH") else f"its type is {record['qtype']}",
         environments=tuple(name for name in listed_environments if name != "NONE"),
     )
-
-
-def _with_gpus(hosts: dict[str, NodeKind], text: str) -> dict[str, NodeKind]:
-    found = gpus(text)
-    return {name: replace(kind, gpus=found.get(name, 0)) for name, kind in hosts.items()}
-
-
-def _first_words(text: str) -> list[str]:
-    """The first word of every line that is not a comment."""
-    return [line.split()[0] for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def _has_racks(ask: Ask) -> bool:
-    """Whether there are host groups with the default names of racks in a site's topology."""
-    try:
-        return bool(topology.group_names(ask(topology.GROUPS), topology.RACK))
-    except SiteError:
-        return False

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import math
+import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +15,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.pbs import facts, states, topology, user
+from orchestrator.schedulers.pbs import facts, states, topology
 from orchestrator.schedulers.reach import Reach
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
 from orchestrator.schedulers.words import clock, directives, listed_hosts
@@ -24,8 +28,25 @@ OWN_COMMANDS = (
 )
 
 
+def _user() -> str:
+    """The user's name. Raises SiteError if there is none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
+
+
+def _groups() -> list[str]:
+    """The names of this user's groups. A group without a name here is left out: PBS has no name for it either."""
+    found, user = [], pwd.getpwuid(os.geteuid())
+    for number in os.getgrouplist(user.pw_name, user.pw_gid):
+        with contextlib.suppress(KeyError):
+            found.append(grp.getgrgid(number).gr_name)
+    return found
+
+
 def _facts(ask: Ask) -> ClusterFacts:
-    return facts.describe(ask, user.name(), user.groups())
+    return facts.describe(ask, _user(), _groups())
 
 
 def _remote(host: str, command: str) -> list[str]:
@@ -114,7 +135,7 @@ class PBS(Scheduler):
         return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["qselect", "-u", user.name(), "-N", token]  # without -u it lists the jobs of all users
+        command = ["qselect", "-u", _user(), "-N", token]  # without -u it lists the jobs of all users
         return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:

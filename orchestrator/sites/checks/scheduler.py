@@ -25,7 +25,7 @@ NO_JOB = "999999999"  # an id that belongs to no job
 def checks(site: Site) -> Iterator[Check]:
     """The checks of the scheduler, and of the site's values against its answers."""
     asked = client.of(site)
-    if not asked.can_describe:
+    if asked.scheduler.cluster.query_facts is None:
         yield _answers(asked)
         yield _request(site)
         return
