@@ -102,15 +102,9 @@ def _meet(rank: int, world: int) -> str:
 
 def _host(place: tuple[str, int], world: int) -> str:
     family = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0][0]
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(world)
+    with socket.create_server(place, family=family, backlog=world) as listening:
         listening.settimeout(MEET_S)
-        joined = []
-        for _ in range(world - 1):
-            connection, _ = listening.accept()
-            joined.append(connection)
+        joined = [listening.accept()[0] for _ in range(world - 1)]
         for connection in joined:
             connection.sendall(b"met")
             connection.close()

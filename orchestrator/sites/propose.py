@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.errors import UserError
@@ -24,16 +23,8 @@ SCRATCH = "$TORUSRUN_SCRATCH"
 CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # option: (key, its name)
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The settings by key, and the facts with the queues they were chosen from."""
-
-    settings: Mapping[str, Setting]
-    facts: ClusterFacts
-
-
-def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Proposal:
-    """All settings; asks the user for unknown values. Raises UserError if they are not given."""
+def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Mapping[str, Setting]:
+    """All settings by key; asks the user for unknown values. Raises UserError if they are not given."""
     facts, values = found.facts, known.values if known else {}
     queue, chosen = _queue(found, values, choices)
     environment = _environment(facts, queue, choices) if facts.environments and "ask" not in values else None
@@ -50,15 +41,15 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *_container(found, machine),
         *(known.settings() if known else ()),
     ]
-    proposal = Proposal(surest([*every, *_modules(every, machine)]), facts)
-    _check_used(choices, proposal)
-    return proposal
+    settings = surest([*every, *_modules(every, machine)])
+    _check_used(choices, settings)
+    return settings
 
 
-def _check_used(choices: Choices, proposal: Proposal) -> None:
+def _check_used(choices: Choices, settings: Mapping[str, Setting]) -> None:
     """Raise UserError for an option without effect, as a queue on this machine alone."""
     for option, (key, what) in CHOOSE.items():
-        told = proposal.settings[key].source if key in proposal.settings else ""
+        told = settings[key].source if key in settings else ""
         if (given := choices.options.get(option)) and not told.startswith(f"--{option}"):
             raise UserError(f"--{option} {given}: there is no {what} to choose here; leave it out")
 
