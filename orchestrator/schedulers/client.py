@@ -19,7 +19,6 @@ from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.reach import ssh
 from orchestrator.schedulers.traits import Query
 from orchestrator.spec.site import Site
 
@@ -29,6 +28,11 @@ T = TypeVar("T")
 def of(site: Site) -> Client:
     """The client of a site's scheduler."""
     return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
+
+
+def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+    """The command that runs `argv` on another host by ssh, as one line for the shell of that host."""
+    return ["ssh", *(["-t"] if terminal else []), "--", host, shlex.join(argv)]
 
 
 def asking(timeout_s: float) -> Ask:

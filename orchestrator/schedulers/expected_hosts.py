@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
-from orchestrator.schedulers.switches import tree_of
-from orchestrator.schedulers.topology import node_type, of_tree
+from orchestrator.schedulers.topology import node_type, of_tree, tree_of
 from orchestrator.spec.site import Site
 from training.counted import counted
 

@@ -68,15 +68,13 @@ class RegularLayout:
         return self.network.ranks
 
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
-        """As `hierarchical.Layout.torus`."""
         return all_reduce(self.network, dims, self.backend)
 
     def first(self, ranks: int) -> RegularLayout:
-        """As `hierarchical.Layout.first`."""
         return replace(self, network=self.network.holding(ranks))
 
     def leaders(self, group: int) -> RegularLayout:
-        """As `hierarchical.Layout.leaders`; units are rounded up if groups end inside them."""
+        """Units are rounded up if groups end inside them."""
         levels, apart = list[Level](), group
         for level in self.network.levels:
             members, sharing = -(-level.members // apart), max(1, level.sharing // group)

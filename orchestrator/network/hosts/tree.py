@@ -38,7 +38,7 @@ def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, 
     top = _tops(tree)
     capacity = _uplinks(tree, node.inter_node.bandwidth_bytes_per_s * uplink_share)
     switches = []
-    for name in _ordered(tree):
+    for name in dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]):  # leaves first
         parent = tree.parents.get(name) or (top if name != top else None)
         slow = faults.slow.get(name, 1.0)
         uplink = Link(capacity[name] * slow, UPLINK_S) if parent else None
@@ -76,12 +76,7 @@ def _tops(tree: Tree) -> str:
     return tops[0] if len(tops) == 1 else "(above)"
 
 
-def _ordered(tree: Tree) -> list[str]:
-    """Every switch once, leaves first, in the order of the topology."""
-    return list(dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]))
-
-
-def _uplinks(tree: Tree, host_bytes_per_s: float) -> dict[str, float]:
+def _uplinks(tree: Tree, host_bytes_per_s: float) -> Mapping[str, float]:
     """The total bandwidth from below every switch."""
     capacity: dict[str, float] = defaultdict(float)
     for leaf, names in tree.leaves.items():

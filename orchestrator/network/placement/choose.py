@@ -21,13 +21,14 @@ from orchestrator.network.placement.arrange import EFFORT, LARGE, Arrangement, a
 from orchestrator.network.placement.exact import LARGEST
 from orchestrator.network.placement.fabric import Fabric, fabric
 from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.reason import reason
 from orchestrator.network.placement.timing import HostsLayout
+from training.counted import counted
 from training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to this number, all shapes are placed by construction
 CONSTRUCTED = 4  # above it, the number of shapes for each regular network
+OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
 PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
 
@@ -84,7 +85,7 @@ def choices(
     if chosen.dims != row_per_node:
         simple = next(choice for choice in (*kept, *constructed) if choice.dims == row_per_node)
         took += f" against {simple.total_s * 1e3:.3g} for {Grid(row_per_node)}"
-    return [replace(chosen, reason=f"{reason(chosen.arrangement, cluster)}; {took}"), *kept]
+    return [replace(chosen, reason=f"{_reason(chosen.arrangement, cluster)}; {took}"), *kept]
 
 
 def _fastest(
@@ -131,3 +132,32 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
             ),
             nodes * ranks_per_node,
         )
+
+
+def _reason(chosen: Arrangement, cluster: Cluster) -> str:
+    """The levels of the shape, and how narrow the racks' uplinks are."""
+    levels = _levels(chosen.rings.dims, chosen.rings.ranks_per_node)
+    return f"{levels}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}"
+
+
+def _levels(dims: tuple[int, ...], per_node: int) -> str:
+    if len(dims) == 1:
+        return "1 level: all ranks in one group"
+    row = dims[0]
+    if row == per_node:
+        what = "a row is a node"
+    elif row % per_node == 0:
+        what = f"a row is {counted(row // per_node, 'node')}"
+    else:
+        what = f"a node has {counted(per_node // row, 'row')}"
+    return f"{len(dims)} levels: {what}"
+
+
+def _racks(tree: Fabric) -> str:
+    """The oversubscription of the worst uplink: the bandwidth of the hosts below it over its own."""
+    sent = [0.0] * len(tree.uplinks)
+    for kind in tree.kinds:
+        for uplink in tree.paths[kind]:
+            sent[uplink] += tree.host_bytes_per_s[kind]
+    ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
+    return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""

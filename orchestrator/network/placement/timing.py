@@ -50,16 +50,15 @@ class HostsLayout:
         return len(self.names) * self.ranks_per_node
 
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
-        """As `hierarchical.Layout.torus`. Raises SiteError for unknown hosts."""
+        """Raises SiteError for unknown hosts."""
         return timing(Rings(tuple(dims), self.ranks_per_node), self.cluster, self.names, self.backend)
 
     def first(self, ranks: int) -> HostsLayout:
-        """As `hierarchical.Layout.first`."""
         each = min(ranks, self.ranks_per_node)
         return replace(self, names=self.names[: -(-ranks // each)], ranks_per_node=each)
 
     def leaders(self, group: int) -> HostsLayout:
-        """As `hierarchical.Layout.leaders`; if groups end inside hosts, as if leaders filled the first hosts."""
+        """If groups end inside hosts, as if leaders filled the first hosts."""
         left = self.ranks // group
         if group % self.ranks_per_node == 0:
             return replace(self, names=self.names[:: group // self.ranks_per_node], ranks_per_node=1)

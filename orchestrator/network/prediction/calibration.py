@@ -1,12 +1,12 @@
 """Latency and time per byte of every link class, by least squares from measured times.
 
-Source: derived. time = steps * alpha + bytes sent by one rank * beta, with steps and bytes as in collectives/. Relative
+Source: derived. time = steps * alpha + bytes sent by one rank * beta, with steps and bytes as in cost/. Relative
 errors are minimised, so that a small all-reduce counts as much as a large one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,8 @@ def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
     if beta <= 0:
         raise UserError(f"{link}: larger messages do not take longer in these rows; measure larger ones too")
     alpha = max(alpha, 0.0)
-    return Fit(link, max(r.ranks for r in rows), alpha, beta, max(_errors(rows, alpha, beta)), len(rows))
+    worst = max(abs((steps * alpha + sent * beta) / row.time_s - 1) for row in rows for steps, sent in [row.terms])
+    return Fit(link, max(row.ranks for row in rows), alpha, beta, 100 * worst, len(rows))
 
 
 def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, float]:
@@ -97,9 +98,3 @@ def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, f
     if determinant < 1e-12 * max(aa * bb, 1e-300):
         raise UserError(f"{link}: needs measured times of at least two different sizes")
     return (a1 * bb - b1 * ab) / determinant / wide[0], (b1 * aa - a1 * ab) / determinant / wide[1]
-
-
-def _errors(rows: list[MeasuredTime], alpha: float, beta: float) -> Iterator[float]:
-    for row in rows:
-        steps, sent = row.terms
-        yield 100 * abs((steps * alpha + sent * beta) / row.time_s - 1)

@@ -10,7 +10,7 @@ from orchestrator.network.cost.all_reduce import Cost
 from orchestrator.network.cost.links import Network
 from orchestrator.network.cost.nccl import Algorithm
 from orchestrator.network.cost.shapes import divisors, shapes
-from orchestrator.network.prediction.collectives import halving, hierarchical
+from orchestrator.network.prediction.collectives import halving_s, leaders_s
 
 FAR_BYTES = 1e9
 RING: tuple[Algorithm, ...] = ("ring",)
@@ -36,8 +36,8 @@ FLAT: dict[str, Callable[[Network], Cost]] = {
     "nccl": lambda network: torus(network, (network.ranks,)),  # its choice from 2.4 on, by size
     # A ring without NCCL's protocols: 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan, 2009, from memory).
     "plain": lambda network: affine(lambda size: regular.ring_s(size, network)),
-    "halving": lambda network: affine(lambda size: halving.all_reduce_s(size, network)),
-    "leaders": lambda network: affine(lambda size: hierarchical.all_reduce_s(size, network)),
+    "halving": lambda network: affine(lambda size: halving_s(size, network)),
+    "leaders": lambda network: affine(lambda size: leaders_s(size, network)),
 }
 
 

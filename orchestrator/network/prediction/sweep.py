@@ -8,11 +8,11 @@ from math import ceil
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import schemes
-from orchestrator.network.prediction.collectives import bounds
+from orchestrator.network.prediction.collectives import cut_s
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.overlap.tensors import resnet50
 from orchestrator.network.prediction.schemes import Scheme
 from orchestrator.network.prediction.step import step
+from orchestrator.network.prediction.tensors import resnet50
 
 BYTES = sum(tensor.parameters for tensor in resnet50()) * 2.0  # ResNet-50 in half precision
 BROKEN = 2.0
@@ -71,7 +71,7 @@ def _size(network: Network, device: Device, batch: int) -> Size:
     return Size(
         network.ranks,
         {scheme.name: scheme for scheme in every},
-        bounds.cut_s(BYTES, network),
+        cut_s(BYTES, network),
         rate,
         device.step_s(batch) / step_s,
     )

@@ -16,8 +16,7 @@ from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.pbs import facts, states, topology
-from orchestrator.schedulers.reach import Reach
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import clock, directives, listed_hosts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
@@ -102,11 +101,8 @@ class PBS(Scheduler):
     def refuses(self, value: str) -> str | None:
         if "\\" in value:
             return "holds a backslash, which PBS takes away from a directive"
-        return (
-            "holds both kinds of quotes; PBS has no way to write a quote in quotes"
-            if {'"', "'"} <= set(value)
-            else None
-        )
+        both = "holds both kinds of quotes; PBS has no way to write a quote in quotes"
+        return both if {'"', "'"} <= set(value) else None
 
     def _word(self, key: str, value: str) -> str:
         """A value as one word of a directive, which has quotes but no escapes."""

@@ -11,9 +11,8 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Status
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.reach import Reach
 from orchestrator.schedulers.slurm import facts, states, topology
-from orchestrator.schedulers.traits import ClusterQueries, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import directives
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without checking its length (opt.c, 22.05)

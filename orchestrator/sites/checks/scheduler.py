@@ -12,7 +12,7 @@ from orchestrator.runs.plan.job_request import in_its_words
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.switches import DESCRIBED, tree_of
+from orchestrator.schedulers.topology import DESCRIBED, tree_of
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
