@@ -7,7 +7,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base import private, process
@@ -16,7 +16,7 @@ from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.image import building
 from orchestrator.runs.image.building import Prepared
-from orchestrator.runs.plan.job_request import in_its_words
+from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import answers, client
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
@@ -90,13 +90,12 @@ def _check_secrets(prepared: Prepared) -> None:
 
 
 def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
-    node = site.node
-    return Request(
-        name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
-        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
-        queue=site.queue, stdout=folder / "job.out", stderr=folder / "job.err", extra=site.scheduler_args,
-        **in_its_words(site, 1, node.ranks, site.account),
+    asked = of_site(
+        site, 1, site.node.ranks, name=f"build-{prepared.name}", time_s=site.container.build_time_s,
+        stdout=folder / "job.out", stderr=folder / "job.err",
     )  # fmt: skip
+    cpus = site.node.ranks * site.node.cpus_per_rank
+    return replace(asked, ranks_per_node=1, cpus_per_rank=cpus, gpus_per_node=0, gpu_type=None)
 
 
 def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:
