@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 
 def of(site: Site) -> Client:
-    """The client of a site's scheduler."""
     return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
 
 

@@ -48,7 +48,6 @@ class Queue:
 
     @property
     def all_nodes(self) -> int:
-        """How many nodes it has."""
         return sum(kind.nodes for kind in self.kinds)
 
 

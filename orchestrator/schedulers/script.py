@@ -59,7 +59,6 @@ def _steps(modules: Sequence[str], purge_modules: bool, setup: Sequence[str]) ->
 
 
 def loading(modules: Sequence[str], purge_modules: bool) -> list[str]:
-    """The shell lines that load a site's modules."""
     return [*(["module purge"] if purge_modules else []), *(f"module load {word(name)}" for name in modules)]
 
 

@@ -54,7 +54,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:
-    """The checks of an ended job."""
     ranks = nodes * site.node.ranks
     met = [said["met"] for said in talk.done.values() if said.get("met")]
     if view.state is State.COMPLETED:

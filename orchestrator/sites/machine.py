@@ -47,7 +47,6 @@ class Machine:
 
 
 def look() -> Machine:
-    """Collect the facts about this machine."""
     try:
         runtime = find()
     except SiteError:

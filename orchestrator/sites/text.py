@@ -46,7 +46,6 @@ def _line(key: str, setting: Setting) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value on one line of YAML."""
     written = yaml.safe_dump(value, default_flow_style=True, width=10**9)
     return written.removesuffix("...\n").strip()
 

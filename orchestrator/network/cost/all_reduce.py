@@ -55,7 +55,6 @@ class PhaseTime:
         self._pieces: dict[int, tuple[float, float, float]] = {}  # computed so far: (from bytes, seconds, per byte)
 
     def __call__(self, size_bytes: float) -> float:
-        """Seconds for a gradient of `size_bytes`."""
         own_bytes = size_bytes * self._phase.share
         at = min(bisect_right(nccl.SIZES_BYTES, own_bytes), len(nccl.SIZES_BYTES) - 1)
         piece = self._pieces.get(at) or self._pieces.setdefault(at, self._piece(at))

@@ -39,7 +39,6 @@ def value(written: Any) -> Value:
 
 
 def number(written: Any) -> float:
-    """The number of [value, mark, source]."""
     return value(written).value
 
 

@@ -151,7 +151,6 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
 
 
 def _validation_s(asked: Asked) -> float:
-    """One pass over the validation images, forward only."""
     return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
 
 

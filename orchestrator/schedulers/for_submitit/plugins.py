@@ -95,7 +95,6 @@ class ClusterExecutor(core.Executor):
         super()._internal_update_parameters(**kwargs)
 
     def request(self, array: int = 0) -> Request:
-        """The request of a job with these parameters."""
         p = {**SHARED, **OWN, **self.parameters}
         words = {
             "nodes": p["nodes"],
@@ -162,7 +161,6 @@ class ClusterExecutor(core.Executor):
         return self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
 
     def _text(self, request: Request) -> str:
-        """The script of a job or an array."""
         p = {**SHARED, **OWN, **self.parameters}
         task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.for_submitit.task')[1:])}"
         if self._num_tasks() > 1:

@@ -12,7 +12,6 @@ GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 
 
 def describe(ask: Ask) -> ClusterFacts:
-    """Query cores, memory and GPUs."""
     names = [line.strip() for line in optional(ask, GPUS).splitlines() if line.strip()]
     cores = optional(ask, CORES).strip()
     kind = NodeKind(
