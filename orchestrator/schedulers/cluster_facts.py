@@ -52,20 +52,10 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Environment:
-    """A named way to ask for nodes, as Grid Engine's parallel environments; `slots` is the number of slots per host.
-
-    `slots` is None if the number is not the same on each of a job's hosts.
-    """
-
-    name: str
-    slots: int | None
-
-
-@dataclass(frozen=True)
 class ClusterFacts:
     """One scheduler's report. `commands` names the command for each part: queues, nodes, topology, accounts.
 
+    `environments` are named ways to ask for nodes, as Grid Engine's parallel environments, with their slots per host.
     `topology` are the keys of a site's topology, None if the scheduler knows no switches. `launcher` starts the ranks
     there, None if it is the MPI of the machine. `asks_memory`: a job must ask for memory, since the default may be too
     little.
@@ -74,7 +64,7 @@ class ClusterFacts:
     version: str
     queues: tuple[Queue, ...] = ()
     cluster: str | None = None
-    environments: tuple[Environment, ...] = ()
+    environments: Mapping[str, int] = field(default_factory=dict)
     resources: frozenset[str] = frozenset()
     topology: Mapping[str, Any] | None = None
     accounts: tuple[str, ...] = ()

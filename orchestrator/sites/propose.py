@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from orchestrator.base.errors import UserError
-from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
+from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.launchers import ASKED
 from orchestrator.schedulers.words import clock
 from orchestrator.sites import nodes
@@ -103,23 +103,20 @@ def _preference(queue: Queue) -> tuple[bool, bool, int]:
     return queue.is_default, bool(queue.kind and queue.kind.gpus), queue.all_nodes
 
 
-def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, Environment] | None:
-    """Grid Engine's parallel environment with the most slots on a host, but not more than its CPUs."""
+def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, tuple[str, int]] | None:
+    """Grid Engine's parallel environment with the most slots on a host, but not more than its CPUs; and its slots."""
     cpus = (queue.kind.cpus if queue and queue.kind else None) or 1024
-    fitting = {
-        one.name: one for one in facts.environments if one.slots and (not queue or one.name in queue.environments)
-    }
+    fitting = {name: slots for name, slots in facts.environments.items() if not queue or name in queue.environments}
     if not fitting:
         return None
-    within = {name: one for name, one in fitting.items() if (one.slots or 0) <= cpus} or fitting
-    sensible = max(within.values(), key=lambda one: one.slots or 0).name
-    described = {name: f"{counted(one.slots or 0, 'slot')} on each host" for name, one in fitting.items()}
+    within = {name: slots for name, slots in fitting.items() if slots <= cpus} or fitting
+    sensible = max(within, key=lambda name: within[name])
+    described = {name: f"{counted(slots, 'slot')} on each host" for name, slots in fitting.items()}
     told = facts.commands["environments"]
     answer = choices.one_of("parallel environment", "pe", described, sensible, told)
-    chosen = fitting[answer.value]
-    return Setting(
-        "ask", [f"-pe {chosen.name} {{ranks}}"], f"{answer.how}; {counted(chosen.slots or 0, 'slot')} a host"
-    ), chosen
+    slots = fitting[answer.value]
+    source = f"{answer.how}; {counted(slots, 'slot')} a host"
+    return Setting("ask", [f"-pe {answer.value} {{ranks}}"], source), (answer.value, slots)
 
 
 def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:

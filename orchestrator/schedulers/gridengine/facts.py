@@ -11,7 +11,6 @@ from orchestrator.base.errors import SiteError
 from orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
-    Environment,
     NodeKind,
     Queue,
     counted,
@@ -38,14 +37,14 @@ def describe(ask: Ask) -> ClusterFacts:
     found, hosts, of_host = records(ask(QUEUES)), nodes(ask(HOSTS)), gpus(optional(ask, GPUS))
     hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
-    environments = (environment(name, optional(ask, [*ENVIRONMENT, name])) for name in names)
+    environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
     configuration = records(optional(ask, CONFIGURATION))
     resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
     has_racks = is_answered(lambda: topology.group_names(ask(topology.GROUPS), topology.RACK))
     return ClusterFacts(
         (optional(ask, VERSION).splitlines() or [""])[0].strip(),
         queues(found, hosts),
-        environments=tuple(environments),
+        environments={name: count for name, count in environments.items() if count},
         resources=frozenset(words[0] for words in resources if words),
         topology={"source": "gridengine"} if has_racks else None,
         accounts=tuple(optional(ask, PROJECTS).split()),
@@ -93,11 +92,11 @@ def nodes(text: str) -> dict[str, NodeKind]:
     return found
 
 
-def environment(name: str, text: str) -> Environment:
-    """A parallel environment from `qconf -sp NAME`; it has slots per host only if its rule is a number."""
+def slots(text: str) -> int:
+    """The slots per host of a parallel environment in `qconf -sp NAME`; 0 unless its rule is a number."""
     (record, *_) = [*records(text), {}]
     rule = record.get("allocation_rule", "")
-    return Environment(name, int(rule) if rule.isdecimal() else None)
+    return int(rule) if rule.isdecimal() else 0
 
 
 def gpus(text: str) -> dict[str, int]:
