@@ -68,7 +68,7 @@ class Client:
         Raises SiteError if the scheduler refuses, and NoAnswer if there may be a job all the same: then `find` looks
         for it by the request's token.
         """
-        command, job = self.scheduler.submit_command(script, request), ""
+        command, job = self.submit_argv(script, request), ""
         try:
             said = process.run(command, timeout_s=self.timeout_s, cwd=cwd)
             silent = self.scheduler.traits.silent
@@ -81,6 +81,10 @@ class Client:
         finally:
             last_action.note(self.scheduler, job)
         return job
+
+    def submit_argv(self, script: Path, request: Request) -> list[str]:
+        """The command that submits `script`."""
+        return self.scheduler.submit_command(script, request)
 
     def ask(self, text: str, request: Request) -> str:
         """The scheduler's answer whether the job of a script with this text could run; nothing is submitted.
@@ -140,6 +144,11 @@ class Client:
             process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
             last_action.note(self.scheduler)
+
+    @property
+    def can_describe(self) -> bool:
+        """Whether the scheduler has a query about its cluster."""
+        return self.scheduler.cluster.query_facts is not None
 
     def describe(self) -> ClusterFacts:
         """The cluster as the scheduler's commands report it. Raises SiteError if they do not."""

@@ -83,7 +83,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)
     environment = given(order, placement, 0, planned.number, MEETING if program.rendezvous else None)
-    submit = client.of(plan.site).scheduler.submit_command(attempt.script, asked)
+    submit = client.of(plan.site).submit_argv(attempt.script, asked)
     return DryRun(
         plan,
         attempt,

@@ -175,7 +175,7 @@ class ClusterExecutor(core.Executor):
             nodes=request.nodes,
             tasks=self._num_tasks(),
             told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.variables.first_host, CONTINUES]))),
-            submit=Text(shlex.join(self.scheduler.submit_command(Path(), request)[:-1])),
+            submit=Text(shlex.join(self.client.submit_argv(Path(), request)[:-1])),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),

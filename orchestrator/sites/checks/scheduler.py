@@ -24,7 +24,7 @@ NO_JOB = "999999999"  # an id that belongs to no job
 def checks(site: Site) -> Iterator[Check]:
     """The checks of the scheduler, and of the site's values against its answers."""
     asked = client.of(site)
-    if asked.scheduler.cluster.query_facts is None:
+    if not asked.can_describe:
         yield _answers(asked)
         yield _request(site)
         return
