@@ -67,13 +67,13 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
         environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
     )  # fmt: skip
-    callers = os.umask(private.UMASK)  # submitit uses the umask of this process
+    private.write_bytes(folder / "job.sh", text.encode())
+    callers = os.umask(private.UMASK)  # submitit and a local job use the umask of this process
     try:
         DelayedSubmission(BuildImage(prepared, site, str(folder))).dump(pickles / "image.pkl")
+        job = client.of(site).submit(folder / "job.sh", request)
     finally:
         os.umask(callers)
-    private.write_bytes(folder / "job.sh", text.encode())
-    job = client.of(site).submit(folder / "job.sh", request)
     JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)

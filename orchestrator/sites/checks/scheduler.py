@@ -80,8 +80,9 @@ def _request(site: Site) -> Check:
     scheduler = schedulers.get(site.scheduler)
     nodes = 1 if scheduler.traits.one_machine else 2
     try:
-        output = {"stdout": Path("/dev/null"), "stderr": Path("/dev/null")}
-        scheduler.directives(of_site(site, nodes, site.node.ranks, name="doctor", time_s=ASKED_S, **output))
+        nowhere = Path("/dev/null")
+        asked = of_site(site, nodes, site.node.ranks, name="doctor", time_s=ASKED_S, stdout=nowhere, stderr=nowhere)
+        scheduler.directives(asked)
     except UserError as error:
         return failed("request", str(error), "mend ask, account or scheduler_args of the site, as the message says")
     return ok("request", f"{'two nodes' if nodes == 2 else 'one node'} can be asked for")
