@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
@@ -68,12 +67,9 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
         environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
     )  # fmt: skip
     private.write_bytes(folder / "job.sh", text.encode())
-    callers = os.umask(private.UMASK)  # submitit and a local job use the umask of this process
-    try:
+    with private.umask(private.UMASK):  # that of submitit's file, and of a local job
         DelayedSubmission(BuildImage(prepared, site, str(folder))).dump(pickles / "image.pkl")
         job = client.of(site).submit(folder / "job.sh", request)
-    finally:
-        os.umask(callers)
     JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
