@@ -61,10 +61,9 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     private.make(pickles)
     request = _request(prepared, site, folder)
     text = job_script(
-        client.of(site).scheduler, request, attempt=folder,
+        site, request, attempt=folder, environment=site.env,
         entry=process.module(python, "submitit.core._submit", pickles),
-        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
-        environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}",
     )  # fmt: skip
     private.write_bytes(folder / "job.sh", text.encode())
     with private.umask(private.UMASK):  # that of submitit's file, and of a local job
