@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator import schedulers
@@ -10,7 +10,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts import by_name, infiniband
 from orchestrator.network.hosts.hostlist import expand, numbers
 from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
-from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
+from orchestrator.network.hosts.tree import Tree, cluster_of
 from orchestrator.schedulers.client import asking
 from orchestrator.schedulers.cluster_facts import Ask
 from orchestrator.schedulers.traits import SwitchSource
@@ -34,19 +34,19 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
         slow = {name: share for name, share in slow.items() if name in wanted}
         dead_gpus = {name: count for name, count in dead_gpus.items() if name in wanted}
     tree = tree_of(site.topology, list(wanted), site.command_timeout_s)
-    return of_tree(tree, site, Faults(slow, dead_gpus))
+    return of_tree(tree, site, slow, dead_gpus)
 
 
-def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
+def of_tree(tree: Tree, site: Site, slow: Mapping[str, float], dead_gpus: Mapping[str, int]) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
-    share = site.topology.uplink
-    made = cluster_of(tree, node_type(site.node), share, faults, f"the topology ({site.topology.source})")
+    share, source = site.topology.uplink, f"the topology ({site.topology.source})"
+    made = cluster_of(tree, node_type(site.node), share, source, slow, dead_gpus)
     if not (site.topology.by_name and site.topology.rack_nodes):
         return made
     # These may be a few hosts of a rack, whose uplink has room for all of its nodes.
     whole = site.node.inter_node_bytes_per_s * site.topology.rack_nodes * share
-    slow = site.topology.slow
+    slow = site.topology.slow  # of racks, too
     return replace(
         made,
         switches=tuple(

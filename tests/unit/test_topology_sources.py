@@ -15,7 +15,7 @@ from orchestrator.network.hosts import infiniband
 from orchestrator.network.hosts.by_name import racks
 from orchestrator.network.hosts.hostlist import numbers
 from orchestrator.network.hosts.model import Link, Nic, NodeType
-from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
+from orchestrator.network.hosts.tree import Tree, cluster_of
 from orchestrator.network.placement.binding import bindings, share
 from orchestrator.schedulers import topology as profile
 from orchestrator.schedulers.gridengine import topology as gridengine
@@ -37,7 +37,7 @@ def test_slurms_tree() -> None:
     assert list(tree.leaves) == ["le-266-q11-1-res", "le-266-q14-1-res", "le-266-r17-1-res", "le-266-r19-1-res"]
     assert tree.leaves["le-266-r19-1-res"][-6:] == [f"spartan-bm0{n}" for n in (29, 39, 40, 41, 42, 43)]
     assert set(tree.parents.values()) == {"sp-266-p16-1"}
-    made = cluster_of(tree, NODE, 1 / 2, Faults(), "Slurm")
+    made = cluster_of(tree, NODE, 1 / 2, "Slurm")
     assert [s.name for s in made.path("le-266-q11-1-res")] == ["le-266-q11-1-res", "sp-266-p16-1"]
     assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 1e-6)
 
@@ -175,11 +175,11 @@ def test_what_is_not_its_output_at_all_is_refused(reader: Callable[[str], Any], 
 
 def test_contradictions_in_a_topology_are_refused() -> None:
     with pytest.raises(SiteError, match="n1 is below both a and b"):
-        cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, Faults(), "the file")
+        cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="form a cycle"):
-        cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, Faults(), "the file")
+        cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="names n9"):
-        cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, Faults({"n9": 0.5}), "the file")
+        cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
 
 
 def site(topology: str) -> Site:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from orchestrator.schedulers.cluster_facts import (
     size_bytes,
 )
 from orchestrator.schedulers.gridengine import topology
+from orchestrator.schedulers.gridengine.states import xml
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")
@@ -78,12 +78,8 @@ def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) ->
 
 def nodes(text: str) -> dict[str, NodeKind]:
     """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
-    try:
-        root = ET.fromstring(text)
-    except ET.ParseError as error:
-        raise SiteError(f"`{' '.join(HOSTS)}`: its XML cannot be read: {error}") from None
     found = {}
-    for host in root.iter("host"):
+    for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
         told = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
         count = told.get("m_core") if told.get("m_core", "-").isdecimal() else told.get("num_proc", "-")
         if host.get("name") != "global":

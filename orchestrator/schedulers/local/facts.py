@@ -21,7 +21,7 @@ def describe(ask: Ask) -> ClusterFacts:
         "this machine",
         (Queue("", (kind,), nodes=1, is_default=True),),
         launcher="spawn",
-        commands={"nodes": "nvidia-smi" if names else " ".join(CORES), "scheduler": "", "queues": "", "accounts": ""},
+        commands={"nodes": "nvidia-smi" if names else " ".join(CORES)},
     )
 
 

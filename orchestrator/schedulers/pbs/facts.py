@@ -44,7 +44,6 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
             "queues": " ".join(QUEUES),
             "nodes": " ".join(NODES),
             "topology": " ".join(NODES),
-            "accounts": "",
         },
     )
 
