@@ -95,7 +95,7 @@ def _meet(rank: int, world: int) -> str:
     """Connect every rank to rank 0; why that failed, or '' if it worked."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     try:
-        return _host(place, world) if rank == 0 else _join(place, rank)
+        return _host(place, world) if rank == 0 else _join(place)
     except OSError as error:
         return f"{place[0]}:{place[1]}: {error}"
 
@@ -111,7 +111,7 @@ def _host(place: tuple[str, int], world: int) -> str:
     return ""
 
 
-def _join(place: tuple[str, int], rank: int) -> str:
+def _join(place: tuple[str, int]) -> str:
     end_s = time.monotonic() + MEET_S
     while True:
         try:

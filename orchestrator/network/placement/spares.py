@@ -28,7 +28,7 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
         raise SiteError(f"the grid needs {counted(rings.positions, 'host')}, {len(whole)} are usable{lame}")
     if spare == 0:
         return whole
-    return min(_choices(rings, cluster, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))
+    return min(_choices(rings, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))
 
 
 def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float, float]:
@@ -37,7 +37,7 @@ def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float,
     return largest * problem.unit_s, total
 
 
-def _choices(rings: Rings, cluster: Cluster, hosts: Sequence[Host], spare: int) -> Iterator[list[Host]]:
+def _choices(rings: Rings, hosts: Sequence[Host], spare: int) -> Iterator[list[Host]]:
     """Leave out slow hosts, then whole leaves, smallest first; or keep rows whole; or take one leaf's hosts."""
     on = Counter(host.leaf for host in hosts)
     row = rings.torus[0] if rings.torus else 1

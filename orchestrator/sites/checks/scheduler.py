@@ -39,7 +39,7 @@ def checks(site: Site) -> Iterator[Check]:
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
     if site.queue:
-        yield _queue(site, site.queue, facts)
+        yield _queue(site.queue, facts)
     if site.account and facts.accounts:
         yield _account(site.account, facts)
     elif facts.needs_account and not site.account:
@@ -59,7 +59,7 @@ def _answers(asked: client.Client) -> Check:
     return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
 
 
-def _queue(site: Site, name: str, facts: ClusterFacts) -> Check:
+def _queue(name: str, facts: ClusterFacts) -> Check:
     queues = {queue.name: queue for queue in facts.queues}
     mend = f"write queue: {_words(tuple(queue.name for queue in facts.queues if not queue.closed))}"
     if name not in queues:
