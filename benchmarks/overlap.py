@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import together
-from orchestrator.network.prediction.overlap import tensors
+from orchestrator.network.prediction import tensors
 from training.collectives.all_reduce import build
 from training.models import resnet50
 from training.sync.buckets import shapes

@@ -25,8 +25,8 @@ from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Swit
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.rings import Rings
 from orchestrator.network.placement.timing import timing
+from orchestrator.network.prediction import tensors
 from orchestrator.network.prediction.calibration import Fit, MeasuredTime, fits
-from orchestrator.network.prediction.overlap import tensors
 from training.collectives import chunks
 from training.collectives.phases import Way
 from training.collectives.pipeline import Pipeline

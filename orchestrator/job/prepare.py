@@ -12,7 +12,6 @@ from orchestrator.images import runtime
 from orchestrator.images.definitions.own_training import TRAINING, own_training
 from orchestrator.network.placement.binding import beside
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.network.placement.placement_file import hostfile
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan.plan import Plan
@@ -31,7 +30,7 @@ def prepare(
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
-    write_text(attempt.hostfile, hostfile(placement))
+    write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     found = runtime.required(plan.site.container.runtime) if image else None

@@ -19,7 +19,6 @@ from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.reach import ssh
 from orchestrator.schedulers.traits import Query
 from orchestrator.spec.site import Site
 
@@ -27,8 +26,12 @@ T = TypeVar("T")
 
 
 def of(site: Site) -> Client:
-    """The client of a site's scheduler."""
     return Client(schedulers.get(site.scheduler), site.command_timeout_s, site.remote_shell == "ssh")
+
+
+def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
+    """The command that runs `argv` on another host by ssh, as one line for the shell of that host."""
+    return ["ssh", *(["-t"] if terminal else []), "--", host, shlex.join(argv)]
 
 
 def asking(timeout_s: float) -> Ask:
@@ -94,10 +97,6 @@ class Client:
         said = process.run(command, timeout_s=self.timeout_s, text=text)
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
-
-    def submit_words(self, request: Request) -> str:
-        """The shell words that, before the path of a script, submit it; for a job that submits its successor."""
-        return shlex.join(self.scheduler.submit_command(Path(), request)[:-1])
 
     def poll(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """The states of all these jobs, by one command, and a second one for jobs that the first did not report.

@@ -48,25 +48,14 @@ class Queue:
 
     @property
     def all_nodes(self) -> int:
-        """How many nodes it has."""
         return sum(kind.nodes for kind in self.kinds)
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A named way to ask for nodes, as Grid Engine's parallel environments; `slots` is the number of slots per host.
-
-    `slots` is None if the number is not the same on each of a job's hosts.
-    """
-
-    name: str
-    slots: int | None
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
     """One scheduler's report. `commands` names the command for each part: queues, nodes, topology, accounts.
 
+    `environments` are named ways to ask for nodes, as Grid Engine's parallel environments, with their slots per host.
     `topology` are the keys of a site's topology, None if the scheduler knows no switches. `launcher` starts the ranks
     there, None if it is the MPI of the machine. `asks_memory`: a job must ask for memory, since the default may be too
     little.
@@ -75,7 +64,7 @@ class ClusterFacts:
     version: str
     queues: tuple[Queue, ...] = ()
     cluster: str | None = None
-    environments: tuple[Environment, ...] = ()
+    environments: Mapping[str, int] = field(default_factory=dict)
     resources: frozenset[str] = frozenset()
     topology: Mapping[str, Any] | None = None
     accounts: tuple[str, ...] = ()
@@ -91,6 +80,21 @@ def optional(ask: Ask, argv: Sequence[str]) -> str:
         return ask(argv)
     except SiteError:
         return ""
+
+
+def is_answered(question: Callable[[], object]) -> bool:
+    """Whether a function that queries the scheduler returns; it raises SiteError if there is nothing of the kind."""
+    try:
+        question()
+    except SiteError:
+        return False
+    return True
+
+
+def size_bytes(text: str) -> int | None:
+    """The bytes of a size such as 64gb, 7532kb or 23.5G; None for other text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)b?", text.strip().lower())
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else None
 
 
 def duration_s(text: str) -> float | None:

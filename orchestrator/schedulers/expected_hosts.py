@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
-from orchestrator.schedulers.switches import tree_of
-from orchestrator.schedulers.topology import node_type, of_tree
+from orchestrator.network.hosts.tree import Tree, cluster_of
+from orchestrator.schedulers.topology import node_type, of_tree, tree_of
 from orchestrator.spec.site import Site
 from training.counted import counted
 
@@ -24,7 +23,7 @@ class ExpectedHosts:
 
 def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
     """These hosts below a single switch; `why` says why their switches are not known."""
-    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, Faults(), "one switch")
+    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
     return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
 
 
@@ -42,10 +41,10 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         if not size:
             return on_one_switch(site, made_up, "the names of hosts tell their rack, but not how large racks are")
         racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
-        return ExpectedHosts(made_up, of_tree(Tree(racks), site, Faults()), "on whole racks of the site")
+        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}, {}), "on whole racks of the site")
     try:
         tree = tree_of(topology, (), site.command_timeout_s)
-        found = of_tree(tree, site, Faults(topology.slow, topology.dead_gpus))
+        found = of_tree(tree, site, topology.slow, topology.dead_gpus)
     except SiteError as error:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)

@@ -10,8 +10,7 @@ from typing import ClassVar
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
-from orchestrator.schedulers.reach import Reach
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 
 @dataclass(frozen=True)

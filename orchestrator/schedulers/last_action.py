@@ -23,6 +23,7 @@ def place(scheduler: Scheduler) -> Path:
     return state_folder() / "answers" / f"{name}-{key}.json"
 
 
+APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 MOST_BYTES = 1_000_000  # of the ids of new jobs, before the first query about them
 
 
@@ -38,7 +39,10 @@ def note(scheduler: Scheduler, job: str = "") -> None:
         private.make(path.parent)
         private.write_bytes(path, repr(time.time()).encode())
         if job and not scheduler.traits.reports_all_jobs:
-            _append(_new(place(scheduler)), f"{job}\n".encode())
+            line = f"{job}\n".encode()
+            with open(private.open_regular(_new(place(scheduler)), APPENDING), "ab") as new:
+                if new.tell() + len(line) <= MOST_BYTES:
+                    new.write(line)
 
 
 def last_s(place: Path) -> float:
@@ -58,15 +62,6 @@ def taken_new(place: Path) -> list[str]:
     except OSError:
         return []
     return content.decode(errors="replace").split()
-
-
-def _append(path: Path, line: bytes) -> None:
-    descriptor = private.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        if os.fstat(descriptor).st_size + len(line) <= MOST_BYTES:
-            os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
 
 
 def _new(place: Path) -> Path:

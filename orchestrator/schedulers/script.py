@@ -6,22 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator import schedulers
 from orchestrator.base.private import UMASK
 from orchestrator.base.render.environment import Text, render, word
-from orchestrator.schedulers import reference
 from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.spec.site import Site
 
 
 def job_script(
-    scheduler: Scheduler,
+    site: Site,
     request: Request,
     *,
     attempt: Path,
     entry: Sequence[str],
     title: str,
-    modules: Sequence[str],
     environment: Mapping[str, str],
-    purge_modules: bool = False,
     setup: Sequence[str] = (),
     umask: int = UMASK,
     held: bool = False,
@@ -30,8 +29,11 @@ def job_script(
 
     If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's.
 
-    First it loads `modules` and runs the lines of `setup`. A line that fails ends the script, and the record names it.
+    First it loads the site's modules and runs its lines of `setup`, then further ones. A line that fails ends the
+    script, and the record names it.
     """
+    scheduler = schedulers.get(site.scheduler)
+    lines = [*loading(site), *site.setup, *setup]
     return render(
         "job/script.sh.j2",
         title=Text(title),
@@ -41,26 +43,19 @@ def job_script(
         attempt=attempt,
         stdout=request.stdout,
         stderr=request.stderr,
-        modules=modules,
-        purge_modules=purge_modules,
-        steps=_steps(modules, purge_modules, setup),
+        loads_modules=bool(loading(site)),
+        steps=[{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines],  # within a JSON string
         environment=environment,
-        scheduler=reference(scheduler),
+        scheduler=schedulers.reference(scheduler),
         umask=f"{umask:03o}",
         scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )
 
 
-def _steps(modules: Sequence[str], purge_modules: bool, setup: Sequence[str]) -> list[dict[str, str]]:
-    """The lines that run before the entry, and their names for the record of a failure, within a JSON string."""
-    lines = [*loading(modules, purge_modules), *setup]
-    return [{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines]
-
-
-def loading(modules: Sequence[str], purge_modules: bool) -> list[str]:
+def loading(site: Site) -> list[str]:
     """The shell lines that load a site's modules."""
-    return [*(["module purge"] if purge_modules else []), *(f"module load {word(name)}" for name in modules)]
+    return [*(["module purge"] if site.purge_modules else []), *(f"module load {word(name)}" for name in site.modules)]
 
 
 def scratch(scheduler: Scheduler) -> str:

@@ -1,16 +1,24 @@
-"""The cluster of a site, with the topology from the source that the site names."""
+"""The cluster of a site, with the switches from the source that the site names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.network.hosts import nvidia
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts import by_name, infiniband
+from orchestrator.network.hosts.hostlist import expand, numbers
 from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
-from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
-from orchestrator.schedulers.switches import tree_of
+from orchestrator.network.hosts.tree import Tree, cluster_of
+from orchestrator.schedulers.client import asking
+from orchestrator.schedulers.cluster_facts import Ask
+from orchestrator.schedulers.traits import SwitchSource
+from orchestrator.spec.paths import expanded, read_bytes
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.topology import Topology
+
+LARGEST_BYTES = 100_000_000  # of a file that holds a topology
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
@@ -21,34 +29,24 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
     """
     if not site.topology:
         return None
-    wanted = dict.fromkeys(hosts)
-    faults = Faults(
-        {name: share for name, share in site.topology.slow.items() if _matters(name, site.topology, wanted)},
-        {name: count for name, count in site.topology.dead_gpus.items() if _matters(name, site.topology, wanted)},
-    )
-    return of_tree(tree_of(site.topology, list(wanted), site.command_timeout_s), site, faults)
+    wanted, slow, dead_gpus = dict.fromkeys(hosts), site.topology.slow, site.topology.dead_gpus
+    if site.topology.by_name:  # the tree has only these hosts, and the faults of others do not matter
+        slow = {name: share for name, share in slow.items() if name in wanted}
+        dead_gpus = {name: count for name, count in dead_gpus.items() if name in wanted}
+    tree = tree_of(site.topology, list(wanted), site.command_timeout_s)
+    return of_tree(tree, site, slow, dead_gpus)
 
 
-def of_tree(tree: Tree, site: Site, faults: Faults) -> Cluster:
+def of_tree(tree: Tree, site: Site, slow: Mapping[str, float], dead_gpus: Mapping[str, int]) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
-    share = site.topology.uplink
-    if site.topology.by_name and site.topology.rack_nodes:
-        return _whole_racks(tree, site, faults, share)
-    return cluster_of(tree, node_type(site.node), share, faults, f"the topology ({site.topology.source})")
-
-
-def _matters(name: str, topology: Topology, wanted: dict[str, None]) -> bool:
-    """Whether a host's faults count: if only names of hosts are read, those of hosts outside the allocation do not."""
-    return not topology.by_name or name in wanted
-
-
-def _whole_racks(tree: Tree, site: Site, faults: Faults, share: float) -> Cluster:
-    """The racks of a few hosts, with uplinks sized for all nodes of a rack, not for these hosts alone."""
-    assert site.topology and site.topology.rack_nodes
-    made = cluster_of(tree, node_type(site.node), share, faults, "the topology (names)")
+    share, source = site.topology.uplink, f"the topology ({site.topology.source})"
+    made = cluster_of(tree, node_type(site.node), share, source, slow, dead_gpus)
+    if not (site.topology.by_name and site.topology.rack_nodes):
+        return made
+    # These may be a few hosts of a rack, whose uplink has room for all of its nodes.
     whole = site.node.inter_node_bytes_per_s * site.topology.rack_nodes * share
-    slow = site.topology.slow
+    slow = site.topology.slow  # of racks, too
     return replace(
         made,
         switches=tuple(
@@ -62,7 +60,7 @@ def node_type(node: Node) -> NodeType:
     """The node that the site describes; its adapters are divided among the GPUs in order, as among the ranks."""
     gpus = node.gpus or node.ranks
     nics = tuple(
-        Nic(name, rail, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
+        Nic(name, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
         for rail, name in enumerate(node.hcas)
     )
     return NodeType(
@@ -70,5 +68,41 @@ def node_type(node: Node) -> NodeType:
         nics,
         Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
         Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
-        tuple(nvidia.numbered(text) for text in node.gpu_cores),
+        tuple(map(numbers, node.gpu_cores)),
     )
+
+
+def _by_name(topology: Topology, hosts: Sequence[str]) -> Tree:
+    return by_name.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
+
+
+def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:
+    return Tree({name: expand(text) for name, text in topology.switches.items()})
+
+
+def _unasked(ask: Ask, attribute: str) -> str:
+    raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
+
+
+DESCRIBED = {"names": _by_name, "switches": _listed}  # by the site's own file
+FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.tree(text), _unasked)}
+
+
+def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
+    """The tree of the source; from a source that reads only names of hosts, it has only `hosts`. Raises SiteError."""
+    if topology.source in DESCRIBED:
+        return DESCRIBED[topology.source](topology, hosts)
+    source = FILES.get(topology.source) or schedulers.get(topology.source).cluster.switches
+    if source is None:
+        raise SiteError(f"topology.source: {topology.source} reports no switches")
+    attribute = topology.attribute or source.attribute
+    text = _kept(topology.file) if topology.file else source.query(asking(timeout_s), attribute)
+    return source.tree(text, attribute)
+
+
+def _kept(file: str) -> str:
+    path = expanded(file)
+    try:
+        return read_bytes(path, LARGEST_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SiteError(f"topology.file {path} cannot be read: {error}") from None

@@ -1,15 +1,19 @@
-"""The words of a job's request: a site's own words with their numbers, directives, times, and lists of hosts."""
+"""The words of a job's request: a site's own words with their numbers, names, directives, times, and lists of hosts."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from signal import Signals
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.spec.kinds import CONTROL
 from orchestrator.spec.problems import shown
+
+LONGEST_NAME = 200  # OpenPBS takes 230 characters, Grid Engine 511
 
 
 def filled(
@@ -43,6 +47,16 @@ def not_plain(account: str) -> str | None:
     )
 
 
+def fitting(name: str) -> str:
+    """`name` with `_` in place of the characters that schedulers refuse; an acceptable name stays as it is.
+
+    PBS refuses blanks, slashes and letters beyond ASCII, Grid Engine `:`, `@`, `\\`, `*`, `?` and a first digit.
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    fit = re.sub(r"[^A-Za-z0-9_.+-]", "_", plain.strip())[:LONGEST_NAME]
+    return fit if re.match("[A-Za-z]", fit) else f"job_{fit}"[:LONGEST_NAME]
+
+
 def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[str]:
     """The lines of a script that give `options`. Raises UserError for one that is not one line or is too long."""
     for option in options:
@@ -69,3 +83,8 @@ def listed_hosts(path: str) -> list[str]:
     if not found:
         raise SiteError(f"{path}: the list of the job's hosts is empty")
     return list(found)
+
+
+def signal_name(number: int) -> str:
+    """As SIGKILL for 9; 'signal 99' for a number that is no signal's."""
+    return Signals(number).name if number in set(Signals) else f"signal {number}"

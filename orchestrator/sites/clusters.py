@@ -69,7 +69,6 @@ class KnownCluster:
 
 @cache
 def clusters() -> dict[str, KnownCluster]:
-    """All known clusters by name."""
     return {path.stem: _load(path) for path in sorted(FOLDER.glob("*.yaml"))}
 
 

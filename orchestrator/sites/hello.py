@@ -95,29 +95,23 @@ def _meet(rank: int, world: int) -> str:
     """Connect every rank to rank 0; why that failed, or '' if it worked."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     try:
-        return _host(place, world) if rank == 0 else _join(place, rank)
+        return _host(place, world) if rank == 0 else _join(place)
     except OSError as error:
         return f"{place[0]}:{place[1]}: {error}"
 
 
 def _host(place: tuple[str, int], world: int) -> str:
     family = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0][0]
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(world)
+    with socket.create_server(place, family=family, backlog=world) as listening:
         listening.settimeout(MEET_S)
-        joined = []
-        for _ in range(world - 1):
-            connection, _ = listening.accept()
-            joined.append(connection)
+        joined = [listening.accept()[0] for _ in range(world - 1)]
         for connection in joined:
             connection.sendall(b"met")
             connection.close()
     return ""
 
 
-def _join(place: tuple[str, int], rank: int) -> str:
+def _join(place: tuple[str, int]) -> str:
     end_s = time.monotonic() + MEET_S
     while True:
         try:

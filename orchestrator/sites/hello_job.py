@@ -25,8 +25,7 @@ from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.sites import hello
 from orchestrator.sites.checks.check import Check, failed, warning
-from orchestrator.sites.hello_files import Talk
-from orchestrator.sites.judge import judged
+from orchestrator.sites.judge import Talk, judged
 from orchestrator.spec.load import site_file
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site

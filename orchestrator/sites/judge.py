@@ -1,22 +1,59 @@
-"""The results of doctor's job: whether it ran, what the nodes saw, their clocks, and the keys of `node:`."""
+"""The results of doctor's job: whether it ran, what the nodes saw, their clocks, and the keys of `node:`.
+
+Its ranks and this login node exchange messages as files in the job's folder.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from orchestrator.base import private
 from orchestrator.base.states import State
 from orchestrator.runs.state.view import View
 from orchestrator.sites.checks.check import Check, failed, ok, warning
-from orchestrator.sites.hello_files import Talk
 from orchestrator.spec.site import Site
 from training.counted import counted
 
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0
+LARGEST_BYTES = 1 << 20
+
+
+@dataclass
+class Talk:
+    """The ranks' messages so far, and when this login node saw and answered them, by rank."""
+
+    folder: Path
+    word: str
+    hello: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answered_s: dict[int, float] = field(default_factory=dict)
+    done: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def listen(self, ranks: int) -> None:
+        """Read new messages, and answer them at once."""
+        os.listdir(self.folder)  # makes NFS refresh the folder
+        for rank in range(ranks):
+            if rank not in self.hello and (said := _read(self.folder / f"rank-{rank}.json")):
+                self.hello[rank], self.answered_s[rank] = said, time.time()
+                private.write_bytes(self.folder / f"answer-{rank}", self.word.encode())
+            if rank not in self.done and (said := _read(self.folder / f"done-{rank}.json")):
+                self.done[rank] = said
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(private.read_bytes(path, LARGEST_BYTES))
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:
-    """The checks of an ended job."""
     ranks = nodes * site.node.ranks
     met = [said["met"] for said in talk.done.values() if said.get("met")]
     if view.state is State.COMPLETED:

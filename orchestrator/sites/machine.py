@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +47,6 @@ class Machine:
 
 
 def look() -> Machine:
-    """Collect the facts about this machine."""
     try:
         runtime = find()
     except SiteError:
@@ -114,9 +112,9 @@ def _init() -> str:
     return (templates() / "modules" / "init.sh.j2").read_text(encoding="utf-8")
 
 
-def _said(argv: list[str], environment: Mapping[str, str] | None = None) -> str:
+def _said(argv: list[str]) -> str:
     try:
-        return process.run(argv, timeout_s=ASKING_S, environment=environment).stdout
+        return process.run(argv, timeout_s=ASKING_S).stdout
     except SiteError:
         return ""
 

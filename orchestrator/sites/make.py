@@ -41,9 +41,9 @@ def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
     name = name or _name(found, known)
     place = _place(name)
     _free(place, force)
-    proposal = propose(found, known, machine.look(), choices)
+    settings = propose(found, known, machine.look(), choices)
     title = f"{known.title if known else _title(found)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
-    made = text(title, proposal)
+    made = text(title, settings, found.facts)
     _check(made, place)
     private.make(place.parent)
     write_text(place, made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, NodeKind
+from orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
 from orchestrator.sites.machine import Machine
 from orchestrator.sites.setting import Certainty, Setting
 from training.counted import counted
@@ -21,9 +21,9 @@ PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def settings(
-    facts: ClusterFacts, kind: NodeKind | None, environment: Environment | None, machine: Machine, *, local: bool
+    facts: ClusterFacts, kind: NodeKind | None, environment: tuple[str, int] | None, machine: Machine, *, local: bool
 ) -> Iterator[Setting]:
-    """The keys of a node of this kind; `local`: this machine is the node."""
+    """The keys of a node of this kind; `environment` is a name with its slots, `local`: this machine is the node."""
     command = facts.commands.get("nodes", "")
     yield from _ranks(kind, environment, command, local)
     if kind and kind.gpus:
@@ -33,13 +33,13 @@ def settings(
     yield from _network(machine, local)
 
 
-def _ranks(kind: NodeKind | None, environment: Environment | None, command: str, local: bool) -> Iterator[Setting]:
+def _ranks(kind: NodeKind | None, environment: tuple[str, int] | None, command: str, local: bool) -> Iterator[Setting]:
     cpus = kind.cpus if kind else None
     if kind and kind.gpus:
         yield Setting("node.ranks", kind.gpus, "one for each GPU")
         ranks = kind.gpus
-    elif environment and environment.slots:
-        yield Setting("node.ranks", environment.slots, f"one for each slot that {environment.name} gives")
+    elif environment:
+        yield Setting("node.ranks", environment[1], f"one for each slot that {environment[0]} gives")
         return  # as far as the scheduler reports, a slot is a core
     else:
         ranks = RANKS_WITHOUT_GPUS if local else min(RANKS_WITHOUT_GPUS, cpus or 1)

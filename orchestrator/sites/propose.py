@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.errors import UserError
-from orchestrator.schedulers.cluster_facts import ClusterFacts, Environment, Queue
+from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.launchers import ASKED
 from orchestrator.schedulers.words import clock
 from orchestrator.sites import nodes
@@ -24,16 +23,8 @@ SCRATCH = "$TORUSRUN_SCRATCH"
 CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # option: (key, its name)
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The settings by key, and the facts with the queues they were chosen from."""
-
-    settings: Mapping[str, Setting]
-    facts: ClusterFacts
-
-
-def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Proposal:
-    """All settings; asks the user for unknown values. Raises UserError if they are not given."""
+def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Mapping[str, Setting]:
+    """All settings by key; asks the user for unknown values. Raises UserError if they are not given."""
     facts, values = found.facts, known.values if known else {}
     queue, chosen = _queue(found, values, choices)
     environment = _environment(facts, queue, choices) if facts.environments and "ask" not in values else None
@@ -50,15 +41,15 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *_container(found, machine),
         *(known.settings() if known else ()),
     ]
-    proposal = Proposal(surest([*every, *_modules(every, machine)]), facts)
-    _check_used(choices, proposal)
-    return proposal
+    settings = surest([*every, *_modules(every, machine)])
+    _check_used(choices, settings)
+    return settings
 
 
-def _check_used(choices: Choices, proposal: Proposal) -> None:
+def _check_used(choices: Choices, settings: Mapping[str, Setting]) -> None:
     """Raise UserError for an option without effect, as a queue on this machine alone."""
     for option, (key, what) in CHOOSE.items():
-        told = proposal.settings[key].source if key in proposal.settings else ""
+        told = settings[key].source if key in settings else ""
         if (given := choices.options.get(option)) and not told.startswith(f"--{option}"):
             raise UserError(f"--{option} {given}: there is no {what} to choose here; leave it out")
 
@@ -112,23 +103,20 @@ def _preference(queue: Queue) -> tuple[bool, bool, int]:
     return queue.is_default, bool(queue.kind and queue.kind.gpus), queue.all_nodes
 
 
-def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, Environment] | None:
-    """Grid Engine's parallel environment with the most slots on a host, but not more than its CPUs."""
+def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> tuple[Setting, tuple[str, int]] | None:
+    """Grid Engine's parallel environment with the most slots on a host, but not more than its CPUs; and its slots."""
     cpus = (queue.kind.cpus if queue and queue.kind else None) or 1024
-    fitting = {
-        one.name: one for one in facts.environments if one.slots and (not queue or one.name in queue.environments)
-    }
+    fitting = {name: slots for name, slots in facts.environments.items() if not queue or name in queue.environments}
     if not fitting:
         return None
-    within = {name: one for name, one in fitting.items() if (one.slots or 0) <= cpus} or fitting
-    sensible = max(within.values(), key=lambda one: one.slots or 0).name
-    described = {name: f"{counted(one.slots or 0, 'slot')} on each host" for name, one in fitting.items()}
+    within = {name: slots for name, slots in fitting.items() if slots <= cpus} or fitting
+    sensible = max(within, key=lambda name: within[name])
+    described = {name: f"{counted(slots, 'slot')} on each host" for name, slots in fitting.items()}
     told = facts.commands["environments"]
     answer = choices.one_of("parallel environment", "pe", described, sensible, told)
-    chosen = fitting[answer.value]
-    return Setting(
-        "ask", [f"-pe {chosen.name} {{ranks}}"], f"{answer.how}; {counted(chosen.slots or 0, 'slot')} a host"
-    ), chosen
+    slots = fitting[answer.value]
+    source = f"{answer.how}; {counted(slots, 'slot')} a host"
+    return Setting("ask", [f"-pe {answer.value} {{ranks}}"], source), (answer.value, slots)
 
 
 def _launcher(facts: ClusterFacts, machine: Machine) -> Iterator[Setting]:

@@ -34,7 +34,6 @@ class Setting:
 def surest(settings: Iterable[Setting]) -> dict[str, Setting]:
     """One setting for each key: the most certain; of equally certain ones, the first."""
     found: dict[str, Setting] = {}
-    for setting in settings:
-        if setting.key not in found or setting.certainty < found[setting.key].certainty:
-            found[setting.key] = setting
+    for setting in sorted(settings, key=lambda setting: setting.certainty):
+        found.setdefault(setting.key, setting)
     return found

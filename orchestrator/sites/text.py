@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
+from orchestrator.schedulers.cluster_facts import ClusterFacts
 from orchestrator.sites.clusters import SECTIONS
-from orchestrator.sites.propose import Proposal, shown
+from orchestrator.sites.propose import shown
 from orchestrator.sites.setting import Setting
 from orchestrator.spec.problems import printable
 from orchestrator.spec.site import ContainerSettings, Node, Site
@@ -19,18 +20,18 @@ WIDTH = 120
 COLUMN = 36
 
 
-def text(title: str, proposal: Proposal) -> str:
+def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> str:
     """The whole file, in the order of the keys of a site."""
     lines = [f"# {printable(title)}", "# The comment beside each value names its source."]
-    queues = [queue for queue in proposal.facts.queues if queue.name]
+    queues = [queue for queue in facts.queues if queue.name]
     if queues:
-        lines.append(f"# Queues, by {proposal.facts.commands['queues']}:")
+        lines.append(f"# Queues, by {facts.commands['queues']}:")
         lines += [printable(f"#   {queue.name:12} {shown(queue)}") for queue in queues]
     for key in _keys(Site):
         if key in SECTIONS:
-            lines += _section(key, proposal.settings)
-        elif key in proposal.settings:
-            lines.append(_line(key, proposal.settings[key]))
+            lines += _section(key, settings)
+        elif key in settings:
+            lines.append(_line(key, settings[key]))
     return "\n".join(lines) + "\n"
 
 
@@ -45,7 +46,6 @@ def _line(key: str, setting: Setting) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value on one line of YAML."""
     written = yaml.safe_dump(value, default_flow_style=True, width=10**9)
     return written.removesuffix("...\n").strip()
 

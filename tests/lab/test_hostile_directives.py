@@ -10,6 +10,7 @@ from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
+from orchestrator.spec.site import Site
 from tests.unit.hostile import LINES, PRINTABLE
 
 from .cluster.folder import give
@@ -26,7 +27,7 @@ OWN = re.compile(r"^JobId=.*|^ *Comment=.*|\b(SubmitTime|AccrueTime|EligibleTime
 
 def script(name: str, request: Request) -> str:
     return job_script(
-        schedulers.get(name), request, attempt=Path("/tmp"), entry=["true"], title="hostile", modules=[],
+        Site(name, "mpirun"), request, attempt=Path("/tmp"), entry=["true"], title="hostile",
         environment=LINES_OF_VALUES,
     )  # fmt: skip
 

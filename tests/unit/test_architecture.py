@@ -29,7 +29,7 @@ SCHEDULERS_COMMANDS = {
     "submit_command", "status_query", "accounting_query", "find_query", "cancel_command", "query_facts",
     "shell_command",
 }  # fmt: skip
-CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "reach.py")]
+CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
 GATEWAY = {"process.module", "process.program", "process.script"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}

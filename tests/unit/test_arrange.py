@@ -20,8 +20,8 @@ from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem,
 small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)
 
 
-def carried(dims: tuple[int, ...], cluster: Cluster, order: list[str]) -> dict[str, float]:
-    found = loads(Rings(dims, 4), cluster, order).links
+def carried(dims: tuple[int, ...], cluster: Cluster, order: list[str], ranks_per_node: int = 4) -> dict[str, float]:
+    found = loads(Rings(dims, ranks_per_node).levels, cluster, order).links
     return {load.name: round(load.bytes_per_byte, 6) for load in found}
 
 
@@ -35,10 +35,10 @@ def test_a_ring_of_nodes_loads_every_link_once() -> None:
 def test_the_loads_of_four_racks_equal_those_of_an_independent_computation() -> None:
     """4 racks x 4 nodes x 4 GPUs, torus 4x16, figures of an independent computation."""
     four = racks([4] * 4)
-    ordered = loads(Rings((4, 16), 4), four, names(four))
-    nic = max(load.bytes_per_byte for load in ordered.links if load.kind == "host")
-    uplink = ordered.uplink()
-    assert (nic, uplink and uplink.bytes_per_byte) == (1.875, 1.875)
+    ordered = carried((4, 16), four, names(four))
+    uplinks = {switch.name for switch in four.switches}
+    assert max(bytes_ for name, bytes_ in ordered.items() if name not in uplinks) == 1.875
+    assert max(bytes_ for name, bytes_ in ordered.items() if name in uplinks) == 1.875
     assert cut_bound_s_per_byte(fabric(four, four.hosts)) * 25e9 == pytest.approx(1.875), "the nodes' cut"
     thin = racks([4] * 4, 1 / 16)
     assert cut_bound_s_per_byte(fabric(thin, thin.hosts)) * 25e9 / 4 == pytest.approx(1.5), "the racks' cut"
@@ -47,9 +47,8 @@ def test_the_loads_of_four_racks_equal_those_of_an_independent_computation() -> 
 def test_a_level_for_the_racks_lowers_the_load_of_their_uplink_to_the_bound() -> None:
     """2 racks x 2 nodes x 2 ranks: 1.5 n over the uplink with the torus, 1.0 n with a level for the racks."""
     two = racks([2, 2])
-    assert loads(Rings((2, 4), 2), two, names(two)).uplink().bytes_per_byte == 1.5  # type: ignore[union-attr]
-    assert loads(Rings((2, 2, 2), 2), two, names(two)).uplink().bytes_per_byte == 1.0  # type: ignore[union-attr]
-    assert loads(Rings((4, 2), 2), two, names(two)).uplink().bytes_per_byte == 1.0  # type: ignore[union-attr]
+    for dims, least in (((2, 4), 1.5), ((2, 2, 2), 1.0), ((4, 2), 1.0)):
+        assert carried(dims, two, names(two), 2)["r0"] == carried(dims, two, names(two), 2)["r1"] == least
 
 
 @settings(max_examples=60, deadline=None)
@@ -140,7 +139,7 @@ def test_3456_ranks_on_fragmented_racks_reach_the_bound() -> None:
     order = shuffled(cluster, 1)
     found = arrange((48, 72), order, 4, cluster)
     assert found.over_bound == pytest.approx(1.0)
-    assert found.loads.hop_bytes < 0.6 * loads(found.rings, cluster, order).hop_bytes
+    assert found.loads.hop_bytes < 0.6 * loads(found.rings.levels, cluster, order).hop_bytes
 
 
 def test_one_node_and_one_rack_reach_the_bound_in_any_order() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.network.prediction.overlap.tensors import ready_s, resnet50
+from orchestrator.network.prediction.tensors import ready_s, resnet50
 from training.sync.buckets import exact, shapes
 from training.sync.buckets.layout import Layout
 from training.sync.buckets.measured_cost import MeasuredCost

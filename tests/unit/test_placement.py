@@ -13,7 +13,6 @@ from orchestrator.job.rank import fabric
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.placement.grid import Grid, asked
 from orchestrator.network.placement.mapping import Placement, misplaced, place
-from orchestrator.network.placement.placement_file import hostfile
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
 
@@ -32,7 +31,7 @@ def test_every_rank_has_one_place_and_hosts_keep_their_order(
     x, y, _ = (*dims, 1, 1)[:3]
     assert all(s.rank == sum(map(mul, s.at, (1, x, x * y))) for s in placement.slots)
     assert Placement.from_json(placement.as_json()) == placement
-    assert hostfile(placement).split() == [s.host for s in placement.slots]
+    assert placement.hostfile.split() == [s.host for s in placement.slots]
 
 
 def _shapes(ranks: int, levels: int) -> list[tuple[int, ...]]:

@@ -23,7 +23,7 @@ from orchestrator.job.beside_rank import beside
 from orchestrator.runs.folder.allocation import KeeperState
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.schedulers.reach import ssh
+from orchestrator.schedulers.client import ssh
 from tests.unit.run_folders import make, write_specs
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), min_size=1)

@@ -17,7 +17,7 @@ from orchestrator.runs.shells.addresses import network
 from orchestrator.runs.shells.request import ShellRequest
 from orchestrator.runs.shells.starting import ShellStarter
 from orchestrator.schedulers.local.scheduler import Local
-from orchestrator.schedulers.reach import Reach
+from orchestrator.schedulers.traits import Reach
 from tests.unit.terminals import Terminal
 from tests.waiting import until
 

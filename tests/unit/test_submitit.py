@@ -13,7 +13,7 @@ from orchestrator import schedulers
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit import environments, executors
+from orchestrator.schedulers.for_submitit import cluster_job, environments
 from orchestrator.schedulers.for_submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 from tests.unit.golden_text import assert_golden, differences
 
@@ -126,8 +126,8 @@ def test_a_jobs_environment(
 
 
 def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:
-    assert executors.Watcher(Client(schedulers.get("pbs"), 10)).known_as("7[].srv_3") == "7[3].srv"
-    assert executors.Watcher(Client(schedulers.get("gridengine"), 10)).known_as("7_3") == "7.4"
+    assert cluster_job.Watcher(Client(schedulers.get("pbs"), 10)).known_as("7[].srv_3") == "7[3].srv"
+    assert cluster_job.Watcher(Client(schedulers.get("gridengine"), 10)).known_as("7_3") == "7.4"
 
 
 def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeyp
         return Finished(tuple(argv), 0, jobs, "")
 
     monkeypatch.setattr("orchestrator.base.process.run", run)
-    watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     for job_id in ("1.s", "2.s"):
         watcher.register_job(job_id)
     watcher.stands_for("9.s", "2.s")
@@ -156,7 +156,7 @@ def test_the_tasks_of_an_array_cost_one_command_however_many(tmp_path: Path, mon
         return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = Q\n\n" for job in argv[4:]), "")
 
     monkeypatch.setattr("orchestrator.base.process.run", run)
-    watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     for index in range(300):
         watcher.register_job(f"7[].s_{index}")
     watcher.update()

@@ -11,9 +11,9 @@ from orchestrator import schedulers
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit import environments, executors
+from orchestrator.schedulers.for_submitit import cluster_job, environments
 from orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
-from orchestrator.schedulers.names import fitting
+from orchestrator.schedulers.words import fitting
 from tests.unit.test_submitit import HereGridEngine, HerePBS
 
 
@@ -136,7 +136,7 @@ def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, mon
         "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], "")
     )
     job = HerePBS(tmp_path)._job(job_id)
-    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    job.watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     job.watcher.register_job(job_id)
     assert job.watcher.get_state(job_id, mode="force") == State.FAILED.value
     job.cancel()
@@ -171,9 +171,9 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
     monkeypatch.setattr(
         "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
     )
-    monkeypatch.setattr(executors, "RECORDS_LAG_S", lag_s)
+    monkeypatch.setattr(cluster_job, "RECORDS_LAG_S", lag_s)
     job = HerePBS(tmp_path)._job("7.s")
-    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    job.watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     job.watcher.register_job("7.s")
     job.watcher.update()
     assert job.state == unsaid.value
@@ -190,7 +190,7 @@ def test_a_job_without_a_result_that_nobody_knows_any_more_ended_as_its_script_s
         "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
     )
     job = HerePBS(tmp_path)._job("7.s")
-    job.watcher = executors.Watcher(Client(schedulers.get("pbs"), 10))
+    job.watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     assert not job.done() and job.state == State.UNKNOWN.value, "its result may be on its way"
     if cancelled:
         job._cancelled.touch()
@@ -217,8 +217,8 @@ def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monke
     now_s = [0.0]
     client = Client(schedulers.get("gridengine"), 10)
     monkeypatch.setattr(Client, "poll", lambda self, jobs: {job: Status(said.pop(0), "") for job in jobs})
-    monkeypatch.setattr(executors.time, "time", lambda: now_s[0])
-    watcher = executors.Watcher(client)
+    monkeypatch.setattr(cluster_job.time, "time", lambda: now_s[0])
+    watcher = cluster_job.Watcher(client)
     watcher.register_job("7")
     seen = []
     for now_s[0] in (0.0, 40.0, 80.0, 111.0):

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts import infiniband, nvidia
+from orchestrator.network.hosts import infiniband
 from orchestrator.network.hosts.by_name import racks
-from orchestrator.network.hosts.model import Link, NodeType
-from orchestrator.network.hosts.tree import Faults, Tree, cluster_of
+from orchestrator.network.hosts.hostlist import numbers
+from orchestrator.network.hosts.model import Link, Nic, NodeType
+from orchestrator.network.hosts.tree import Tree, cluster_of
 from orchestrator.network.placement.binding import bindings, share
 from orchestrator.schedulers import topology as profile
 from orchestrator.schedulers.gridengine import topology as gridengine
@@ -36,7 +37,7 @@ def test_slurms_tree() -> None:
     assert list(tree.leaves) == ["le-266-q11-1-res", "le-266-q14-1-res", "le-266-r17-1-res", "le-266-r19-1-res"]
     assert tree.leaves["le-266-r19-1-res"][-6:] == [f"spartan-bm0{n}" for n in (29, 39, 40, 41, 42, 43)]
     assert set(tree.parents.values()) == {"sp-266-p16-1"}
-    made = cluster_of(tree, NODE, 1 / 2, Faults(), "Slurm")
+    made = cluster_of(tree, NODE, 1 / 2, "Slurm")
     assert [s.name for s in made.path("le-266-q11-1-res")] == ["le-266-q11-1-res", "sp-266-p16-1"]
     assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 1e-6)
 
@@ -69,9 +70,8 @@ def test_host_groups_of_grid_engine() -> None:
 
 
 def test_an_infiniband_fabric() -> None:
-    found = infiniband.fabric(recorded("infiniscale.ibnetdiscover.txt"))
-    assert found.tree.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
-    assert found.names["000b8cffff002347"].startswith("MT47396")
+    found = infiniband.tree(recorded("infiniscale.ibnetdiscover.txt"))
+    assert found.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
 
 
 def test_leaves_and_spines_and_the_agents_in_switches() -> None:
@@ -85,31 +85,24 @@ def test_leaves_and_spines_and_the_agents_in_switches() -> None:
             '[19]\t"S-e1"[3]\t\t# "MF0;spine:CS7500/L1/U1" lid 13 4xEDR\n[20]\t"S-e1"[4]\t\t# "spine" lid 13 4xEDR\n\n'
         )
     text += 'Switch\t36 "S-e1"\t\t# "spine" enhanced port 0 lid 13 lmc 0\n[3]\t"S-a1"[19]\t\t# "leaf" lid 1 4xEDR\n'
-    found = infiniband.fabric(text)
-    assert found.tree.leaves == {"a1": ["g0001", "g0002"], "a2": ["g0003", "g0004"]}
-    assert found.cables["a1", "e1"] == 2
-
-
-def test_gpus_and_adapters_as_nvidia_smi_shows_them() -> None:
-    polaris = nvidia.topo(recorded("polaris.topo.txt"))
-    assert polaris.cores[3] == (*range(8), *range(32, 40))
-    assert [(nic.name, 3 in nic.gpus, 1 in nic.gpus) for nic in polaris.nics()] == [
-        ("mlx5_0", True, False), ("mlx5_1", False, True)
-    ]  # fmt: skip
-    traverse = nvidia.topo(recorded("traverse.topo.txt"))
-    assert [nic.gpus for nic in traverse.nics()] == [(0,), (1,), (2,), (3,)]
-    numbered = (
-        recorded("polaris.topo.txt").replace("mlx5_", "NIC") + "\nNIC Legend:\n\n  NIC0: mlx5_2\n  NIC1: mlx5_7\n"
-    )
-    assert nvidia.topo(numbered).adapters == ("mlx5_2", "mlx5_7")
+    found = infiniband.tree(text)
+    assert found.leaves == {"a1": ["g0001", "g0002"], "a2": ["g0003", "g0004"]}
 
 
 def test_ranks_take_the_gpu_adapter_and_cores_beside_them() -> None:
-    traverse = nvidia.topo(recorded("traverse.topo.txt"))
-    node = NodeType(4, traverse.nics(), Link(1.0), Link(1.0), traverse.cores)
-    taken = bindings(node, 4)
+    nics = tuple(Nic(f"mlx5_{gpu}", (gpu,)) for gpu in range(4))
+    cores = tuple(numbers(text) for text in ("0-31", "32-63", "64-95", "96-127"))
+    taken = bindings(NodeType(4, nics, Link(1.0), Link(1.0), cores), 4)
     assert [(b.gpu, b.hca) for b in taken] == [(0, "mlx5_0"), (1, "mlx5_1"), (2, "mlx5_2"), (3, "mlx5_3")]
     assert [(b.cores[0], b.cores[-1]) for b in taken] == [(0, 31), (32, 63), (64, 95), (96, 127)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0-3,8", (0, 1, 2, 3, 8)), ("N/A", ()), ("", ()), ("0-99999999999", ()), ("3-1", ())],
+)
+def test_the_numbers_of_a_list(text: str, found: tuple[int, ...]) -> None:
+    assert numbers(text) == found
 
 
 THREADS = (*range(20), *range(40, 60))  # of a node of two sockets: the second run are the first's hardware threads
@@ -156,9 +149,7 @@ READERS: list[tuple[Callable[[str], Any], str]] = [
     (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
     (lambda text: pbs.tree(text, "arch"), "openpbs.pbsnodes.json"),
     (gridengine.tree, "ucla.shgrp.txt"),
-    (infiniband.fabric, "infiniscale.ibnetdiscover.txt"),
-    (nvidia.topo, "polaris.topo.txt"),
-    (nvidia.topo, "traverse.topo.txt"),
+    (infiniband.tree, "infiniscale.ibnetdiscover.txt"),
 ]
 
 
@@ -184,11 +175,11 @@ def test_what_is_not_its_output_at_all_is_refused(reader: Callable[[str], Any], 
 
 def test_contradictions_in_a_topology_are_refused() -> None:
     with pytest.raises(SiteError, match="n1 is below both a and b"):
-        cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, Faults(), "the file")
+        cluster_of(Tree({"a": ["n1"], "b": ["n1"]}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="form a cycle"):
-        cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, Faults(), "the file")
+        cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="names n9"):
-        cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, Faults({"n9": 0.5}), "the file")
+        cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
 
 
 def site(topology: str) -> Site:

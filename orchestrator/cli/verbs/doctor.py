@@ -65,7 +65,7 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
 
 
 def _checks(name: str, site: Site, job: bool, wait_s: float) -> Iterator[Check]:
-    from orchestrator.sites.examine import examine as examined
+    from orchestrator.sites.checks import examine as examined
 
     yield from examined(site, job=job)
     if job:

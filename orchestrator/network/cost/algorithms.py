@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
-from orchestrator.network.cost import hierarchical
 from orchestrator.network.cost.all_reduce import AllReduceTime, Cost
-from orchestrator.network.cost.hierarchical import Layout
+from orchestrator.network.cost.phases import PhaseLinks
 from training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
+
+
+class Layout(Protocol):
+    """Ranks on the links of a cluster."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+
+    def torus(self, dims: Sequence[int]) -> AllReduceTime:
+        """The all-reduce over a grid of all these ranks."""
+
+    def first(self, ranks: int) -> Layout:
+        """The first `ranks` ranks, and the other ranks of their last node."""
+
+    def leaders(self, group: int) -> Layout:
+        """Only every `group`-th rank."""
 
 
 def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
@@ -19,7 +37,7 @@ def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
     flat = layout.torus((layout.ranks,))
     if sync.all_reduce in ("flat", "ddp"):
         return flat
-    leaders = hierarchical.all_reduce(layout, dims)
+    leaders = _hierarchical(layout, dims)
     if sync.all_reduce == "hierarchical":
         return leaders
     return lambda size_bytes: (leaders if size_bytes < sync.hybrid_bytes else flat)(size_bytes)
@@ -28,3 +46,31 @@ def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
 def unchunked_s(cost: Cost, size_bytes: float) -> float:
     """Seconds with the phases one after the other; only the torus has chunks."""
     return cost.unchunked_s(size_bytes) if isinstance(cost, AllReduceTime) else cost(size_bytes)
+
+
+def _hierarchical(layout: Layout, dims: Sequence[int]) -> Cost:
+    """Reduces to the first rank of each group, an all-reduce on the last level, broadcasts; one phase after the other.
+
+    Derived. In half a level of d ranks, the torus passes on (d-1)/d of a vector; NCCL's chain of a reduce or a
+    broadcast passes on all of it. gloo reduces by a reduce-scatter and a gather, so 2 (d-1)/d of the vector crosses the
+    link of the first rank. It broadcasts along a binomial tree, so it sends the vector log2 d times (from memory).
+    """
+    down, up = list[PhaseLinks](), list[PhaseLinks]()
+    for ranks in dims[:-1]:
+        found = layout.torus((ranks, layout.ranks // ranks))
+        gloo = found.backend == "gloo"
+        down.append(_passing(found.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
+        up.insert(0, _passing(found.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
+        layout = layout.leaders(ranks)
+    last = layout.torus((dims[-1],))
+    return AllReduceTime((*down, last.phases[0], *up), 0.0, last.backend).unchunked_s
+
+
+def _passing(phase: PhaseLinks, vectors: float) -> PhaseLinks:
+    """A reduce-scatter's phase in which `vectors` vectors cross its busiest link."""
+    if phase.ranks == 1:
+        return phase
+    share = vectors * phase.ranks / (phase.ranks - 1)
+    return replace(
+        phase, link_s_per_byte=phase.link_s_per_byte * share, chunk_s_per_byte=phase.chunk_s_per_byte * share
+    )

@@ -23,20 +23,18 @@ class TreeLinks:
 
 @dataclass(frozen=True)
 class PhaseLinks:
-    """One phase. Bytes are per byte of gradient; hops are those from the first to the last rank of a group."""
+    """One phase. Bytes are per byte of gradient; hops are those from the first to the last rank of a group.
+
+    A group of one rank has no hops, and takes no time.
+    """
 
     ranks: int  # of a group
     share: float  # part of the vector that a rank holds when the phase begins
     times: int  # how often a chunk goes round the ring: 2 for an all-reduce, 1 for half of one
-    near_hops: int
-    far_hops: int
-    hops_s: float  # their total latency
-    link_s_per_byte: float  # time of the busiest link with rings
-    chunk_s: float  # latency of the slowest chunk
-    chunk_s_per_byte: float  # transfer time of the slowest chunk
+    near_hops: int = 0
+    far_hops: int = 0
+    hops_s: float = 0.0  # their total latency
+    link_s_per_byte: float = 0.0  # time of the busiest link with rings
+    chunk_s: float = 0.0  # latency of the slowest chunk
+    chunk_s_per_byte: float = 0.0  # transfer time of the slowest chunk
     tree: TreeLinks | None = None  # only of an all-reduce
-
-
-def one_rank(share: float, times: int) -> PhaseLinks:
-    """A phase of groups of one rank, which takes no time."""
-    return PhaseLinks(1, share, times, 0, 0, 0.0, 0.0, 0.0, 0.0)

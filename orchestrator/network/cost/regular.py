@@ -17,7 +17,7 @@ from orchestrator.network.cost.algorithms import TORUS, cost_of
 from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
 from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.cost.nccl import Algorithm
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks, one_rank
+from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
 from orchestrator.network.cost.shapes import shapes
 from training.recipe.train import SyncKeys
 
@@ -45,13 +45,12 @@ def all_reduce(
     for index, ranks in enumerate(dims):
         stride = prod(dims[:index])
         crossings = list(_crossings(network, ranks, stride))
-        last = index == len(dims) - 1
-        phase = _phase(crossings, ranks, stride, 2 if last else 1)
-        if last:
-            down.append(phase if ranks == 1 else _with_tree(phase, network, crossings, stride))
+        if index < len(dims) - 1:
+            down.append(_phase(crossings, ranks, stride, 1))
+            up.insert(0, down[-1])
         else:
-            down.append(phase)
-            up.insert(0, phase)
+            phase = _phase(crossings, ranks, stride, 2)
+            down.append(phase if ranks == 1 else _with_tree(phase, network, crossings, stride))
         for level, crossing in enumerate(crossings):
             total[level] += 2 * (ranks - 1) / ranks / stride * crossing.rank_s_per_byte
     return AllReduceTime((*down, *up), max(total), backend, algorithms)
@@ -69,15 +68,13 @@ class RegularLayout:
         return self.network.ranks
 
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
-        """As `hierarchical.Layout.torus`."""
         return all_reduce(self.network, dims, self.backend)
 
     def first(self, ranks: int) -> RegularLayout:
-        """As `hierarchical.Layout.first`."""
         return replace(self, network=self.network.holding(ranks))
 
     def leaders(self, group: int) -> RegularLayout:
-        """As `hierarchical.Layout.leaders`; units are rounded up if groups end inside them."""
+        """Units are rounded up if groups end inside them."""
         levels, apart = list[Level](), group
         for level in self.network.levels:
             members, sharing = -(-level.members // apart), max(1, level.sharing // group)
@@ -89,7 +86,7 @@ class RegularLayout:
 def _phase(crossings: Sequence[Crossing], ranks: int, stride: int, times: int) -> PhaseLinks:
     share = 1 / stride
     if ranks == 1:
-        return one_rank(share, times)
+        return PhaseLinks(1, share, times)
     sent = times * (ranks - 1) / ranks * share
     link_s = sent * max(crossing.rank_s_per_byte for crossing in crossings)
     slowest = list(_slowest_way(crossings))

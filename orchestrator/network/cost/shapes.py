@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isqrt
 
 
@@ -13,7 +14,15 @@ def divisors(number: int) -> list[int]:
 
 def shapes(ranks: int) -> list[tuple[int, ...]]:
     """All grids of one to three levels, each level of two ranks or more; one level for one rank."""
-    rows = [d for d in divisors(ranks) if d > 1]
-    two = [(x, ranks // x) for x in rows[:-1]]
-    three = [(x, y, rest // y) for x, rest in two for y in divisors(rest)[1:-1]]
-    return [(ranks,), *two, *three]
+    several = (shape for levels in (2, 3) for shape in of_levels(ranks, levels) if min(shape) > 1)
+    return [(ranks,), *several]
+
+
+def of_levels(ranks: int, levels: int) -> Iterator[tuple[int, ...]]:
+    """All grids with this number of levels, of one rank or more."""
+    if levels == 1:
+        yield (ranks,)
+        return
+    for first in divisors(ranks):
+        for rest in of_levels(ranks // first, levels - 1):
+            yield (first, *rest)

@@ -25,6 +25,14 @@ def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
     return hosts
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """'0-3,8' as 0 1 2 3 8; empty for other text, as N/A."""
+    try:
+        return tuple(map(int, expand(f"[{text}]")))
+    except (SiteError, ValueError):
+        return ()
+
+
 def fold(hosts: Sequence[str]) -> str:
     """The inverse of `expand`, and of `scontrol show hostnames`: in order, consecutive numbers in brackets.
 

@@ -7,7 +7,7 @@ Bandwidths are per direction; links are full duplex.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,12 +28,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Nic:
-    """A network adapter: its rail is its index among the adapters of its node."""
+    """A network adapter, and the GPUs beside it."""
 
     name: str
-    rail: int
-    gpus: tuple[int, ...] = ()  # GPUs beside it
-    numa: int | None = None
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,18 +87,16 @@ class Cluster:
 
     def path(self, leaf: str) -> tuple[Switch, ...]:
         """The switches from a leaf to the top."""
-        return tuple(self._climb(leaf))
-
-    def _climb(self, name: str | None) -> Iterator[Switch]:
-        seen: set[str] = set()
+        found: dict[str, Switch] = {}
+        name: str | None = leaf
         while name is not None:
-            if name in seen:
+            if name in found:
                 raise SiteError(f"the switches of {self.source or 'the topology'} form a cycle at {name!r}")
             if name not in self.switch:
                 raise SiteError(f"{self.source or 'the topology'} has no switch {name!r}")
-            seen.add(name)
-            yield self.switch[name]
-            name = self.switch[name].parent
+            found[name] = self.switch[name]
+            name = found[name].parent
+        return tuple(found.values())
 
     def only(self, names: Sequence[str]) -> tuple[Host, ...]:
         """The hosts of these names, in that order; a domain that only one side has is ignored.

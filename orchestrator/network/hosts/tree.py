@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
@@ -20,38 +21,37 @@ class Tree:
     parents: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Faults:
-    """Hosts and switches with slow links (the share of bandwidth left), and the number of dead GPUs per host."""
-
-    slow: Mapping[str, float] = field(default_factory=dict)
-    dead_gpus: Mapping[str, int] = field(default_factory=dict)
-
-
-def cluster_of(tree: Tree, node: NodeType, uplink_share: float, faults: Faults, source: str) -> Cluster:
+def cluster_of(
+    tree: Tree,
+    node: NodeType,
+    uplink_share: float,
+    source: str,
+    slow: Mapping[str, float] = MappingProxyType({}),
+    dead_gpus: Mapping[str, int] = MappingProxyType({}),
+) -> Cluster:
     """The cluster: a leaf's uplink carries `uplink_share` of its hosts' total traffic; a higher switch's uplink carries
     all traffic from below.
 
-    Raises SiteError for a host on two leaves, a cycle of switches, or a fault of an unknown host or switch.
+    `slow` are hosts and switches with slow links, with the share of bandwidth left, `dead_gpus` numbers by host. Raises
+    SiteError for a host on two leaves, a cycle of switches, or a fault of an unknown host or switch.
     """
     _check_once(tree, source)
     top = _tops(tree)
     capacity = _uplinks(tree, node.inter_node.bandwidth_bytes_per_s * uplink_share)
     switches = []
-    for name in _ordered(tree):
+    for name in dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]):  # leaves first
         parent = tree.parents.get(name) or (top if name != top else None)
-        slow = faults.slow.get(name, 1.0)
-        uplink = Link(capacity[name] * slow, UPLINK_S) if parent else None
+        uplink = Link(capacity[name] * slow.get(name, 1.0), UPLINK_S) if parent else None
         switches.append(Switch(name, parent, uplink))
     if top not in tree.parents.values() and top not in tree.leaves:
         switches.append(Switch(top))
     hosts = tuple(
-        Host(name, leaf, node.inter_node.slowed(faults.slow.get(name, 1.0)), node.gpus - faults.dead_gpus.get(name, 0))
+        Host(name, leaf, node.inter_node.slowed(slow.get(name, 1.0)), node.gpus - dead_gpus.get(name, 0))
         for leaf, names in tree.leaves.items()
         for name in names
     )
     known = {host.name for host in hosts} | {switch.name for switch in switches}
-    if strange := [name for name in (*faults.slow, *faults.dead_gpus) if name not in known]:
+    if strange := [name for name in (*slow, *dead_gpus) if name not in known]:
         raise SiteError(f"{source}: 'slow' or 'dead_gpus' names {', '.join(strange)}, which the topology does not have")
     return Cluster(node, hosts, tuple(switches), source)
 
@@ -76,12 +76,7 @@ def _tops(tree: Tree) -> str:
     return tops[0] if len(tops) == 1 else "(above)"
 
 
-def _ordered(tree: Tree) -> list[str]:
-    """Every switch once, leaves first, in the order of the topology."""
-    return list(dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]))
-
-
-def _uplinks(tree: Tree, host_bytes_per_s: float) -> dict[str, float]:
+def _uplinks(tree: Tree, host_bytes_per_s: float) -> Mapping[str, float]:
     """The total bandwidth from below every switch."""
     capacity: dict[str, float] = defaultdict(float)
     for leaf, names in tree.leaves.items():

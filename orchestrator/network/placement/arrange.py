@@ -67,7 +67,7 @@ def arrange(
         )
     bound_s = problem.bound[0] * problem.unit_s
     return Arrangement(
-        rings, order, spares, loads(rings, cluster, order), bound_s, cut_bound_s_per_byte(tree), optimal
+        rings, order, spares, loads(rings.levels, cluster, order), bound_s, cut_bound_s_per_byte(tree), optimal
     )  # fmt: skip
 
 

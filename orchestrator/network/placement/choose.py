@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import fmean
 
 from orchestrator.network.cost.algorithms import TORUS, cost_of, unchunked_s
@@ -19,13 +20,15 @@ from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import EFFORT, LARGE, Arrangement, arrange
 from orchestrator.network.placement.exact import LARGEST
 from orchestrator.network.placement.fabric import Fabric, fabric
-from orchestrator.network.placement.reason import reason
+from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.timing import HostsLayout
+from training.counted import counted
 from training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to this number, all shapes are placed by construction
 CONSTRUCTED = 4  # above it, the number of shapes for each regular network
+OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
 PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
 
@@ -61,7 +64,12 @@ def choices(
     lacks one of them. `sync` names the all-reduce.
     """
     count = nodes or len(dict.fromkeys(hosts))
-    candidates = _candidates(hosts, count, ranks_per_node, cluster, gradient_bytes, backend, sync)
+    row_per_node = tuple(size for size in (ranks_per_node, count) if size > 1) or (1,)
+    candidates = shapes(count * ranks_per_node)
+    if count > FEW_NODES:
+        networks = _regular(fabric(cluster, cluster.only(hosts)), count, ranks_per_node, cluster)
+        best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync) for links in networks]
+        candidates = list(dict.fromkeys([candidates[0], row_per_node, *chain(*best)]))
 
     def placed(dims: tuple[int, ...], effort: int) -> Choice:
         found = arrange(dims, hosts, ranks_per_node, cluster, effort)
@@ -69,19 +77,21 @@ def choices(
         return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
-    kept = sorted(
-        (
-            placed(choice.dims, EFFORT)
-            for choice in constructed[: next((shapes for most, shapes in PLACED if count <= most), 2)]
-        ),
-        key=_rank,
-    )
+    most = next((shapes for nodes, shapes in PLACED if count <= nodes), 2)
+    kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[:most]), key=_rank)
     chosen = _safest(kept, ranks_per_node)
     kept.remove(chosen)
-    simple = _row_per_node(count, ranks_per_node)
-    by_node = next(choice for choice in (chosen, *kept, *constructed) if choice.dims == simple)
-    words = reason(chosen.arrangement, chosen.total_s, by_node.total_s, cluster)
-    return [replace(chosen, reason=words), *kept]
+    took = f"{chosen.total_s * 1e3:.3g} ms"
+    if chosen.dims != row_per_node:
+        simple = next(choice for choice in (*kept, *constructed) if choice.dims == row_per_node)
+        took += f" against {simple.total_s * 1e3:.3g} for {Grid(row_per_node)}"
+    return [replace(chosen, reason=f"{_reason(chosen.arrangement, cluster)}; {took}"), *kept]
+
+
+def _fastest(
+    every: Sequence[tuple[int, ...]], layout: RegularLayout, gradient_bytes: float, sync: SyncKeys
+) -> list[tuple[int, ...]]:
+    return sorted(every, key=lambda dims: (cost_of(sync, layout, dims)(gradient_bytes), dims))[:CONSTRUCTED]
 
 
 def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
@@ -99,32 +109,6 @@ def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
 
 def _rank(choice: Choice) -> tuple[float, int, tuple[int, ...]]:
     return round(choice.total_s, 12), len(choice.dims), choice.dims
-
-
-def _row_per_node(nodes: int, ranks_per_node: int) -> tuple[int, ...]:
-    return tuple(size for size in (ranks_per_node, nodes) if size > 1) or (1,)
-
-
-def _candidates(
-    hosts: Sequence[str],
-    nodes: int,
-    ranks_per_node: int,
-    cluster: Cluster,
-    gradient_bytes: float,
-    backend: Backend,
-    sync: SyncKeys,
-) -> list[tuple[int, ...]]:
-    """The shapes worth placing: all, or those that are best on a regular network."""
-    every = shapes(nodes * ranks_per_node)
-    if nodes <= FEW_NODES:
-        return every
-    tree = fabric(cluster, cluster.only(hosts))
-    found = [every[0], _row_per_node(nodes, ranks_per_node)]
-    for links in _regular(tree, nodes, ranks_per_node, cluster):
-        layout = RegularLayout(links, backend)
-        costs = {dims: cost_of(sync, layout, dims)(gradient_bytes) for dims in every}
-        found += sorted(every, key=lambda dims: (costs[dims], dims))[:CONSTRUCTED]
-    return list(dict.fromkeys(found))
 
 
 def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) -> Iterator[Network]:
@@ -148,3 +132,32 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
             ),
             nodes * ranks_per_node,
         )
+
+
+def _reason(chosen: Arrangement, cluster: Cluster) -> str:
+    """The levels of the shape, and how narrow the racks' uplinks are."""
+    levels = _levels(chosen.rings.dims, chosen.rings.ranks_per_node)
+    return f"{levels}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}"
+
+
+def _levels(dims: tuple[int, ...], per_node: int) -> str:
+    if len(dims) == 1:
+        return "1 level: all ranks in one group"
+    row = dims[0]
+    if row == per_node:
+        what = "a row is a node"
+    elif row % per_node == 0:
+        what = f"a row is {counted(row // per_node, 'node')}"
+    else:
+        what = f"a node has {counted(per_node // row, 'row')}"
+    return f"{len(dims)} levels: {what}"
+
+
+def _racks(tree: Fabric) -> str:
+    """The oversubscription of the worst uplink: the bandwidth of the hosts below it over its own."""
+    sent = [0.0] * len(tree.uplinks)
+    for kind in tree.kinds:
+        for uplink in tree.paths[kind]:
+            sent[uplink] += tree.host_bytes_per_s[kind]
+    ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
+    return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from orchestrator.network.cost.algorithms import TORUS, cost_of
 from orchestrator.network.cost.all_reduce import Backend
@@ -30,39 +29,24 @@ class OrderRow:
 
 
 def rows(
-    arrangement: Arrangement,
-    cluster: Cluster,
-    gradient_bytes: float,
-    backend: Backend,
-    sync: SyncKeys = TORUS,
-    seed: int = 0,
+    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, sync: SyncKeys = TORUS
 ) -> Iterator[OrderRow]:
     """The order by the network, the alphabetical order, the median of some random ones, and the two bounds."""
-    found = partial(_row, arrangement, cluster, gradient_bytes, backend, sync)
-    chance = random.Random(seed)
-    shuffled = [found("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
-    yield found("by the network", arrangement.hosts)
-    yield found("alphabetical", sorted(arrangement.hosts))
+    rings = arrangement.rings
+
+    def row(order: str, hosts: Sequence[str]) -> OrderRow:
+        found = loads(rings.levels, cluster, hosts)
+        hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
+        cost = cost_of(sync, HostsLayout(cluster, hosts, rings.ranks_per_node, backend), rings.dims)
+        return OrderRow(order, cost(gradient_bytes), found.largest_s_per_byte, found.hop_bytes, hottest)
+
+    chance = random.Random(0)
+    shuffled = [row("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
+    yield row("by the network", arrangement.hosts)
+    yield row("alphabetical", sorted(arrangement.hosts))
     yield sorted(shuffled, key=lambda row: row.all_reduce_s)[len(SHUFFLES) // 2]
     for name, s_per_byte in (
         ("bound of this grid", arrangement.grid_bound_s_per_byte),
         ("bound of any scheme", arrangement.cut_bound_s_per_byte),
     ):
         yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
-
-
-def _row(
-    arrangement: Arrangement,
-    cluster: Cluster,
-    gradient_bytes: float,
-    backend: Backend,
-    sync: SyncKeys,
-    order: str,
-    hosts: Sequence[str],
-) -> OrderRow:
-    found = loads(arrangement.rings, cluster, hosts)
-    hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
-    rings = arrangement.rings
-    layout = HostsLayout(cluster, hosts, rings.ranks_per_node, backend)
-    took_s = cost_of(sync, layout, rings.dims)(gradient_bytes)
-    return OrderRow(order, took_s, found.largest_s_per_byte, found.hop_bytes, hottest)

@@ -13,8 +13,8 @@ STEPS = 150_000  # tries; after them the best placement so far is returned
 def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
     """(The cheapest kinds, whether all others were ruled out); `incumbent` is the placement to beat."""
     search = _Search(problem, incumbent)
-    finished = search.run()
-    return search.best, finished
+    search.descend()
+    return search.best, search.steps < STEPS
 
 
 class _Search:
@@ -30,13 +30,7 @@ class _Search:
         self.steps = 0
         self.alike = _alike(problem)
 
-    def run(self) -> bool:
-        if self.best_cost == self.problem.bound:
-            return True
-        self._descend()
-        return self.steps < STEPS
-
-    def _descend(self) -> None:
+    def descend(self) -> None:
         if len(self.kinds) == self.problem.rings.positions:
             cost = self.problem.cost(self.kinds)
             if cost < self.best_cost:
@@ -48,7 +42,7 @@ class _Search:
             self.steps += 1
             added = self._put(kind)
             if self._least() < self.best_cost:
-                self._descend()
+                self.descend()
             self._take(kind, added)
 
     def _choices(self) -> Iterator[int]:

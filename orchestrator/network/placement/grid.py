@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from orchestrator.network.cost.shapes import of_levels
 from training.counted import counted
 
 LISTED = 12  # shapes in a message
@@ -56,7 +56,7 @@ def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid
         return Grid((ranks_per_node, 1)) if ranks == ranks_per_node else None
     grid = Grid(dims)
     if grid.ranks != ranks:
-        fitting = list(_shapes(ranks, len(dims)))
+        fitting = list(of_levels(ranks, len(dims)))
         nearest = sorted(heapq.nsmallest(LISTED, fitting, key=lambda shape: _distance(shape, dims)))
         listed = ", ".join(str(Grid(shape)) for shape in nearest)
         most = f" (the nearest of {len(fitting)})" if len(fitting) > LISTED else ""
@@ -64,22 +64,6 @@ def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid
             f"a grid of {grid} has {counted(grid.ranks, 'rank')}, the run has {ranks}; these fit: {listed}{most}"
         )
     return grid
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors of a positive number, in order."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
-
-
-def _shapes(ranks: int, levels: int) -> Iterator[tuple[int, ...]]:
-    """All shapes with this number of levels that hold the ranks."""
-    if levels == 1:
-        yield (ranks,)
-        return
-    for first in divisors(ranks):
-        for rest in _shapes(ranks // first, levels - 1):
-            yield (first, *rest)
 
 
 def _distance(shape: tuple[int, ...], wanted: tuple[int, ...]) -> float:

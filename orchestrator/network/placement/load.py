@@ -8,7 +8,7 @@ from functools import cached_property
 
 from orchestrator.network.hosts.model import Cluster, Link
 from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.rings import Flows, Rings
+from orchestrator.network.placement.rings import Flows
 
 
 @dataclass(frozen=True)
@@ -55,24 +55,11 @@ class Loads:
         """Bytes times links crossed, per byte of gradient: a link's load counts once for each direction."""
         return 2 * sum(load.bytes_per_byte for load in self.links)
 
-    def uplink(self) -> LinkLoad | None:
-        """The uplink with the longest time."""
-        uplinks = [load for load in self.links if load.kind == "uplink"]
-        return max(uplinks, key=lambda load: load.s_per_byte, default=None)
 
+def loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
+    """The loads of every link for the parts of the traffic, as `Rings.levels`, with the host `names[p]` on position p.
 
-def loads(rings: Rings, cluster: Cluster, names: Sequence[str]) -> Loads:
-    """The loads of every link, level by level, with the host `names[p]` on position p.
-
-    Raises SiteError for unknown hosts.
-    """
-    return link_loads(rings.levels, cluster, names)
-
-
-def link_loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loads:
-    """The loads of every link for any parts of the traffic, in `LinkLoad.levels`.
-
-    A link's load is that of the busier of its two directions.
+    A link's load is that of the busier of its two directions. Raises SiteError for unknown hosts.
     """
     hosts = cluster.only(names)
     tree = fabric(cluster, hosts)

@@ -33,6 +33,11 @@ class Placement:
         """The hosts in the order in which ranks fill them."""
         return list(dict.fromkeys(slot.host for slot in self.slots))
 
+    @property
+    def hostfile(self) -> str:
+        """One host per rank, in rank order; all launchers read this form."""
+        return "".join(f"{slot.host}\n" for slot in self.slots)
+
     def as_json(self) -> dict[str, Any]:
         slots = [[s.rank, s.host, s.local_rank, *s.at] for s in self.slots]
         return {"schema": 1, "grid": list(self.grid.dims), "slots": slots}

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 Flows = dict[tuple[int, int], float]
 
@@ -37,10 +38,7 @@ class Rings:
 
     @cached_property
     def ranks(self) -> int:
-        product = 1
-        for size in self.dims:
-            product *= size
-        return product
+        return prod(self.dims)
 
     @property
     def positions(self) -> int:
@@ -52,10 +50,7 @@ class Rings:
 
     def stride(self, level: int) -> int:
         """The distance in ranks between neighbours of a level."""
-        product = 1
-        for size in self.dims[:level]:
-            product *= size
-        return product
+        return prod(self.dims[:level])
 
     @cached_property
     def levels(self) -> tuple[Flows, ...]:

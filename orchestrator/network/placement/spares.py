@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster, Host
@@ -28,7 +28,7 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
         raise SiteError(f"the grid needs {counted(rings.positions, 'host')}, {len(whole)} are usable{lame}")
     if spare == 0:
         return whole
-    return min(_choices(rings, cluster, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))
+    return min(_choices(rings, whole, spare), key=lambda chosen: _cost(rings, cluster, chosen))
 
 
 def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float, float]:
@@ -37,22 +37,17 @@ def _cost(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> tuple[float,
     return largest * problem.unit_s, total
 
 
-def _choices(rings: Rings, cluster: Cluster, hosts: Sequence[Host], spare: int) -> Iterator[list[Host]]:
+def _choices(rings: Rings, hosts: Sequence[Host], spare: int) -> Iterator[list[Host]]:
     """Leave out slow hosts, then whole leaves, smallest first; or keep rows whole; or take one leaf's hosts."""
     on = Counter(host.leaf for host in hosts)
     row = rings.torus[0] if rings.torus else 1
-    fast = max(host.network.bandwidth_bytes_per_s for host in hosts)
 
-    def slow(host: Host) -> float:
-        return host.network.bandwidth_bytes_per_s / fast
+    def without(rank: Callable[..., tuple[int, ...]]) -> list[Host]:
+        out = sorted(hosts, key=lambda host: (host.network.bandwidth_bytes_per_s, rank(host)))[:spare]
+        names = {host.name for host in out}
+        return [host for host in hosts if host.name not in names]
 
-    seen = dict.fromkeys(host.leaf for host in hosts)
-    yield _rest(hosts, sorted(hosts, key=lambda host: (slow(host), on[host.leaf]))[:spare])
-    yield _rest(hosts, sorted(hosts, key=lambda host: (slow(host), on[host.leaf] % row or row))[:spare])
-    for leaf in seen if len(seen) <= 40 else ():
-        yield _rest(hosts, sorted(hosts, key=lambda host: (slow(host), host.leaf != leaf, on[host.leaf]))[:spare])
-
-
-def _rest(hosts: Sequence[Host], out: Sequence[Host]) -> list[Host]:
-    names = {host.name for host in out}
-    return [host for host in hosts if host.name not in names]
+    yield without(lambda host: (on[host.leaf],))
+    yield without(lambda host: (on[host.leaf] % row or row,))
+    for leaf in on if len(on) <= 40 else ():
+        yield without(lambda host, leaf=leaf: (host.leaf != leaf, on[host.leaf]))

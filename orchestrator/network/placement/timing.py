@@ -13,26 +13,26 @@ intra-node link. NCCL's trees load uplinks by their edges (`double_tree`), and a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from orchestrator.network.cost import double_tree
 from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks, one_rank
+from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
 from orchestrator.network.cost.shapes import divisors
-from orchestrator.network.hosts.model import Cluster, Host
+from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.load import LinkLoad, Loads, link_loads, loads
+from orchestrator.network.placement.load import LinkLoad, loads
 from orchestrator.network.placement.rings import Flows, Rings
 
 
 def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backend) -> AllReduceTime:
     """The all-reduce with the host `names[p]` on position p. Raises SiteError for unknown hosts."""
-    hops = _Hops(rings, cluster, cluster.only(names), loads(rings, cluster, names))
+    hops = _Hops(rings, cluster, names)
     *down, last = [hops.phase(level) for level in range(len(rings.dims))]
     if backend == "nccl" and last.ranks > 1:
-        last = replace(last, tree=_tree(rings, cluster, names, hops))
+        last = replace(last, tree=hops.tree())
     return AllReduceTime((*down, last, *reversed(down)), hops.busiest_s_per_byte(), backend)
 
 
@@ -50,16 +50,15 @@ class HostsLayout:
         return len(self.names) * self.ranks_per_node
 
     def torus(self, dims: Sequence[int]) -> AllReduceTime:
-        """As `hierarchical.Layout.torus`. Raises SiteError for unknown hosts."""
+        """Raises SiteError for unknown hosts."""
         return timing(Rings(tuple(dims), self.ranks_per_node), self.cluster, self.names, self.backend)
 
     def first(self, ranks: int) -> HostsLayout:
-        """As `hierarchical.Layout.first`."""
         each = min(ranks, self.ranks_per_node)
         return replace(self, names=self.names[: -(-ranks // each)], ranks_per_node=each)
 
     def leaders(self, group: int) -> HostsLayout:
-        """As `hierarchical.Layout.leaders`; if groups end inside hosts, as if leaders filled the first hosts."""
+        """If groups end inside hosts, as if leaders filled the first hosts."""
         left = self.ranks // group
         if group % self.ranks_per_node == 0:
             return replace(self, names=self.names[:: group // self.ranks_per_node], ranks_per_node=1)
@@ -70,26 +69,26 @@ class HostsLayout:
 class _Hops:
     """Latency and transfer time of single messages between positions."""
 
-    def __init__(self, rings: Rings, cluster: Cluster, hosts: Sequence[Host], loads: Loads) -> None:
-        self.rings, self.intra_node = rings, cluster.node.intra_node
-        self._tree = fabric(cluster, hosts)
-        self._links = loads.links[: len(hosts)], loads.links[len(hosts) :]
-        self._groups: dict[int, Counter[tuple[int, ...]]] = {}
+    def __init__(self, rings: Rings, cluster: Cluster, names: Sequence[str]) -> None:
+        self.rings, self.cluster, self.names, self.intra_node = rings, cluster, names, cluster.node.intra_node
+        self.fabric = fabric(cluster, cluster.only(names))
+        self.links = loads(rings.levels, cluster, names).links
+        self.groups = [self._groups(level) for level in range(len(rings.dims))]
 
     def phase(self, level: int) -> PhaseLinks:
         """A level's reduce-scatter or all-gather, or the last level's all-reduce, for the slowest of its groups."""
         size, share = self.rings.dims[level], 1 / self.rings.stride(level)
         times = 2 if level == len(self.rings.dims) - 1 else 1
         if size == 1:
-            return one_rank(share, times)
+            return PhaseLinks(1, share, times)
         part = times / 2  # of all bytes of the level
         intra_node_s = part * self._intra_node_s(level)
-        network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self._all())
+        network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links)
         busiest_s = max(intra_node_s, part * max(network_s, default=0.0))
         found = dict[tuple[int, int], tuple[float, float]]()
         latency_s = transfer_s = 0.0
         slowest = (0.0, 0)
-        for ring in self.groups(level):
+        for ring in self.groups[level]:
             hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
             for hop in hops:
                 if hop not in found:
@@ -116,71 +115,63 @@ class _Hops:
     def busiest_s_per_byte(self) -> float:
         """The time per byte of the link with the largest load over all phases."""
         intra_node_s = sum(self._intra_node_s(level) for level in range(len(self.rings.dims)))
-        return max([intra_node_s, *(load.s_per_byte for load in self._all())])
+        return max([intra_node_s, *(load.s_per_byte for load in self.links)])
 
     def _intra_node_s(self, level: int) -> float:
         """Seconds per byte of gradient that a rank needs to send to a neighbour in its node."""
         near = self.rings.stride(level) < self.rings.ranks_per_node
         return self.rings.hop(level) / self.intra_node.bandwidth_bytes_per_s if near else 0.0
 
-    def groups(self, level: int) -> Counter[tuple[int, ...]]:
+    def _groups(self, level: int) -> Counter[tuple[int, ...]]:
         """The positions of every group of a level, with the number of groups on the same positions."""
-        if level not in self._groups:
-            size, stride, per_node = self.rings.dims[level], self.rings.stride(level), self.rings.ranks_per_node
-            self._groups[level] = Counter(
-                tuple(rank // per_node for rank in range(first, first + size * stride, stride))
-                for first in range(self.rings.ranks)
-                if first // stride % size == 0
-            )
-        return self._groups[level]
+        size, stride, per_node = self.rings.dims[level], self.rings.stride(level), self.rings.ranks_per_node
+        return Counter(
+            tuple(rank // per_node for rank in range(first, first + size * stride, stride))
+            for first in range(self.rings.ranks)
+            if first // stride % size == 0
+        )
 
     def latency_s(self, a: int, b: int) -> float:
         """The latency of a hop between two positions."""
         if a == b:
             return self.intra_node.latency_s
-        hosts, _ = self._links
-        latency_s = max(hosts[a].link.latency_s, hosts[b].link.latency_s)
+        latency_s = max(self.links[a].link.latency_s, self.links[b].link.latency_s)
         return latency_s + sum(load.link.latency_s for load in self._crossed(a, b))
 
-    def _all(self) -> Iterator[LinkLoad]:
-        for links in self._links:
-            yield from links
-
     def _crossed(self, a: int, b: int) -> list[LinkLoad]:
-        return [self._links[1][u] for u in self._tree.crossed[self._tree.kinds[a]][self._tree.kinds[b]]]
+        """The uplinks between two positions; in `links` they are after the hosts."""
+        uplinks = self.fabric.crossed[self.fabric.kinds[a]][self.fabric.kinds[b]]
+        return [self.links[len(self.names) + uplink] for uplink in uplinks]
 
     def _hop(self, level: int, a: int, b: int, part: float) -> tuple[float, float]:
         """(Seconds per byte of gradient that the hop's narrowest link is busy in total, latency)."""
         if a == b:
             return part * self._intra_node_s(level), self.intra_node.latency_s
-        hosts, _ = self._links
-        used = (hosts[a], hosts[b], *self._crossed(a, b))
+        used = (self.links[a], self.links[b], *self._crossed(a, b))
         return part * max(load.levels[level] / load.link.bandwidth_bytes_per_s for load in used), self.latency_s(a, b)
 
-
-def _tree(rings: Rings, cluster: Cluster, names: Sequence[str], hops: _Hops) -> TreeLinks:
-    """The last level's groups as double trees, with the values of the slowest."""
-    level = len(rings.dims) - 1
-    share = 1 / rings.stride(level)
-    flows: Flows = defaultdict(float)
-    groups_on = Counter[int]()
-    chain = most = 0
-    far_s = near_s = 0.0
-    for ring, count in hops.groups(level).items():
-        runs = [(position, len(list(run))) for position, run in groupby(ring)]
-        nodes = [position for position, _ in runs]
-        chain, most = max(chain, *(length for _, length in runs)), max(most, len(nodes))
-        for child, parent in double_tree.edges(len(nodes)):
-            a, b = nodes[child], nodes[parent]
-            flows[a, b] += count * share / 2
-            flows[b, a] += count * share / 2
-            far_s = max(far_s, hops.latency_s(a, b))
-        if len(nodes) > 1:
-            groups_on.update(dict.fromkeys(nodes, count))
-    if chain > 1:
-        near_s = 2 * share / hops.intra_node.bandwidth_bytes_per_s
-    loads = link_loads([flows], cluster, names).links
-    hosts = cluster.only(names)
-    own_s = [2 * share * groups_on[p] / host.network.bandwidth_bytes_per_s for p, host in enumerate(hosts)]
-    uplinks_s = [load.s_per_byte for load in loads[len(hosts) :]]
-    return TreeLinks(chain, most, hops.intra_node.latency_s, far_s, max([near_s, *own_s, *uplinks_s]))
+    def tree(self) -> TreeLinks:
+        """The last level's groups as double trees, with the values of the slowest."""
+        share = 1 / self.rings.stride(len(self.rings.dims) - 1)
+        flows: Flows = defaultdict(float)
+        groups_on = Counter[int]()
+        chain = most = 0
+        far_s = near_s = 0.0
+        for ring, count in self.groups[-1].items():
+            runs = [(position, len(list(run))) for position, run in groupby(ring)]
+            nodes = [position for position, _ in runs]
+            chain, most = max(chain, *(length for _, length in runs)), max(most, len(nodes))
+            for child, parent in double_tree.edges(len(nodes)):
+                a, b = nodes[child], nodes[parent]
+                flows[a, b] += count * share / 2
+                flows[b, a] += count * share / 2
+                far_s = max(far_s, self.latency_s(a, b))
+            if len(nodes) > 1:
+                groups_on.update(dict.fromkeys(nodes, count))
+        if chain > 1:
+            near_s = 2 * share / self.intra_node.bandwidth_bytes_per_s
+        of_trees = loads([flows], self.cluster, self.names).links
+        hosts, uplinks = of_trees[: len(self.names)], of_trees[len(self.names) :]
+        own_s = [2 * share * groups_on[p] / host.link.bandwidth_bytes_per_s for p, host in enumerate(hosts)]
+        link_s = max([near_s, *own_s, *(load.s_per_byte for load in uplinks)])
+        return TreeLinks(chain, most, self.intra_node.latency_s, far_s, link_s)

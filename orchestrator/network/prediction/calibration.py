@@ -1,12 +1,12 @@
 """Latency and time per byte of every link class, by least squares from measured times.
 
-Source: derived. time = steps * alpha + bytes sent by one rank * beta, with steps and bytes as in collectives/. Relative
+Source: derived. time = steps * alpha + bytes sent by one rank * beta, with steps and bytes as in cost/. Relative
 errors are minimised, so that a small all-reduce counts as much as a large one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,34 +84,17 @@ def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
     if beta <= 0:
         raise UserError(f"{link}: larger messages do not take longer in these rows; measure larger ones too")
     alpha = max(alpha, 0.0)
-    return Fit(link, max(r.ranks for r in rows), alpha, beta, max(_errors(rows, alpha, beta)), len(rows))
+    worst = max(abs((steps * alpha + sent * beta) / row.time_s - 1) for row in rows for steps, sent in [row.terms])
+    return Fit(link, max(row.ranks for row in rows), alpha, beta, 100 * worst, len(rows))
 
 
 def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, float]:
     """alpha and beta with a alpha + b beta nearest to 1 for all (a, b); 2 x 2 normal equations with scaled columns."""
     wide = max(a for a, _ in rows), max(b for _, b in rows) or 1.0
     scaled = [(a / wide[0], b / wide[1]) for a, b in rows]
-    aa, ab, bb = (sum(f(a, b) for a, b in scaled) for f in (_aa, _ab, _bb))
+    aa, ab, bb = sum(a * a for a, _ in scaled), sum(a * b for a, b in scaled), sum(b * b for _, b in scaled)
     a1, b1 = sum(a for a, _ in scaled), sum(b for _, b in scaled)
     determinant = aa * bb - ab * ab
     if determinant < 1e-12 * max(aa * bb, 1e-300):
         raise UserError(f"{link}: needs measured times of at least two different sizes")
     return (a1 * bb - b1 * ab) / determinant / wide[0], (b1 * aa - a1 * ab) / determinant / wide[1]
-
-
-def _aa(a: float, b: float) -> float:
-    return a * a
-
-
-def _ab(a: float, b: float) -> float:
-    return a * b
-
-
-def _bb(a: float, b: float) -> float:
-    return b * b
-
-
-def _errors(rows: list[MeasuredTime], alpha: float, beta: float) -> Iterator[float]:
-    for row in rows:
-        steps, sent = row.terms
-        yield 100 * abs((steps * alpha + sent * beta) / row.time_s - 1)

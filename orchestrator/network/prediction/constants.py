@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from orchestrator.base.errors import UserError
+from training.recipe.files import CERTAINTIES, Certainty
 
 DATA = Path(__file__).parent / "data"
-Mark = Literal["verified", "derived", "memory"]
-MARKS = get_args(Mark)
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Value:
     """A published number, or one derived from such a number."""
 
     value: float
-    mark: Mark
+    mark: Certainty
     source: str
 
 
@@ -34,13 +33,12 @@ def table(name: str) -> dict[Any, Any]:
 
 def value(written: Any) -> Value:
     """[value, mark, source] as a Value. Raises ValueError for other input."""
-    if not isinstance(written, list) or len(written) != 3 or written[1] not in MARKS or not written[2]:
-        raise ValueError(f"{written!r} is not [value, {'|'.join(MARKS)}, source]")
+    if not isinstance(written, list) or len(written) != 3 or written[1] not in CERTAINTIES or not written[2]:
+        raise ValueError(f"{written!r} is not [value, {'|'.join(CERTAINTIES)}, source]")
     return Value(float(written[0]), written[1], str(written[2]))
 
 
 def number(written: Any) -> float:
-    """The number of [value, mark, source]."""
     return value(written).value
 
 

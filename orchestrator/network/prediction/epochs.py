@@ -29,8 +29,3 @@ def images() -> int:
 def validation_images() -> int:
     """The number of images in its validation set."""
     return int(constants.number(constants.table("epochs")["validation_images"]))
-
-
-def node_hours(nodes: int, seconds: float) -> float:
-    """The node hours of the allocation."""
-    return nodes * seconds / 3600

@@ -130,7 +130,7 @@ def forecast(asked: Asked) -> Forecast:
         images_per_s=sum(phase.steps * phase.batch for phase in asked.phases) / train_s,
         train_s=train_s,
         validation_s=validation_s,
-        node_hours=epochs.node_hours(asked.nodes, train_s + validation_s),
+        node_hours=asked.nodes * (train_s + validation_s) / 3600,
         epochs_to_target=target,
         to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
         phases=tuple(PhaseForecast(phase.batch, phase.steps, one.total_s) for phase, one in found),
@@ -151,7 +151,6 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
 
 
 def _validation_s(asked: Asked) -> float:
-    """One pass over the validation images, forward only."""
     return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
 
 

@@ -11,13 +11,13 @@ from orchestrator.network.prediction.compute import Device
 from orchestrator.network.prediction.step import step
 from orchestrator.network.prediction.sweep import BYTES
 
-# (GPUs, x, y, name): x ranks in a row. Sony's grids, and which side of 48 x 72 is the row, are from memory; Fujitsu's
+# (GPUs, (x, y), name): x ranks in a row. Sony's grids, and which side of 48 x 72 is the row, are from memory; Fujitsu's
 # is verified (ncclReduceScatter in a node of 4, ncclAllReduce over 512 nodes).
-RECORDS: tuple[tuple[int, int, int, str], ...] = (
-    (1024, 32, 32, "Sony"),
-    (2048, 32, 64, "Sony"),
-    (2048, 4, 512, "Fujitsu"),
-    (3456, 48, 72, "Sony"),
+RECORDS: tuple[tuple[int, tuple[int, int], str], ...] = (
+    (1024, (32, 32), "Sony"),
+    (2048, (32, 64), "Sony"),
+    (2048, (4, 512), "Fujitsu"),
+    (3456, (48, 72), "Sony"),
 )
 
 
@@ -26,7 +26,7 @@ class Compared:
     """One grid at one size: an all-reduce with ring columns, with the better columns, and a step's exposed time."""
 
     gpus: int
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     whose: str
     ring_columns_s: float
     best_columns_s: float
@@ -36,17 +36,15 @@ class Compared:
 def compare(network: Network, device: Device, batch: int) -> list[Compared]:
     """For every size of the records: their grids, the best with ring columns, the best, and the least exposed."""
     found = []
-    for gpus in sorted({record[0] for record in RECORDS}):
+    for gpus in sorted({gpus for gpus, _, _ in RECORDS}):
         links = network.holding(gpus)
-        ours = (
-            schemes.best_grid(links, BYTES, schemes.RING),
-            schemes.best_grid(links, BYTES),
-            _quiet(links, device, batch),
-        )
-        theirs = [(x, y, whose) for count, x, y, whose in RECORDS if count == gpus]
-        named = zip(ours, ("best with ring columns", "best", "least exposed"), strict=True)
-        mine = [(best.dims[0], best.dims[1], whose) for best, whose in named]
-        found += [_compared(links, device, batch, x, y, whose) for x, y, whose in [*theirs, *mine]]
+        named = [
+            *((whose, dims) for count, dims, whose in RECORDS if count == gpus),
+            ("best with ring columns", schemes.best_grid(links, BYTES, schemes.RING).dims),
+            ("best", schemes.best_grid(links, BYTES).dims),
+            ("least exposed", _quiet(links, device, batch).dims),
+        ]
+        found += [_compared(links, device, batch, dims, whose) for whose, dims in named]
     return found
 
 
@@ -56,13 +54,13 @@ def _quiet(links: Network, device: Device, batch: int) -> schemes.Scheme:
     return min(shapes, key=lambda scheme: step(device, batch, scheme.cost_s).exposed_s)
 
 
-def _compared(links: Network, device: Device, batch: int, x: int, y: int, whose: str) -> Compared:
-    scheme = schemes.grid(links, (x, y))
+def _compared(links: Network, device: Device, batch: int, dims: tuple[int, ...], whose: str) -> Compared:
+    scheme = schemes.grid(links, dims)
     return Compared(
         links.ranks,
-        (x, y),
+        dims,
         whose,
-        schemes.grid(links, (x, y), schemes.RING).cost_s(BYTES),
+        schemes.grid(links, dims, schemes.RING).cost_s(BYTES),
         scheme.cost_s(BYTES),
         step(device, batch, scheme.cost_s).exposed_s,
     )

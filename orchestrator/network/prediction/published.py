@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.network.prediction import constants, epochs
+from orchestrator.network.cost.all_reduce import Cost
+from orchestrator.network.prediction import constants, epochs, schemes
 from orchestrator.network.prediction.compute import Device, device, measured
 from orchestrator.network.prediction.networks import network
 from orchestrator.network.prediction.records import Duration, PublishedRun
-from orchestrator.network.prediction.schemes import (
-    Scheme,
-    double_tree,
-    flat_ring,
-    grid,
-    halving_doubling,
-    leaders,
-    nccl,
-    plain_ring,
-)
 from orchestrator.network.prediction.step import EXACT, Grouping, Step, step
-
-NAMED = {
-    "ring": flat_ring,
-    "tree": double_tree,
-    "halving": halving_doubling,
-    "leaders": leaders,
-    "nccl": nccl,
-    "plain": plain_ring,
-}
 
 
 def rows() -> list[PublishedRun]:
@@ -86,7 +68,7 @@ def _step(written: Mapping[str, Any], computing: Device, batch: float) -> Step:
     return step(
         computing,
         batch,
-        _scheme(written).cost_s,
+        _cost_s(written),
         bytes_per_parameter=written.get("bytes_per_parameter", 2),
         grouping=_grouping(written.get("groups")),
         overlap=written.get("overlap", True),
@@ -97,10 +79,10 @@ def _grouping(written: list[Any] | None) -> Grouping:
     return (written[0], written[1]) if written else EXACT
 
 
-def _scheme(written: Mapping[str, Any]) -> Scheme:
+def _cost_s(written: Mapping[str, Any]) -> Cost:
     links = network(written["network"]).holding(written["gpus"])
     word = written["scheme"]
-    if word in NAMED:
-        return NAMED[word](links)
+    if word in schemes.FLAT:
+        return schemes.FLAT[word](links)
     x, y = map(int, word.split("x"))
-    return grid(links, (x, y))
+    return schemes.torus(links, (x, y))

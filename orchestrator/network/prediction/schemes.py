@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from orchestrator.network.cost import regular
 from orchestrator.network.cost.all_reduce import Cost
 from orchestrator.network.cost.links import Network
 from orchestrator.network.cost.nccl import Algorithm
 from orchestrator.network.cost.shapes import divisors, shapes
-from orchestrator.network.prediction.collectives import halving, hierarchical
+from orchestrator.network.prediction.collectives import halving_s, leaders_s
 
 FAR_BYTES = 1e9
 RING: tuple[Algorithm, ...] = ("ring",)
-TREE: tuple[Algorithm, ...] = ("tree",)
 BOTH: tuple[Algorithm, ...] = ("ring", "tree")
 
 
@@ -23,6 +22,23 @@ def affine(cost_s: Cost) -> Cost:
     start_s = cost_s(0.0)
     byte_s = (cost_s(FAR_BYTES) - start_s) / FAR_BYTES
     return lambda size_bytes: start_s + byte_s * size_bytes
+
+
+def torus(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, ...] = BOTH) -> Cost:
+    """The torus of one to three levels."""
+    return regular.all_reduce(network, dims, "nccl", algorithms).unchunked_s
+
+
+# The schemes without a shape.
+FLAT: dict[str, Callable[[Network], Cost]] = {
+    "ring": lambda network: torus(network, (network.ranks,), RING),  # NCCL's
+    "tree": lambda network: torus(network, (network.ranks,), ("tree",)),  # NCCL's
+    "nccl": lambda network: torus(network, (network.ranks,)),  # its choice from 2.4 on, by size
+    # A ring without NCCL's protocols: 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan, 2009, from memory).
+    "plain": lambda network: affine(lambda size: regular.ring_s(size, network)),
+    "halving": lambda network: affine(lambda size: halving_s(size, network)),
+    "leaders": lambda network: affine(lambda size: leaders_s(size, network)),
+}
 
 
 @dataclass(frozen=True)
@@ -37,37 +53,8 @@ class Scheme:
         return f"{self.name} {'x'.join(map(str, self.dims))}" if self.dims else self.name
 
 
-def flat_ring(network: Network) -> Scheme:
-    """NCCL's ring."""
-    return Scheme("ring", (), regular.all_reduce(network, (network.ranks,), "nccl", RING).unchunked_s)
-
-
-def double_tree(network: Network) -> Scheme:
-    """NCCL's tree."""
-    return Scheme("tree", (), regular.all_reduce(network, (network.ranks,), "nccl", TREE).unchunked_s)
-
-
-def nccl(network: Network) -> Scheme:
-    """The choice of NCCL 2.4 and later: a flat ring or the double tree, by size."""
-    return Scheme("nccl", (), regular.all_reduce(network, (network.ranks,), "nccl").unchunked_s)
-
-
-def plain_ring(network: Network) -> Scheme:
-    """A ring without NCCL's protocols: 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan, 2009, from memory)."""
-    return Scheme("plain", (), affine(lambda size: regular.ring_s(size, network)))
-
-
-def halving_doubling(network: Network) -> Scheme:
-    return Scheme("halving", (), affine(lambda size: halving.all_reduce_s(size, network)))
-
-
-def leaders(network: Network) -> Scheme:
-    return Scheme("leaders", (), affine(lambda size: hierarchical.all_reduce_s(size, network)))
-
-
 def grid(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
-    """The torus of one to three levels."""
-    return Scheme("torus", dims, regular.all_reduce(network, dims, "nccl", algorithms).unchunked_s)
+    return Scheme("torus", dims, torus(network, dims, algorithms))
 
 
 def best_grid(network: Network, size_bytes: float, algorithms: tuple[Algorithm, ...] = BOTH) -> Scheme:
@@ -79,10 +66,9 @@ def best_grid(network: Network, size_bytes: float, algorithms: tuple[Algorithm, 
 
 def best_levels(network: Network, size_bytes: float) -> Scheme:
     """The best grid of three levels; of two or one if the number of ranks lacks three factors."""
-    every = shapes(network.ranks)
-    deepest = max(map(len, every))
-    found = _best((grid(network, dims) for dims in every if len(dims) == deepest), size_bytes)
-    return Scheme("levels", found.dims, found.cost_s)
+    every = shapes(network.ranks)  # those of most levels last
+    found = _best((grid(network, dims) for dims in every if len(dims) == len(every[-1])), size_bytes)
+    return replace(found, name="levels")
 
 
 def _best(schemes: Iterator[Scheme], size_bytes: float) -> Scheme:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.network.cost.all_reduce import Cost
+from orchestrator.network.prediction import tensors
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.overlap import tensors
 from training.recipe.facts import Tensor
 from training.sync.buckets import exact, shapes
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import schemes
-from orchestrator.network.prediction.collectives import bounds
+from orchestrator.network.prediction.collectives import cut_s
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.overlap.tensors import resnet50
 from orchestrator.network.prediction.schemes import Scheme
 from orchestrator.network.prediction.step import step
+from orchestrator.network.prediction.tensors import resnet50
 
 BYTES = sum(tensor.parameters for tensor in resnet50()) * 2.0  # ResNet-50 in half precision
 BROKEN = 2.0
@@ -22,24 +23,21 @@ class Size:
     """One number of GPUs: the all-reduce of all gradients by every scheme, and a step with the best."""
 
     gpus: int
-    schemes: tuple[Scheme, ...]
+    schemes: Mapping[str, Scheme]
     bound_s: float
     images_per_s: float
     efficiency: float
 
     def cost_s(self, name: str) -> float:
-        return next(s.cost_s(BYTES) for s in self.schemes if s.name == name)
-
-    def named(self, name: str) -> Scheme:
-        return next(s for s in self.schemes if s.name == name)
+        return self.schemes[name].cost_s(BYTES)
 
     def shape(self, name: str) -> str:
         """The levels of more than one rank: 1x2x2 is 2x2."""
-        return "x".join(str(count) for count in self.named(name).dims if count > 1)
+        return "x".join(str(count) for count in self.schemes[name].dims if count > 1)
 
     @property
     def best(self) -> Scheme:
-        return min(self.schemes, key=lambda scheme: scheme.cost_s(BYTES))
+        return min(self.schemes.values(), key=lambda scheme: scheme.cost_s(BYTES))
 
 
 def sizes(first: int, last: int, unit: int) -> list[int]:
@@ -48,7 +46,7 @@ def sizes(first: int, last: int, unit: int) -> list[int]:
     while at < last:
         found.append(at)
         at *= 2
-    return sorted({_whole(size, unit) for size in [*found, last]})
+    return sorted({size if size <= unit else ceil(size / unit) * unit for size in [*found, last]})
 
 
 def sweep(network: Network, device: Device, batch: int, gpus: list[int]) -> list[Size]:
@@ -58,28 +56,22 @@ def sweep(network: Network, device: Device, batch: int, gpus: list[int]) -> list
 
 def breaks(found: list[Size]) -> dict[str, int | None]:
     """The first size at which a scheme takes twice as long as the best, or None."""
-    names = [scheme.name for scheme in found[0].schemes]
-    return {name: next((s.gpus for s in found if _broken(s, name)), None) for name in names}
-
-
-def _broken(size: Size, name: str) -> bool:
-    return size.cost_s(name) > BROKEN * size.best.cost_s(BYTES)
+    return {
+        name: next((size.gpus for size in found if size.cost_s(name) > BROKEN * size.best.cost_s(BYTES)), None)
+        for name in found[0].schemes
+    }
 
 
 def _size(network: Network, device: Device, batch: int) -> Size:
-    every = (
-        schemes.flat_ring(network),
-        schemes.double_tree(network),
-        schemes.halving_doubling(network),
-        schemes.leaders(network),
-        schemes.best_grid(network, BYTES),
-        schemes.best_levels(network, BYTES),
-    )
+    flat = [Scheme(name, (), schemes.FLAT[name](network)) for name in ("ring", "tree", "halving", "leaders")]
+    every = [*flat, schemes.best_grid(network, BYTES), schemes.best_levels(network, BYTES)]
     best = min(every, key=lambda scheme: scheme.cost_s(BYTES))
     step_s = step(device, batch, best.cost_s).total_s
     rate = network.ranks * batch / step_s
-    return Size(network.ranks, every, bounds.cut_s(BYTES, network), rate, device.step_s(batch) / step_s)
-
-
-def _whole(size: int, unit: int) -> int:
-    return size if size <= unit else ceil(size / unit) * unit
+    return Size(
+        network.ranks,
+        {scheme.name: scheme for scheme in every},
+        cut_s(BYTES, network),
+        rate,
+        device.step_s(batch) / step_s,
+    )

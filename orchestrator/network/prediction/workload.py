@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.base.errors import UserError
-from orchestrator.network.prediction.overlap import tensors
+from orchestrator.network.prediction import tensors
 from training.recipe.facts import Tensor, data_facts, model_facts
 from training.recipe.names import MODELS, is_own
 from training.recipe.reading import ConfigError

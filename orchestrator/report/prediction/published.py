@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.network.prediction.lost import HeldOut, held_out
 from orchestrator.network.prediction.published import durations, rows
-from orchestrator.network.prediction.records import Duration, PublishedRun
+from orchestrator.network.prediction.records import Duration, HeldOut, PublishedRun, held_out
 from orchestrator.report.numbers import ms, thousands
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table

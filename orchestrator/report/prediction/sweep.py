@@ -26,7 +26,7 @@ COLUMNS: tuple[Column[Size], ...] = (
     Column("least", lambda size: NAMES[size.best.name]),
     Column("images/s", lambda size: size.images_per_s, thousands, key="images_per_s"),
     Column("efficiency", lambda size: size.efficiency, lambda share: f"{100 * share:.1f} %", key="efficiency"),
-    Column(None, lambda size: {str(scheme): scheme.cost_s(BYTES) for scheme in size.schemes}, key="all_reduce_s"),
+    Column(None, lambda size: {str(one): one.cost_s(BYTES) for one in size.schemes.values()}, key="all_reduce_s"),
     Column(None, lambda size: str(size.best), key="best"),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.version import __version__
@@ -29,14 +28,12 @@ def script(
     """
     plan = planned.plan
     return job_script(
-        schedulers.get(plan.site.scheduler),
+        plan.site,
         asked or request(planned, attempt),
         attempt=attempt.folder,
         entry=process.module(plan.python, module, attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
-        modules=plan.site.modules,
-        purge_modules=plan.site.purge_modules,
-        setup=(*plan.site.setup, *plan.run.setup),
+        setup=plan.run.setup,
         environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
         held=held,

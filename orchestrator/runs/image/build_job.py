@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base import private, process
@@ -16,7 +15,7 @@ from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.image import building
 from orchestrator.runs.image.building import Prepared
-from orchestrator.runs.plan.job_request import in_its_words
+from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import answers, client
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
@@ -52,26 +51,25 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
 
     If the wait is interrupted, the job continues: the next `build` finds the image, or waits for it.
     """
-    from orchestrator.schedulers.for_submitit.executors import Executor
+    from submitit.core.utils import DelayedSubmission, JobPaths
 
     _check_secrets(prepared)
     cache = building.cache(site)
     cache.make()
     folder = cache.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
-    private.make(folder / "submitit")
+    pickles = folder / "submitit"
+    private.make(pickles)
     request = _request(prepared, site, folder)
     text = job_script(
-        client.of(site).scheduler, request, attempt=folder,
-        entry=process.module(python, "submitit.core._submit", folder / "submitit"),
-        title=f"torusrun: build of the image {shlex.quote(prepared.name)}", modules=site.modules,
-        environment=site.env, purge_modules=site.purge_modules, setup=site.setup,
+        site, request, attempt=folder, environment=site.env,
+        entry=process.module(python, "submitit.core._submit", pickles),
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}",
     )  # fmt: skip
-    executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
-    callers = os.umask(private.UMASK)  # submitit uses the umask of this process
-    try:
-        job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
-    finally:
-        os.umask(callers)
+    private.write_bytes(folder / "job.sh", text.encode())
+    with private.umask(private.UMASK):  # that of submitit's file, and of a local job
+        DelayedSubmission(BuildImage(prepared, site, str(folder))).dump(pickles / "image.pkl")
+        job = client.of(site).submit(folder / "job.sh", request)
+    JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
     say(f"building in job {job}; its output is in {folder}")
     _wait(folder, job, site, say)
     shutil.rmtree(folder, ignore_errors=True)
@@ -87,13 +85,12 @@ def _check_secrets(prepared: Prepared) -> None:
 
 
 def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
-    node = site.node
-    return Request(
-        name=f"build-{prepared.name}", nodes=1, ranks_per_node=1, cpus_per_rank=node.ranks * node.cpus_per_rank,
-        gpus_per_node=0, memory_bytes=node.memory_bytes, time_s=site.container.build_time_s,
-        queue=site.queue, stdout=folder / "job.out", stderr=folder / "job.err", extra=site.scheduler_args,
-        **in_its_words(site, 1, node.ranks, site.account),
+    asked = of_site(
+        site, 1, site.node.ranks, name=f"build-{prepared.name}", time_s=site.container.build_time_s,
+        stdout=folder / "job.out", stderr=folder / "job.err",
     )  # fmt: skip
+    cpus = site.node.ranks * site.node.cpus_per_rank
+    return replace(asked, ranks_per_node=1, cpus_per_rank=cpus, gpus_per_node=0, gpu_type=None)
 
 
 def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:

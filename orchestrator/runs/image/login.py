@@ -52,7 +52,7 @@ def _environment(site: Site) -> tuple[dict[str, str], str, str]:
     from orchestrator.base.render.environment import Text, render
     from orchestrator.schedulers.script import loading
 
-    lines = loading(site.modules, site.purge_modules)
+    lines = loading(site)
     text = render("modules/environment.sh.j2", lines=[Text(line) for line in lines])
     did = f" after `{'; '.join(lines)}`"
     try:

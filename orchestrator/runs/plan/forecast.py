@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.base.errors import UserError
 from orchestrator.network.cost import regular
-from orchestrator.network.cost.algorithms import cost_of
+from orchestrator.network.cost.algorithms import Layout, cost_of
 from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.cost.hierarchical import Layout
 from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import arrange

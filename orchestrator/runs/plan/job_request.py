@@ -23,33 +23,29 @@ def request(
     queue with the attempt's number: unique, so that it can be found again.
     """
     plan = planned.plan
-    node, site = plan.site.node, plan.site
-    return Request(
+    return of_site(
+        plan.site,
+        plan.run.nodes,
+        plan.ranks_per_node,
+        plan.run.account,
         name=plan.run_id,
         token=f"{plan.run_id}.{planned.number}",
-        nodes=plan.run.nodes,
-        ranks_per_node=plan.ranks_per_node,
-        cpus_per_rank=node.cpus_per_rank,
-        gpus_per_node=node.gpus,
-        gpu_type=node.gpu_type,
-        memory_bytes=node.memory_bytes,
         time_s=plan.run.time_s,
-        queue=plan.run.queue or site.queue,
+        queue=plan.run.queue or plan.site.queue,
         stdout=attempt.stdout,
         stderr=attempt.stderr,
-        extra=site.scheduler_args,
         after=tuple(after),
         after_any=tuple(after_any),
         exclude=planned.exclude,
-        **in_its_words(site, plan.run.nodes, plan.ranks_per_node, plan.run.account or site.account),
     )
 
 
-def in_its_words(site: Site, nodes: int, ranks_per_node: int, account: str | None) -> dict[str, Any]:
-    """The fields of a request in the site's own words: `ask`, `submit_args`, and the account unless these contain it.
+def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = None, **own: Any) -> Request:
+    """The request for whole nodes of a site, in its words; `own` are further fields, and another queue if it has one.
 
-    Raises UserError if they contain {account} and there is no account.
+    Raises UserError if the words contain {account} and there is no account.
     """
+    account = account or site.account
     if names_account(site) and not account:
         raise UserError("the site names {account} in what it asks its scheduler for: write 'account' into its file")
     numbers: dict[str, Any] = {
@@ -59,8 +55,16 @@ def in_its_words(site: Site, nodes: int, ranks_per_node: int, account: str | Non
         "gpus": site.node.gpus,
         "account": account,
     }
-    return {
-        "ask": filled(site.ask, **numbers),
-        "submit_args": filled(site.submit_args, **numbers),
-        "account": None if names_account(site) else account,
-    }
+    return Request(
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        cpus_per_rank=site.node.cpus_per_rank,
+        gpus_per_node=site.node.gpus,
+        gpu_type=site.node.gpu_type,
+        memory_bytes=site.node.memory_bytes,
+        account=None if names_account(site) else account,
+        ask=filled(site.ask, **numbers),
+        extra=site.scheduler_args,
+        submit_args=filled(site.submit_args, **numbers),
+        **{"queue": site.queue, **own},
+    )

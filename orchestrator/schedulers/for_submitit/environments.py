@@ -15,11 +15,8 @@ from submitit.core import job_environment, utils
 from orchestrator import schedulers
 from orchestrator.base import private
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.local.scheduler import Local
 from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.slurm.scheduler import Slurm
 
-OF_SUBMITIT = (Slurm.name, Local.name)
 CONTINUES = "TORUSRUN_CONTINUES"  # the variable with the id of the job that this job continues
 
 
@@ -116,7 +113,7 @@ def here() -> ClusterEnvironment:
     name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
     if name == PBSEnvironment.scheduler:
         return PBSEnvironment()
-    if (name not in schedulers.KNOWN and ":" not in name) or name in (*OF_SUBMITIT, GridEngineEnvironment.scheduler):
+    if ":" not in name:  # not one of a site's own
         return GridEngineEnvironment()
     variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).variables.job}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})

@@ -23,15 +23,13 @@ from orchestrator.base.environment import safe, which
 from orchestrator.base.render.environment import Text, render
 from orchestrator.schedulers import remote_shell
 from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit.cluster_job import ClusterJob
+from orchestrator.schedulers.for_submitit.cluster_job import ClusterJob, Watcher
 from orchestrator.schedulers.for_submitit.environments import CONTINUES
-from orchestrator.schedulers.for_submitit.executors import Watcher
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.launchers.openmpi import remote_words
-from orchestrator.schedulers.names import fitting
 from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.words import filled
+from orchestrator.schedulers.words import filled, fitting
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -63,22 +61,20 @@ SHARED = {
 }
 
 
-class ClusterExecutor(core.PicklingExecutor):
+class ClusterExecutor(core.Executor):
     """Submits to the scheduler called `cluster`. Parameters: see `update_parameters` and docs/guides/submitit.md."""
 
     cluster: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
 
-    def __init__(
-        self, folder: str | Path, max_num_timeout: int = 3, max_pickle_size_gb: float = 1.0, python: str | None = None
-    ) -> None:
-        super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
+    def __init__(self, folder: str | Path, max_num_timeout: int = 3, python: str | None = None) -> None:
+        super().__init__(folder)
+        self.max_num_timeout = max_num_timeout
         if self.affinity() <= 0:
             raise RuntimeError(f"{', '.join(self.programs)}: not all on PATH; is this a submit host of {self.cluster}?")
         self.python = shlex.quote(sys.executable) if python is None else python
         self.scheduler = schedulers.get(self.cluster)
         self.client = Client(self.scheduler, COMMAND_TIMEOUT_S)
-        self._throttling = 0.0
 
     @classmethod
     def name(cls) -> str:
@@ -87,10 +83,6 @@ class ClusterExecutor(core.PicklingExecutor):
     @classmethod
     def affinity(cls) -> int:
         return 2 if all(which(program) for program in cls.programs) else -1
-
-    @classmethod
-    def _equivalence_dict(cls) -> core.EquivalenceDict:
-        return {name: name for name in core.EquivalenceDict.__annotations__}  # type: ignore[return-value]
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
@@ -103,7 +95,6 @@ class ClusterExecutor(core.PicklingExecutor):
         super()._internal_update_parameters(**kwargs)
 
     def request(self, array: int = 0) -> Request:
-        """The request of a job with these parameters."""
         p = {**SHARED, **OWN, **self.parameters}
         words = {
             "nodes": p["nodes"],
@@ -157,9 +148,6 @@ class ClusterExecutor(core.PicklingExecutor):
         path.chmod(0o600)
         return path
 
-    def _submit_command(self, command: str) -> core.Job[Any]:
-        return self._submit(self.request())
-
     def _submit(self, request: Request) -> core.Job[Any]:
         folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -173,7 +161,6 @@ class ClusterExecutor(core.PicklingExecutor):
         return self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
 
     def _text(self, request: Request) -> str:
-        """The script of a job or an array."""
         p = {**SHARED, **OWN, **self.parameters}
         task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.for_submitit.task')[1:])}"
         if self._num_tasks() > 1:
@@ -188,7 +175,7 @@ class ClusterExecutor(core.PicklingExecutor):
             nodes=request.nodes,
             tasks=self._num_tasks(),
             told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.variables.first_host, CONTINUES]))),
-            submit=Text(self.client.submit_words(request)),
+            submit=Text(shlex.join(self.client.submit_argv(Path(), request)[:-1])),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
             cwd=Path.cwd(),
@@ -208,19 +195,9 @@ class ClusterExecutor(core.PicklingExecutor):
             + ' --hostfile "$PBS_NODEFILE"'
         )
 
-    def _make_submission_file_text(self, command: str, uid: str) -> str:
-        return self._text(self.request())
-
-    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        raise NotImplementedError("the client submits")
-
     def _num_tasks(self) -> int:
         p = {**SHARED, **self.parameters}
         return int(p["nodes"] * p["tasks_per_node"])
-
-    @staticmethod
-    def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        raise NotImplementedError("the client reads the job's id")
 
 
 def _carried(name: str, value: str) -> str:

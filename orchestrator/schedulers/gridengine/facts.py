@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,14 +10,16 @@ from orchestrator.base.errors import SiteError
 from orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
-    Environment,
     NodeKind,
     Queue,
     counted,
     duration_s,
+    is_answered,
     optional,
+    size_bytes,
 )
 from orchestrator.schedulers.gridengine import topology
+from orchestrator.schedulers.gridengine.states import xml
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")
@@ -29,21 +30,23 @@ GPUS = ("qhost", "-F", "gpu")
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "": 1}
 
 
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
-    found, hosts = records(ask(QUEUES)), _with_gpus(nodes(ask(HOSTS)), optional(ask, GPUS))
+    found, hosts, of_host = records(ask(QUEUES)), nodes(ask(HOSTS)), gpus(optional(ask, GPUS))
+    hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
-    environments = (environment(name, optional(ask, [*ENVIRONMENT, name])) for name in names)
+    environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
     configuration = records(optional(ask, CONFIGURATION))
+    resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
+    has_racks = is_answered(lambda: topology.group_names(ask(topology.GROUPS), topology.RACK))
     return ClusterFacts(
         (optional(ask, VERSION).splitlines() or [""])[0].strip(),
         queues(found, hosts),
-        environments=tuple(environments),
-        resources=frozenset(_first_words(optional(ask, RESOURCES))),
-        topology={"source": "gridengine"} if _has_racks(ask) else None,
+        environments={name: count for name, count in environments.items() if count},
+        resources=frozenset(words[0] for words in resources if words),
+        topology={"source": "gridengine"} if has_racks else None,
         accounts=tuple(optional(ask, PROJECTS).split()),
         needs_account=any(record.get("enforce_project") == "true" for record in configuration),
         commands={
@@ -75,12 +78,8 @@ def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) ->
 
 def nodes(text: str) -> dict[str, NodeKind]:
     """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
-    try:
-        root = ET.fromstring(text)
-    except ET.ParseError as error:
-        raise SiteError(f"`{' '.join(HOSTS)}`: its XML cannot be read: {error}") from None
     found = {}
-    for host in root.iter("host"):
+    for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
         told = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
         count = told.get("m_core") if told.get("m_core", "-").isdecimal() else told.get("num_proc", "-")
         if host.get("name") != "global":
@@ -89,17 +88,11 @@ def nodes(text: str) -> dict[str, NodeKind]:
     return found
 
 
-def environment(name: str, text: str) -> Environment:
-    """A parallel environment from `qconf -sp NAME`; it has slots per host only if its rule is a number."""
+def slots(text: str) -> int:
+    """The slots per host of a parallel environment in `qconf -sp NAME`; 0 unless its rule is a number."""
     (record, *_) = [*records(text), {}]
     rule = record.get("allocation_rule", "")
-    return Environment(name, int(rule) if rule.isdecimal() else None)
-
-
-def size_bytes(text: str) -> int | None:
-    """The bytes of a size such as 23.5G; None for '-'."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
-    return int(float(match[1]) * UNITS[match[2]]) if match else None
+    return int(rule) if rule.isdecimal() else 0
 
 
 def gpus(text: str) -> dict[str, int]:
@@ -125,21 +118,3 @@ def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:
         closed="" if "BATCH" in record.get("qtype", "BATCH") else f"its type is {record['qtype']}",
         environments=tuple(name for name in listed_environments if name != "NONE"),
     )
-
-
-def _with_gpus(hosts: dict[str, NodeKind], text: str) -> dict[str, NodeKind]:
-    found = gpus(text)
-    return {name: replace(kind, gpus=found.get(name, 0)) for name, kind in hosts.items()}
-
-
-def _first_words(text: str) -> list[str]:
-    """The first word of every line that is not a comment."""
-    return [line.split()[0] for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def _has_racks(ask: Ask) -> bool:
-    """Whether there are host groups with the default names of racks in a site's topology."""
-    try:
-        return bool(topology.group_names(ask(topology.GROUPS), topology.RACK))
-    except SiteError:
-        return False

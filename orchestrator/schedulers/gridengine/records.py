@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from signal import SIGKILL, Signals
+from signal import SIGKILL
 
 from orchestrator.base.states import State, Status
+from orchestrator.schedulers.words import signal_name
 
 PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
 # The codes of `failed` of a job that ran to its end all the same: its exit status counts.
@@ -65,9 +66,9 @@ def _end(record: Record) -> tuple[State, str]:
         state, meaning = MEANS[code]
         return state, meaning.format(host=record.get("hostname", "its host"))
     if status > 128 and code == AFTER:
-        return State.FAILED, f"ended by {_signal(status - 128)}" + (QDEL if status == 128 + SIGKILL else "")
+        return State.FAILED, f"ended by {signal_name(status - 128)}" + (QDEL if status == 128 + SIGKILL else "")
     if status > 128 and code in RAN:
-        return State.FAILED, f"a program in it ended by {_signal(status - 128)}"
+        return State.FAILED, f"a program in it ended by {signal_name(status - 128)}"
     if code in RAN and status == 0 and _number(record, "ru_minflt") == 0:  # no program runs without a page fault
         return State.CANCELLED, "ended without a trace of its processes, as after qdel -f"
     if code in RAN and status >= 0:
@@ -83,10 +84,6 @@ def _limit(record: Record) -> tuple[State, str]:
         used = record.get("maxvmem", "?")
         return State.OOM, f"it wanted more memory than it asked for: h_vmem={asked['h_vmem']} a slot, used {used}"
     return State.TIMEOUT, f"it reached its time limit: it ran for {ran_s} s"
-
-
-def _signal(number: int) -> str:
-    return Signals(number).name if number in Signals._value2member_map_ else f"signal {number}"
 
 
 def _number(record: Record, key: str) -> int:

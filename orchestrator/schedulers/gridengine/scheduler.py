@@ -13,8 +13,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
 from orchestrator.schedulers.gridengine import facts, states, topology
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.reach import Reach
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import clock, directives, listed_hosts
 from training.counted import counted
 

@@ -25,7 +25,7 @@ WORDS = {
 
 def queued(said: Finished) -> dict[str, Status]:
     """The states of the jobs in the XML of qstat, with the hosts of running jobs."""
-    root = _xml(said, "asking Grid Engine for the states of jobs")
+    root = _answer(said, "asking Grid Engine for the states of jobs")
     jobs = {_id(job): job for job in root.iter("job_list")}
     hosts: dict[str, dict[str, bool]] = {job_id: {} for job_id in jobs}
     for queue in root.iter("Queue-List"):
@@ -37,7 +37,7 @@ def queued(said: Finished) -> dict[str, Status]:
 
 def called(said: Finished, name: str) -> list[str]:
     """The ids of the jobs with this name in the XML of qstat."""
-    jobs = _xml(said, "asking Grid Engine for a job by its name").iter("job_list")
+    jobs = _answer(said, "asking Grid Engine for a job by its name").iter("job_list")
     return [job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name]
 
 
@@ -56,10 +56,14 @@ def recorded(said: Finished) -> dict[str, Status]:
     return {key: ended(found) for key, found in records.items()}
 
 
-def _xml(said: Finished, doing: str) -> ET.Element:
-    said.check(doing)
+def _answer(said: Finished, doing: str) -> ET.Element:
+    return xml(said.check(doing).stdout, doing)
+
+
+def xml(text: str, doing: str) -> ET.Element:
+    """The root of a command's output. Raises SiteError if it cannot be read."""
     try:
-        return ET.fromstring(said.stdout)
+        return ET.fromstring(text)
     except ET.ParseError as error:
         raise SiteError(f"{doing}: its XML cannot be read: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from orchestrator.network.hosts.hostlist import numbers
 from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 LOST = re.compile(r"srun: error: Node failure on (\S+)")
@@ -43,13 +44,4 @@ class Srun(Launcher):
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
         said = [(ranks, SIGNALS[how]) for ranks, how in KILLED.findall(text) if how in SIGNALS]
-        return firsts([(rank, number) for ranks, number in said for rank in _numbers(ranks)])
-
-
-def _numbers(text: str) -> list[int]:
-    """The numbers in a list such as '0-2,5': 0, 1, 2, 5."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1) if first.isdigit() else []
-    return found
+        return firsts([(rank, number) for ranks, number in said for rank in numbers(ranks)])

@@ -12,7 +12,6 @@ GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 
 
 def describe(ask: Ask) -> ClusterFacts:
-    """Query cores, memory and GPUs."""
     names = [line.strip() for line in optional(ask, GPUS).splitlines() if line.strip()]
     cores = optional(ask, CORES).strip()
     kind = NodeKind(
@@ -22,7 +21,7 @@ def describe(ask: Ask) -> ClusterFacts:
         "this machine",
         (Queue("", (kind,), nodes=1, is_default=True),),
         launcher="spawn",
-        commands={"nodes": "nvidia-smi" if names else " ".join(CORES), "scheduler": "", "queues": "", "accounts": ""},
+        commands={"nodes": "nvidia-smi" if names else " ".join(CORES)},
     )
 
 

@@ -15,8 +15,7 @@ from orchestrator.base.states import Status
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.local import facts
 from orchestrator.schedulers.local.sessions import found
-from orchestrator.schedulers.reach import Reach
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 OWN_ID = (
     'read -r -a torusrun_stat < "/proc/$$/stat"',

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, counted, duration_s, optional
+from orchestrator.schedulers.cluster_facts import (
+    Ask,
+    ClusterFacts,
+    NodeKind,
+    Queue,
+    counted,
+    duration_s,
+    optional,
+    size_bytes,
+)
 from orchestrator.schedulers.pbs import topology
 
 QUEUES = ("qstat", "-Q", "-f")
 SERVER = ("qstat", "-B", "-f")
 NODES = topology.COMMAND
-UNITS = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "": 1}
 CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
 Record = Mapping[str, str]
 
@@ -37,7 +44,6 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
             "queues": " ".join(QUEUES),
             "nodes": " ".join(NODES),
             "topology": " ".join(NODES),
-            "accounts": "",
         },
     )
 
@@ -106,12 +112,6 @@ class Queues:
         """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
         bound = {vnode: record for vnode, record in self.vnodes.items() if name in _bound(record)}
         return bound or {vnode: record for vnode, record in self.vnodes.items() if not _bound(record)}
-
-
-def size_bytes(text: str) -> int | None:
-    """The bytes of a size such as 64gb or 7532kb; None for other text."""
-    match = re.fullmatch(r"(\d+)([kmgt]?b|)", text.strip().lower())
-    return int(match[1]) * UNITS[match[2]] if match else None
 
 
 def _limit(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import math
+import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +15,8 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.pbs import facts, states, topology, user
-from orchestrator.schedulers.reach import Reach
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Traits, Variables
+from orchestrator.schedulers.pbs import facts, states, topology
+from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import clock, directives, listed_hosts
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
@@ -24,8 +27,25 @@ OWN_COMMANDS = (
 )
 
 
+def _user() -> str:
+    """The user's name. Raises SiteError if there is none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
+
+
+def _groups() -> list[str]:
+    """The names of this user's groups. A group without a name here is left out: PBS has no name for it either."""
+    found, user = [], pwd.getpwuid(os.geteuid())
+    for number in os.getgrouplist(user.pw_name, user.pw_gid):
+        with contextlib.suppress(KeyError):
+            found.append(grp.getgrgid(number).gr_name)
+    return found
+
+
 def _facts(ask: Ask) -> ClusterFacts:
-    return facts.describe(ask, user.name(), user.groups())
+    return facts.describe(ask, _user(), _groups())
 
 
 def _remote(host: str, command: str) -> list[str]:
@@ -81,11 +101,8 @@ class PBS(Scheduler):
     def refuses(self, value: str) -> str | None:
         if "\\" in value:
             return "holds a backslash, which PBS takes away from a directive"
-        return (
-            "holds both kinds of quotes; PBS has no way to write a quote in quotes"
-            if {'"', "'"} <= set(value)
-            else None
-        )
+        both = "holds both kinds of quotes; PBS has no way to write a quote in quotes"
+        return both if {'"', "'"} <= set(value) else None
 
     def _word(self, key: str, value: str) -> str:
         """A value as one word of a directive, which has quotes but no escapes."""
@@ -114,7 +131,7 @@ class PBS(Scheduler):
         return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["qselect", "-u", user.name(), "-N", token]  # without -u it lists the jobs of all users
+        command = ["qselect", "-u", _user(), "-N", token]  # without -u it lists the jobs of all users
         return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:

@@ -52,7 +52,6 @@ def host(name: str, vnode: Mapping[str, str]) -> str:
 
 
 def resources(vnode: Mapping[str, str]) -> dict[str, str]:
-    """The resources of a vnode by name."""
     return {key.removeprefix(RESOURCE): value for key, value in vnode.items() if key.startswith(RESOURCE)}
 
 

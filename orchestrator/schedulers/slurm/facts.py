@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, is_answered, optional
 from orchestrator.schedulers.slurm import topology
 
 VERSION = ("sinfo", "--version")
@@ -25,12 +25,15 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
     user = user or getpass.getuser()
     default = optional(ask, [*DEFAULT_ACCOUNT, user]).split()
     accounts = tuple(dict.fromkeys([*default, *optional(ask, [*ACCOUNTS, f"user={user}"]).split()]))
+    has_switches = "tree" in configuration.get("TopologyPlugin", "tree") and is_answered(
+        lambda: topology.tree(ask(topology.COMMAND))
+    )
     enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
     return ClusterFacts(
         version.strip(),
         queues(partitions, nodes, accounts),
         configuration.get("ClusterName"),
-        topology={"source": "slurm"} if _has_switches(ask, configuration) else None,
+        topology={"source": "slurm"} if has_switches else None,
         accounts=accounts,
         needs_account=enforced and not default,
         launcher="srun",
@@ -105,14 +108,3 @@ def _kind(words: Sequence[str]) -> NodeKind:
 def _number(text: str) -> int | None:
     match = re.match(r"\d+", text)
     return int(match[0]) if match else None
-
-
-def _has_switches(ask: Ask, configuration: dict[str, str]) -> bool:
-    """Whether Slurm knows a tree of switches, by the same function that reads it to order ranks."""
-    if "tree" not in configuration.get("TopologyPlugin", "tree"):
-        return False
-    try:
-        topology.tree(ask(topology.COMMAND))
-    except SiteError:
-        return False
-    return True

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from signal import Signals
+
+from orchestrator.schedulers.words import signal_name
 
 MOST_HOSTS = 8
 RELEASE = "`scontrol release {job}` releases it"
@@ -168,8 +169,8 @@ def accounted(words: str, exit_code: str, hosts: Sequence[str]) -> str:
     meant = _end(word, hosts)
     if word == "FAILED" and number == str(NOT_STARTED):
         meant = "Slurm could not start it, as when its output files cannot be opened"
-    elif word == "FAILED" and number not in ("", "0"):
-        meant = f"its script was ended by {_signal(number)}"
+    elif word == "FAILED" and number.isdecimal() and number != "0":
+        meant = f"its script was ended by {signal_name(int(number))}"
     elif word == "FAILED" and code not in ("", "0"):
         meant = f"its script ended with exit code {code}"
     return _with(meant, words, "")
@@ -200,10 +201,6 @@ def _one_of(hosts: Sequence[str]) -> str:
         return hosts[0]
     listed = ", ".join(hosts[:MOST_HOSTS]) + (f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else "")
     return f"at least one of its nodes ({listed})" if hosts else "a node of it"
-
-
-def _signal(number: str) -> str:
-    return Signals(int(number)).name if number.isdigit() and int(number) in set(Signals) else f"signal {number}"
 
 
 def _with(meant: str, *words: str) -> str:

@@ -12,11 +12,29 @@ from orchestrator.base.states import Status
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.slurm import facts, states, topology
-from orchestrator.schedulers.slurm.reach import REACH
-from orchestrator.schedulers.traits import ClusterQueries, Query, Traits, Variables
+from orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import directives
 
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without checking its length (opt.c, 22.05)
+
+
+def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
+    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
+    return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv]
+
+
+def _remote(host: str, command: str) -> list[str]:
+    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
+    return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
+
+
+def _broadcast(
+    environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
+) -> list[list[str]]:
+    nodes = f"--ntasks={environment.get('SLURM_JOB_NUM_NODES', '1')}"
+    once = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
+    # sbcast copies in a tree. Without --force, it overwrites no file.
+    return [once, ["sbcast", str(source), str(destination)]]
 
 
 class Slurm(Scheduler):
@@ -31,7 +49,7 @@ class Slurm(Scheduler):
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
     cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES)
-    reach = REACH
+    reach = Reach(_shell, _remote, _broadcast)
 
     def directives(self, request: Request) -> list[str]:
         options = [

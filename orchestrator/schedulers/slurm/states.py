@@ -38,7 +38,6 @@ def recorded(said: Finished) -> dict[str, Status]:
 
 
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:
-    """The state in one row of squeue."""
     state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
     if state is State.UNKNOWN:
         return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)

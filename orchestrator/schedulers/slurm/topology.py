@@ -24,10 +24,8 @@ def tree(text: str) -> Tree:
     leaves: dict[str, list[str]] = {}
     parents: dict[str, str] = {}
     for line in _lines(text):
-        words = named(line)
-        name = next((words[key] for key in words if key.lower() == "switchname"), None)
-        nodes = next((words[key] for key in words if key.lower() == "nodes"), None)
-        below = next((words[key] for key in words if key.lower() == "switches"), None)
+        words = {key.lower(): value for key, value in named(line).items()}
+        name, nodes, below = (words.get(key) for key in ("switchname", "nodes", "switches"))
         if not name or not (nodes or below):
             raise SiteError(f"this is not a line of Slurm's tree topology: {line[:200]!r}")
         if below and below != "(null)":

@@ -1,1 +1,22 @@
 """The checks of a site for `doctor`, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.runs.image.login import login
+from orchestrator.sites.checks import folders, images, programs, scheduler
+from orchestrator.sites.checks.check import Check
+from orchestrator.spec.site import Site
+
+
+def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
+    """The checks that need no job: of the scheduler, the folders, the programs, and images.
+
+    With `job`, a job checks whether the nodes see the folders, so nothing is guessed about that here.
+    """
+    yield from scheduler.checks(site)
+    yield from folders.checks(site, job=job)
+    here = login(site)
+    yield from programs.checks(site, here, job=job)
+    yield from images.checks(site, here)

@@ -8,11 +8,10 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.plan.job_request import in_its_words
+from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.switches import DESCRIBED, tree_of
+from orchestrator.schedulers.topology import DESCRIBED, tree_of
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.propose import shown
 from orchestrator.spec.site import Site
@@ -40,7 +39,7 @@ def checks(site: Site) -> Iterator[Check]:
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
     if site.queue:
-        yield _queue(site, site.queue, facts)
+        yield _queue(site.queue, facts)
     if site.account and facts.accounts:
         yield _account(site.account, facts)
     elif facts.needs_account and not site.account:
@@ -60,7 +59,7 @@ def _answers(asked: client.Client) -> Check:
     return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
 
 
-def _queue(site: Site, name: str, facts: ClusterFacts) -> Check:
+def _queue(name: str, facts: ClusterFacts) -> Check:
     queues = {queue.name: queue for queue in facts.queues}
     mend = f"write queue: {_words(tuple(queue.name for queue in facts.queues if not queue.closed))}"
     if name not in queues:
@@ -78,25 +77,11 @@ def _account(name: str, facts: ClusterFacts) -> Check:
 
 def _request(site: Site) -> Check:
     """Whether the site has all values for a request for two nodes, or for one if there is only one."""
-    node, scheduler = site.node, schedulers.get(site.scheduler)
+    scheduler = schedulers.get(site.scheduler)
     nodes = 1 if scheduler.traits.one_machine else 2
     try:
-        words = in_its_words(site, nodes, node.ranks, site.account)
-        asked = Request(
-            name="doctor",
-            nodes=nodes,
-            ranks_per_node=node.ranks,
-            cpus_per_rank=node.cpus_per_rank,
-            gpus_per_node=node.gpus,
-            gpu_type=node.gpu_type,
-            memory_bytes=node.memory_bytes,
-            time_s=ASKED_S,
-            queue=site.queue,
-            stdout=Path("/dev/null"),
-            stderr=Path("/dev/null"),
-            extra=site.scheduler_args,
-            **words,
-        )
+        nowhere = Path("/dev/null")
+        asked = of_site(site, nodes, site.node.ranks, name="doctor", time_s=ASKED_S, stdout=nowhere, stderr=nowhere)
         scheduler.directives(asked)
     except UserError as error:
         return failed("request", str(error), "mend ask, account or scheduler_args of the site, as the message says")

@@ -7,12 +7,9 @@ from hypothesis import strategies as st
 from orchestrator.network.cost import regular
 from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.prediction import schemes
-from orchestrator.network.prediction.collectives import bounds, halving, hierarchical
+from orchestrator.network.prediction.collectives import cut_s, halving_s, leaders_s
 
 RESNET50_BYTES = 51.1e6
-ALL = [
-    schemes.flat_ring, schemes.double_tree, schemes.halving_doubling, schemes.leaders, schemes.nccl, schemes.plain_ring
-]  # fmt: skip
 
 
 def abci(ranks: int) -> Network:
@@ -41,41 +38,40 @@ def test_plain_rings_on_abci_take_the_times_computed_by_hand(ranks: int, millise
 
 
 def test_the_bound_on_abci_is_that_computed_by_hand() -> None:
-    assert bounds.cut_s(RESNET50_BYTES, abci(2048)) * 1e3 == pytest.approx(4.54, rel=0.01)
+    assert cut_s(RESNET50_BYTES, abci(2048)) * 1e3 == pytest.approx(4.54, rel=0.01)
 
 
 def test_each_formula_by_hand() -> None:
     network, n, a, b = flat(8), 8e6, 1e-6, 10e9
     assert regular.ring_s(n, network) == pytest.approx(14 * a + 14 / 8 * n / b)
-    assert halving.all_reduce_s(n, network) == pytest.approx(6 * a + 14 / 8 * n / b)
+    assert halving_s(n, network) == pytest.approx(6 * a + 14 / 8 * n / b)
     pairs = Network((Level("node", 2, b, a), Level("cluster", 4, b / 2, 2 * a, 2)))
     expected = 2 * (a + n / b) + 6 * 2 * a + 6 / 4 * n / (b / 2)
-    assert hierarchical.all_reduce_s(n, pairs) == pytest.approx(expected)
+    assert leaders_s(n, pairs) == pytest.approx(expected)
 
 
 @given(networks(), sizes, sizes)
 def test_more_bytes_never_take_less_time(network: Network, one: float, other: float) -> None:
     few, many = sorted((one, other))
-    for make in ALL:
-        assert make(network).cost_s(few) <= make(network).cost_s(many) * (1 + 1e-12)
+    for make in schemes.FLAT.values():
+        assert make(network)(few) <= make(network)(many) * (1 + 1e-12)
 
 
 @given(networks(), sizes)
 def test_no_scheme_is_faster_than_the_bandwidth_bound(network: Network, size: float) -> None:
-    bound = bounds.cut_s(size, network) * (1 - 1e-9)
-    for make in (schemes.flat_ring, schemes.leaders, schemes.double_tree, schemes.plain_ring):
-        assert make(network).cost_s(size) >= bound
+    bound = cut_s(size, network) * (1 - 1e-9)
+    for name in ("ring", "leaders", "tree", "plain"):
+        assert schemes.FLAT[name](network)(size) >= bound
     assert schemes.best_levels(network, size).cost_s(size) >= bound
 
 
 @given(networks())
 def test_one_rank_takes_no_time(network: Network) -> None:
-    for make in ALL:
-        assert make(network.holding(1)).cost_s(1e6) == 0
+    for make in schemes.FLAT.values():
+        assert make(network.holding(1))(1e6) == 0
 
 
 def test_large_messages_cost_bandwidth_and_empty_ones_latency() -> None:
     network = flat(16)
     assert regular.ring_s(0, network) == pytest.approx(30e-6)
-    assert regular.ring_s(1e15, network) == pytest.approx(bounds.cut_s(1e15, network))
-    assert bounds.latency_s(network) == pytest.approx(4e-6)
+    assert regular.ring_s(1e15, network) == pytest.approx(cut_s(1e15, network))

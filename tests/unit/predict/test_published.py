@@ -4,8 +4,7 @@ import pytest
 
 from orchestrator.network.prediction import constants, published
 from orchestrator.network.prediction.epochs import epochs_to_target
-from orchestrator.network.prediction.lost import held_out
-from orchestrator.network.prediction.records import PublishedRun
+from orchestrator.network.prediction.records import PublishedRun, held_out
 
 ERRORS_PERCENT = {
     "sony-v2-1024": 17.4,

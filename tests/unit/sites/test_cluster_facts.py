@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import Environment, NodeKind, Queue, duration_s
+from orchestrator.schedulers.cluster_facts import NodeKind, Queue, duration_s
 from orchestrator.schedulers.gridengine import facts as gridengine_cluster
 from orchestrator.schedulers.local import facts as local_cluster
 from orchestrator.schedulers.pbs import facts as pbs_cluster
@@ -77,7 +77,7 @@ def test_gridengine_tells_queues_environments_hosts_and_groups() -> None:
     assert facts.version == "SGE 8.1.9"
     assert (queue.name, queue.time_s, queue.closed) == ("all.q", None, "")
     assert queue.environments == ("mpi", "single", "rt_F")
-    assert facts.environments == (Environment("mpi", 2), Environment("rt_F", 1), Environment("single", 1))
+    assert facts.environments == {"mpi": 2, "rt_F": 1, "single": 1}
     assert queue.kinds == (NodeKind(4, 2, int(23.5 * 2**30)),)
     assert "rt_F" in facts.resources and "num_proc" in facts.resources
     assert facts.topology == {"source": "gridengine"}

@@ -52,7 +52,8 @@ def test_damaged_output_makes_the_file_of_a_site_or_an_error(name: str, data: st
         return said[:at] + other + said[at + length :]
 
     try:
-        written = text("A site.", propose(Reached(name, DESCRIBED[name][0](damaged)), None, BARE, YES))
+        found = Reached(name, DESCRIBED[name][0](damaged))
+        written = text("A site.", propose(found, None, BARE, YES), found.facts)
     except (SiteError, UserError) as error:
         assert str(error)
         return

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.base.states import State
 from orchestrator.runs.state.view import View
 from orchestrator.sites import hello
-from orchestrator.sites.hello_files import Talk
-from orchestrator.sites.judge import judged, skew_s
+from orchestrator.sites.judge import Talk, judged, skew_s
 from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
 

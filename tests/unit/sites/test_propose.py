@@ -49,7 +49,7 @@ def choices(yes: bool = True, **options: str) -> Choices:
 def site(
     reached: Reached, chosen: Choices, machine: Machine = FULL, known: KnownCluster | None = None
 ) -> tuple[Site, str]:
-    made = text("A site.", propose(reached, known, machine, chosen))
+    made = text("A site.", propose(reached, known, machine, chosen), reached.facts)
     return read(Site, made, "made.yaml")[0], made
 
 
@@ -192,7 +192,7 @@ def test_no_name_that_a_scheduler_tells_becomes_another_value(name: str, kind: s
     queue = Queue(name, (NodeKind(1, 8, 2**33, 2, kind),), is_default=True)
     commands = {"scheduler": "sinfo --version", "queues": "scontrol", "nodes": "sinfo", "topology": "", "accounts": ""}
     facts = ClusterFacts(version, (queue,), commands=commands)
-    made = text("A site.", propose(Reached("slurm", facts), None, BARE, choices(runs="/runs")))
+    made = text("A site.", propose(Reached("slurm", facts), None, BARE, choices(runs="/runs")), facts)
     found: Mapping[str, Any] = yaml.safe_load(made)
     assert found["queue"] == name and found["scheduler"] == "slurm" and set(found["node"]) >= {"ranks", "gpus"}
     try:
