@@ -59,7 +59,7 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
 
 def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) -> None:
     hybrid = all_reduce.build("hybrid", (1,), hybrid_bytes=400)
-    assert [all_reduce.name_of(hybrid, torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
+    assert [hybrid.name(torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -34,10 +34,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.collectives.interface import Halves
 from training.optim.forms import KEY, Choice
 from training.optim.kernel import Piece, Rule
 from training.optim.last_rates import LastRates
-from training.optim.sharded import Halves, ShardedLARS
+from training.optim.sharded import ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
 from training.recipe.protocols import Optimizer

@@ -8,58 +8,38 @@ instead of gradients: as many bytes, 1/X of the work. Weights travel in their ow
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from training.collectives.all_reduce import Pending
+from training.collectives.interface import AllReduce, Halves
+from training.collectives.phases import Pending
 from training.optim.kernel import Kernel, Piece, is_dense
 from training.optim.last_rates import LastRates
 from training.progress import Moment
 from training.recipe.protocols import Optimizer
 
 
-class Halves(Protocol):
-    """The two halves of an all-reduce, as in `training.collectives.torus.Torus` with float32 on the wire."""
-
-    ranks: int
-
-    @property
-    def wire_bytes(self) -> Sequence[float]: ...
-
-    @property
-    def row_group(self) -> dist.ProcessGroup | None:
-        """The ranks that hold the shards of one vector; None if that is one rank."""
-
-    def padded(self, elements: int) -> int:
-        """The next length that needs no copy."""
-
-    def shard(self, vector: Tensor) -> Tensor:
-        """This rank's part of a 1-D vector, a contiguous view."""
-
-    def start_reduce(self, vector: Tensor) -> Pending:
-        """Begin to replace `shard(vector)` by its mean over all ranks."""
-
-    def start_gather(self, vector: Tensor) -> Pending:
-        """Begin to fill `vector` with the shards of the row."""
-
-
-class FirstHalf:
+class FirstHalf(AllReduce):
     """Reduces to shards, in place of a whole all-reduce: after it a rank has the mean of its own shard only."""
 
     def __init__(self, halves: Halves) -> None:
         self.halves, self.ranks = halves, halves.ranks
-        self.padded, self.start = halves.padded, halves.start_reduce
 
     @property
     def wire_bytes(self) -> Sequence[float]:
         """The bytes of both halves."""
         return self.halves.wire_bytes
 
+    def padded(self, elements: int) -> int:
+        return self.halves.padded(elements)
+
+    def start(self, vector: Tensor) -> Pending:
+        return self.halves.start_reduce(vector)
+
     def mean_(self, vector: Tensor) -> None:
-        """`start` and `wait`."""
         self.start(vector).wait()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
-from training.collectives.all_reduce import AllReduce
+from training.collectives.interface import AllReduce
 from training.sync.bucket import Bucket
 from training.sync.extras import Extras
 from training.sync.missing import MissingGradient

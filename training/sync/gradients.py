@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from training.collectives.all_reduce import AllReduce
+from training.collectives.interface import AllReduce
 from training.sync.bucket import Bucket
 from training.sync.buckets.layout import Layout
 from training.sync.extras import Extras

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from training.collectives import all_reduce
+from training.collectives.interface import Halves
 from training.config import Config
 from training.meeting.ranks import Ranks
 from training.norm.statistics import travelling
 from training.optim.lars import LARS
-from training.optim.sharded import FirstHalf, Halves
+from training.optim.sharded import FirstHalf
 from training.recipe.protocols import Optimizer
 from training.sync.buckets import plan_file, shapes
 from training.sync.buckets.layout import Layout, expected_order

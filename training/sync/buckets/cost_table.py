@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from training.collectives import device as devices
-from training.collectives.all_reduce import AllReduce
+from training.collectives.interface import AllReduce
 
 SMALLEST_BYTES, GROWTH = 4096, 4
 REPEATS = 3  # after a first one, which opens connections
