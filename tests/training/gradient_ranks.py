@@ -19,17 +19,17 @@ from training.learner import Learner
 from training.meeting.ranks import Ranks
 from training.optim.sgd import SGD
 from training.parts import Parts
+from training.recipe.protocols import DataSet
 from training.recipe.reading import record
 from training.recipe.train import SyncKeys
 from training.schedule.phases import Course
 from training.sync.buckets.layout import Layout
-from training.sync.gradients import Gradients
-from training.sync.missing import MissingGradient
+from training.sync.gradients import Gradients, MissingGradient
 
 SAMPLES, BATCH = 96, 24
 
 
-class Points:
+class Points(DataSet):
     """Vectors of random numbers, and classes that follow from them."""
 
     train_samples, test_samples, classes, shape = SAMPLES, 1, 3, (5,)

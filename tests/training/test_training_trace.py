@@ -15,6 +15,7 @@ from training_runs import read_lines
 from training.collectives import all_reduce
 from training.meeting.ranks import Ranks
 from training.recipe.phases import PhaseKeys
+from training.recipe.protocols import DataSet
 from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
 from training.reporting.exits import EXIT_DONE
 from training.reporting.mllog import MLLog, hyper_parameters
@@ -133,7 +134,7 @@ def test_a_full_disk_costs_lines_of_the_log_of_mlperf(capfd: pytest.CaptureFixtu
     assert "run_stop" in said and "run_start" not in said
 
 
-class Corrupt:
+class Corrupt(DataSet):
     """Of a data set: what it could not read."""
 
     def __init__(self) -> None:
@@ -145,7 +146,7 @@ class Corrupt:
 
 def test_corrupt_samples_are_named_once(group: None, capsys: pytest.CaptureFixture[str]) -> None:
     data = Corrupt()
-    problems = Problems(data, CPU)  # type: ignore[arg-type]
+    problems = Problems(data, CPU)
     assert problems.tell() == 0
     data.found += ["a/1.jpg cannot be read", "b/2.jpg cannot be read"]
     assert problems.tell() == 2

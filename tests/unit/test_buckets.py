@@ -59,8 +59,8 @@ def test_of_equal_times_fewer_buckets_are_taken() -> None:
 def test_plans_by_number_and_by_size() -> None:
     assert shapes.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
     assert shapes.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
-    assert shapes.ddp_buckets([2.0**20] * 60) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
-    assert shapes.one_bucket([1.0, 2.0]) == (2,)
+    assert shapes.by_shape("ddp", [2.0**20] * 60, 1) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
+    assert shapes.by_shape("one", [1.0, 2.0], 1) == (2,)
 
 
 def test_fujitsus_groups_are_those_of_resnet50_and_the_same_shares_of_other_models() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +13,22 @@ from torch.nn import Parameter
 from training.collectives.interface import AllReduce
 from training.sync.bucket import Bucket
 from training.sync.buckets.layout import Layout
+from training.sync.buckets.ready_times import ReadyTimes
 from training.sync.extras import Extras
-from training.sync.missing import MissingGradient
+
+SHOWN = 5  # names
 
 
-class Watch(Protocol):
-    """Records when gradients become complete."""
+class MissingGradient(RuntimeError):
+    """Backward did not reach some parameters."""
 
-    def begin(self) -> None:
-        """Called when the last forward pass of a step is done."""
-
-    def complete(self, number: int) -> None:
-        """Called when the gradient with this number is complete."""
+    def __init__(self, names: Sequence[str], rank: int) -> None:
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        super().__init__(
+            f"rank {rank}: no gradient came for {shown}: the loss does not depend on "
+            f"{'it' if len(names) == 1 else 'them'} in this step; set requires_grad to False in the model for what "
+            "never learns, or train.sync.missing to zero"
+        )
 
 
 class Gradients:
@@ -60,7 +63,7 @@ class Gradients:
         self._views: list[Tensor] = []
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
-        self.watch: Watch | None = None
+        self.watch: ReadyTimes | None = None
         self.on_layout: Callable[[], None] | None = None  # called after a change of the buckets
         self.lay_out(layout or Layout.one(len(named)))
         for number, parameter in enumerate(self.parameters):
