@@ -18,7 +18,7 @@ With v = -m, rate(t) = lr_b c_lr(t) and ratio = s the second is v = momentum v +
 decay(t) = wd_b c_wd(t) / (lr_b c_lr(t)). Theirs has wd_b = wd lr_b and c_wd = c_lr ("decayed with the LR curve"), so
 decay = wd = 5e-5 at all times, and ratio_decay = wd_b = 5e-5 x 13 = 6.5e-4.
 
-With momentum_correction the velocity of the form inside changes with the rate: see last_rates.py.
+With momentum_correction the velocity of the form inside changes with the rate: see momentum.py.
 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
@@ -29,7 +29,6 @@ cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,29 +36,24 @@ from torch import Tensor, nn
 from training.collectives.interface import Halves
 from training.optim.forms import KEY, Choice
 from training.optim.kernel import Piece, Rule
-from training.optim.last_rates import LastRates
+from training.optim.momentum import Momentum
 from training.optim.sharded import ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
-from training.recipe.protocols import Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
 
 
-class LARS(Optimizer):
+class LARS(Momentum):
     """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
     def __init__(
         self, model: nn.Module, momentum: float, weight_decay: float, lars: LarsKeys, momentum_correction: bool = False
     ) -> None:
-        self._weights = dict(model.named_parameters())
-        self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        super().__init__(model, momentum_correction and lars.lr_in_momentum)
         skipped = names_skipped(model, lars)
-        self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
-        self._scaled = {weight for name, weight in self._weights.items() if name not in skipped}
-        names = {weight: name for name, weight in self._weights.items()}
-        self._last_rates = LastRates(names, momentum_correction and lars.lr_in_momentum)
-        self._choice = Choice(list(self._weights.values()), Rule(momentum, weight_decay, lars))
+        self._scaled = {weight for name, weight in model.named_parameters() if name not in skipped}
+        self._choice = Choice(list(model.parameters()), Rule(momentum, weight_decay, lars))
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
         """Use the same implementation as all ranks; see `Choice.agree`."""
@@ -67,7 +61,6 @@ class LARS(Optimizer):
 
     def sharded(self, halves: Halves) -> ShardedLARS:
         """The optimizer that keeps only this rank's shards; see `ShardedLARS`. Its velocities begin at zero."""
-        self._velocities.clear()
         self._velocity_of.clear()
         return ShardedLARS(self._scaled, self._choice.kernel, halves, self._last_rates)
 
@@ -75,26 +68,12 @@ class LARS(Optimizer):
         """Set the decay of the next steps."""
         self._choice.kernel.rule = self._choice.kernel.rule.decaying(weight_decay)
 
-    def step(self, rate: float) -> None:
-        """Move every weight along its `.grad`, which does not change."""
-        self.step_part(list(self._velocity_of), rate)
-
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         """Move only these weights of the model."""
         learning = [weight for weight in parameters if weight.grad is not None]
         for change, weights in self._last_rates.changes(learning, rate):
             self._choice.kernel.move([self._piece(weight) for weight in weights], rate, change=change)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The velocities by parameter name, and the last rates."""
-        return {**self._velocities, **self._last_rates.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load velocities from `state_dict`. Raises KeyError if one is missing."""
-        for name, velocity in self._velocities.items():
-            velocity.copy_(state[name])
-        self._last_rates.load_state_dict(state)
 
     def _piece(self, weight: nn.Parameter) -> Piece:
         assert weight.grad is not None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from training.collectives.interface import AllReduce, Halves
 from training.collectives.phases import Pending
 from training.optim.kernel import Kernel, Piece, is_dense
-from training.optim.last_rates import LastRates
+from training.optim.momentum import LastRates
 from training.progress import Moment
 from training.recipe.protocols import Optimizer
 
