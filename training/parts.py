@@ -14,7 +14,7 @@ from torch import nn
 
 from training.complete import complete, lacks
 from training.data.view import View, view_of
-from training.meeting.agree import on_all_ranks
+from training.meeting.agree import everyones, on_all_ranks
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer
@@ -62,9 +62,7 @@ def check_alike(data: DataSet, device: torch.device) -> None:
     """
     which = int.from_bytes(hashlib.sha256(data.identity.encode()).digest()[:7], "big")
     own = torch.tensor([data.train_samples, data.test_samples, data.classes, which], device=device)
-    everyones = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(everyones, own)
-    first, *others = (tuple(each.tolist()) for each in everyones)
+    first, *others = everyones(own).tolist()
     for rank, found in enumerate(others, 1):
         if found != first:
             told = f"{_counted(found)}, and rank 0 {_counted(first)}"

@@ -17,8 +17,7 @@ from training.config import Config
 from training.data import order
 from training.learner import Learner
 from training.meeting.ranks import Ranks
-from training.norm.convert import convert
-from training.norm.statistics import layers, running
+from training.norm.convert import convert, layers, running
 from training.optim.sgd import SGD
 from training.parts import Parts
 from training.recipe.phases import PhaseKeys

@@ -31,10 +31,9 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
     moved = learning._optimizer.before_step  # type: ignore[attr-defined]
     learning._optimizer.before_step = lambda moment, decay: (decays.append(decay), moved(moment, decay))  # type: ignore[attr-defined]
     reporter = Reporter(configured(tmp_path, trace=True), Ranks(0, 1, 0), learning)
-    reporter.start(None, CPU)
+    reporter.start(None)
     rates = []
     while not learning.finished:
-        learning.trace.add(mine=learning.progress.steps)
         learning.step(stop=False)
         rates.append(learning.last_rate)
     reporter.end(EXIT_DONE)
@@ -52,7 +51,6 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
             "step": number + 1, "samples": samples, "epoch": samples / SAMPLES, "phase": phase, "lr": rates[number],
             "weight_decay": decays[number], "momentum": 0.9, "batch": batch, "size": size, "test_size": None,
             "area": [0.08, 1.0], "aspect": [0.75, 4 / 3], "augment": phase == 0, "rectangular": False, "world": 1,
-            "mine": number,
         }  # fmt: skip
         samples += batch
     assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38
@@ -67,7 +65,7 @@ def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFix
     keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="foreach"))}
     learning, _ = learner(tmp_path, evaluate=EvaluateKeys(every=2, first=2), **keys)
     reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
-    reporter.start(None, CPU)
+    reporter.start(None)
     while not learning.finished:
         learning.step(stop=False)
         reporter.epochs()
@@ -95,11 +93,11 @@ def test_the_log_of_mlperf_pairs_the_epochs_of_a_batch_that_is_longer(
     for _ in range(2):
         learning, _ = learner(tmp_path, **keys)
         reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
-        reporter.start(None, CPU)
+        reporter.start(None)
         learning.step(stop=False)
         reporter.epochs()
         reporter.evaluation()
-        reporter.start("step-00000001", CPU)  # an attempt that goes on from a checkpoint of this step
+        reporter.start("step-00000001")  # an attempt that goes on from a checkpoint of this step
         reporter.epochs()
     told = [json.loads(line[9:]) for line in capfd.readouterr().out.splitlines()]
     assert {event["metadata"]["epoch_num"] for event in told if event["key"].startswith("eval_a")} == {EPOCHS}

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,22 +96,16 @@ def verify(path: Path) -> Checkpoint:
     return checkpoint
 
 
-def complete_checkpoints(folder: Path) -> list[Checkpoint]:
+def complete_checkpoints(folder: Path) -> Iterator[Checkpoint]:
     """All complete checkpoints in `folder`, the newest first; none if the folder does not exist."""
-    return list(_complete(folder))
+    for path in candidates(folder):
+        with suppress(IncompleteCheckpoint):
+            yield verify(path)
 
 
 def newest_complete(folder: Path) -> Checkpoint | None:
     """The complete checkpoint with the highest step; newer incomplete ones are skipped."""
-    return next(_complete(folder), None)
-
-
-def _complete(folder: Path) -> Iterator[Checkpoint]:
-    for path in candidates(folder):
-        try:
-            yield verify(path)
-        except IncompleteCheckpoint:
-            continue
+    return next(complete_checkpoints(folder), None)
 
 
 def refuse_other_schemas(folder: Path) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from training.collectives.interface import AllReduce, Halves
 from training.collectives.phases import Pending
+from training.meeting.agree import everyones
 from training.optim.kernel import Kernel, Piece, is_dense
 from training.optim.momentum import LastRates
 from training.progress import Moment
@@ -200,9 +200,7 @@ class ShardedLARS(Optimizer):
         """
         if self._row is None:
             return partial
-        parts = [torch.empty_like(partial) for _ in range(dist.get_world_size(self._row))]
-        dist.all_gather(parts, partial, group=self._row)
-        return torch.stack(parts).sum(0)
+        return everyones(partial, self._row).sum(0)
 
 
 def _of(gradient: Tensor | None) -> Tensor:

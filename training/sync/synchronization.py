@@ -10,7 +10,7 @@ from training.collectives import all_reduce
 from training.collectives.interface import Halves
 from training.config import Config
 from training.meeting.ranks import Ranks
-from training.norm.statistics import travelling
+from training.norm.convert import travelling
 from training.optim.lars import LARS
 from training.optim.sharded import FirstHalf
 from training.recipe.protocols import Optimizer
