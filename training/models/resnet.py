@@ -94,8 +94,8 @@ class ResNet(nn.Module):
             made = list[nn.Module]()
             for number in range(count):
                 stride, outputs = 2 if number == 0 and stages else 1, block.expansion * width
-                projection = None if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
-                made.append(block(inputs, width, stride, projection, version))
+                shortcut = None if stride == 1 and inputs == outputs else projection(inputs, outputs, stride)
+                made.append(block(inputs, width, stride, shortcut, version))
                 inputs = outputs
             stages.append(nn.Sequential(*made))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
@@ -149,5 +149,6 @@ def initialize(model: ResNet, zero_gamma: bool) -> None:
                 nn.init.zeros_(module.last_norm.weight)
 
 
-def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """A shortcut that changes the number of channels, or the size."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from training.models.resnet import projection
+
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions around a shortcut; a stride halves the image on both paths."""
@@ -16,7 +18,7 @@ class Block(nn.Module):
         self.norm1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
+        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else projection(inputs, outputs, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         inner = functional.relu(self.norm1(self.conv1(images)))
@@ -51,7 +53,3 @@ def small_resnet(classes: int, widths: tuple[int, ...], seed: int, zero_gamma: b
         if zero_gamma and isinstance(module, Block):
             nn.init.zeros_(module.norm2.weight)
     return model
-
-
-def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
