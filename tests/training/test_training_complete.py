@@ -64,7 +64,7 @@ def test_what_it_has_is_called() -> None:
     assert steps_in_parts(own) and own.calls == [(0, 0.5), "finish"]
 
 
-class Tests:
+class HeldOut:
     """A data set with its own identity and no methods but one."""
 
     identity = "own"
@@ -74,7 +74,7 @@ class Tests:
 
 
 def test_a_data_set_gets_what_it_lacks() -> None:
-    whole: DataSet = complete(Tests(), DataSet)
+    whole: DataSet = complete(HeldOut(), DataSet)
     whole.use(3)
     whole.prefetch([(0, 1)])
     assert whole.identity == "own" and whole.problems() == [] and list(whole.test_batches(1, 2)) == [(1, 2)]
