@@ -20,8 +20,7 @@ from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
-from training.schedule.named import named
-from training.schedule.phases import Course
+from training.schedule.phases import Course, named
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
