@@ -132,7 +132,7 @@ def settled(rank: int, without: int) -> tuple[str, str]:
     cpp.COMPILERS = compilers
     with redirect_stderr(said):
         settle(optimizer, torch.device("cpu"))
-    return type(optimizer._choice.kernel).__name__, said.getvalue()
+    return type(optimizer._kernel).__name__, said.getvalue()
 
 
 def learned(rank: int, grid: tuple[int, ...], folder: str, form: str, buckets: str, steps: int) -> dict[str, Any]:

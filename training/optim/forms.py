@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,32 +14,19 @@ from training.recipe.reading import ConfigError
 KEY = "train.optimizer.lars.form"
 
 
-class Choice:
-    """The `kernel` of this rank. All ranks need the same one, because two kernels differ in the last bits."""
+def kernel_for(weights: Sequence[Tensor], rule: Rule) -> tuple[Kernel, str]:
+    """The kernel of this rank, and why it is not a fused one if it should be.
 
-    def __init__(self, weights: Sequence[Tensor], rule: Rule) -> None:
-        """Raises ConfigError if the form that the recipe names is not available."""
-        self._rule, self._missing = rule, ""
-        self.kernel: Kernel = Foreach(rule)
-        if rule.keys.form == "foreach":
-            return
-        try:
-            self.kernel = _fused(weights, rule)
-        except Unavailable as error:
-            if rule.keys.form == "fused":
-                raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
-            self._missing = str(error)
-
-    def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Use foreach if any rank must. `all_ranks` returns whether something is true on all of them.
-
-        Returns a message for the user. All ranks must call it together.
-        """
-        if self._rule.keys.form in ("foreach", "fused") or all_ranks(not self._missing):
-            return None
-        self.kernel = Foreach(self._rule)
-        why = self._missing or "another rank cannot"
-        return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
+    Raises ConfigError if the form that the recipe names is not available.
+    """
+    if rule.keys.form == "foreach":
+        return Foreach(rule), ""
+    try:
+        return _fused(weights, rule), ""
+    except Unavailable as error:
+        if rule.keys.form == "fused":
+            raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
+        return Foreach(rule), str(error)
 
 
 def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:

@@ -34,7 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from training.collectives.interface import Halves
-from training.optim.forms import KEY, Choice
+from training.optim.foreach import Foreach
+from training.optim.forms import KEY, kernel_for
 from training.optim.kernel import Piece, Rule
 from training.optim.momentum import Momentum
 from training.optim.sharded import ShardedLARS
@@ -53,27 +54,32 @@ class LARS(Momentum):
         super().__init__(model, momentum_correction and lars.lr_in_momentum)
         skipped = names_skipped(model, lars)
         self._scaled = {weight for name, weight in model.named_parameters() if name not in skipped}
-        self._choice = Choice(list(model.parameters()), Rule(momentum, weight_decay, lars))
+        self._kernel, self._missing = kernel_for(list(model.parameters()), Rule(momentum, weight_decay, lars))
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Use the same implementation as all ranks; see `Choice.agree`."""
-        return self._choice.agree(all_ranks)
+        """Use foreach if any rank must: two kernels differ in the last bits."""
+        rule = self._kernel.rule
+        if rule.keys.form in ("foreach", "fused") or all_ranks(not self._missing):
+            return None
+        self._kernel = Foreach(rule)
+        why = self._missing or "another rank cannot"
+        return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
 
     def sharded(self, halves: Halves) -> ShardedLARS:
         """The optimizer that keeps only this rank's shards; see `ShardedLARS`. Its velocities begin at zero."""
         self._velocity_of.clear()
-        return ShardedLARS(self._scaled, self._choice.kernel, halves, self._last_rates)
+        return ShardedLARS(self._scaled, self._kernel, halves, self._last_rates)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
         """Set the decay of the next steps."""
-        self._choice.kernel.rule = self._choice.kernel.rule.decaying(weight_decay)
+        self._kernel.rule = self._kernel.rule.decaying(weight_decay)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         """Move only these weights of the model."""
         learning = [weight for weight in parameters if weight.grad is not None]
         for change, weights in self._last_rates.changes(learning, rate):
-            self._choice.kernel.move([self._piece(weight) for weight in weights], rate, change=change)
+            self._kernel.move([self._piece(weight) for weight in weights], rate, change=change)
 
     def _piece(self, weight: nn.Parameter) -> Piece:
         assert weight.grad is not None
