@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training.files.checksum import BLOCK_BYTES
 from training.files.trusted import open_folder, open_regular
 from training.progress import Progress
 
@@ -23,7 +24,6 @@ SCHEMA = 2
 MANIFEST = "manifest.json"
 STATE = "state.pt"
 LARGEST_MANIFEST_BYTES = 1_000_000
-BLOCK_BYTES = 1 << 20
 TEMPORARY_PREFIX = ".tmp-"
 _NAME = re.compile(r"step-([0-9]{8,18})")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")

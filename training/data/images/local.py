@@ -24,12 +24,12 @@ from pathlib import Path
 
 from training.data.images.shards import Stamps
 from training.files import lock, own_folder
+from training.files.checksum import BLOCK_BYTES
 from training.files.trusted import sync, unfinished
 from training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
 COPIES = 4  # at a time
-BLOCK_BYTES = 1 << 20
 SPARE_BYTES = 1 << 30  # stay free beside the copies
 
 
