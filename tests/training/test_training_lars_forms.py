@@ -21,9 +21,8 @@ from tests.training.lars_loop import Loop
 from training.optim import cpp
 from training.optim.cpp import Cpp
 from training.optim.foreach import Foreach
-from training.optim.forms import kernel_for
 from training.optim.kernel import Kernel, Piece, Rule, Unavailable
-from training.optim.lars import LARS, build
+from training.optim.lars import LARS, build, kernel_for
 from training.optim.sgd import SGD
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, Train

@@ -23,7 +23,7 @@ With momentum_correction the velocity of the form inside changes with the rate: 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
-cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used; forms.py chooses.
+cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from torch import Tensor, nn
 
 from training.collectives.interface import Halves
 from training.optim.foreach import Foreach
-from training.optim.forms import KEY, kernel_for
-from training.optim.kernel import Piece, Rule
+from training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
 from training.optim.momentum import Momentum
 from training.optim.sharded import ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
+
+KEY = "train.optimizer.lars.form"
 
 
 class LARS(Momentum):
@@ -104,6 +105,36 @@ def build(model: nn.Module, train: Train) -> LARS:
         raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
     correction = optimizer.momentum_correction
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
+
+
+def kernel_for(weights: Sequence[Tensor], rule: Rule) -> tuple[Kernel, str]:
+    """The kernel of this rank, and why it is not a fused one if it should be.
+
+    Raises ConfigError if the form that the recipe names is not available.
+    """
+    if rule.keys.form == "foreach":
+        return Foreach(rule), ""
+    try:
+        return _fused(weights, rule), ""
+    except Unavailable as error:
+        if rule.keys.form == "fused":
+            raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
+        return Foreach(rule), str(error)
+
+
+def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
+    for weight in weights:
+        if weight.dtype != torch.float32 or not is_dense(weight):
+            raise Unavailable("it takes float32 weights that are contiguous or channels_last")
+    if weights[0].is_cuda:
+        try:
+            from training.optim.triton_lars import Triton  # a second to import
+        except ImportError as error:
+            raise Unavailable(f"Triton cannot be imported: {error}") from None
+        return Triton(rule, weights[0].device)
+    from training.optim.cpp import Cpp  # starts a compiler
+
+    return Cpp(rule)
 
 
 def _laid_out_as(weight: Tensor, gradient: Tensor) -> Tensor:
