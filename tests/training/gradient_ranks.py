@@ -128,7 +128,8 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     model[0].bias.requires_grad_(False)
     reduce = all_reduce.build("torus", grid, wire)
     apart = None if wire == "fp32" else all_reduce.build("flat", grid)
-    gradients = Gradients(model, reduce, Layout((2, 1, 0), counts), apart=apart)
+    gradients = Gradients(model, reduce, apart=apart)
+    gradients.lay_out(Layout((2, 1, 0), counts))
     inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(rank))
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients.clear()
@@ -171,7 +172,8 @@ def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) 
     for number, parameter in enumerate(model.parameters()):
         parameter.register_post_accumulate_grad_hook(lambda _, number=number: events.append(f"gradient {number}"))
     reduce.start = told  # type: ignore[method-assign]
-    gradients = Gradients(model, reduce, Layout(order, counts))
+    gradients = Gradients(model, reduce)
+    gradients.lay_out(Layout(order, counts))
     loss = model(torch.ones(2, 4)).sum()
     gradients.begin(loss, False)
     loss.backward()

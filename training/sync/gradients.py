@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from training.collectives.interface import AllReduce
 from training.sync.bucket import Bucket
-from training.sync.buckets.layout import Layout
+from training.sync.buckets.layout import Layout, expected_order
 from training.sync.buckets.ready_times import ReadyTimes
 from training.sync.extras import Extras
 
@@ -35,7 +35,8 @@ class Gradients:
     """The gradients of `module`, averaged over all ranks. A step: `clear`, forward, `begin`, backward, `arriving`.
 
     Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
-    reduce their buckets in the order of the layout: a bucket that is complete early waits for those before it.
+    reduce their buckets, one at first, in the order of the layout: a bucket that is complete early waits for those
+    before it.
     Parameters that need no gradient at the construction are left out. The extras travel in the first bucket, or before
     all buckets through `apart`; `statistics` are the travelling ones, None for all. Raises ValueError if parameters
     have several dtypes, or none learns.
@@ -45,7 +46,6 @@ class Gradients:
         self,
         module: nn.Module,
         all_reduce: AllReduce,
-        layout: Layout | None = None,
         *,
         statistics: Sequence[Tensor] | None = None,
         apart: AllReduce | None = None,
@@ -65,7 +65,7 @@ class Gradients:
         self._started, self._reducing = 0, False
         self.watch: ReadyTimes | None = None
         self.on_layout: Callable[[], None] | None = None  # called after a change of the buckets
-        self.lay_out(layout or Layout.one(len(named)))
+        self.lay_out(Layout(expected_order(len(named)), (len(named),)))
         for number, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
 
